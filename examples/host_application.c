@@ -167,7 +167,7 @@ int main(void)
     check(ik_op_call(&copied, add_data, add_space, add_bytes, stream) == IK_INVALID_ARGUMENT,
         "a copy of a plan is refused");
     const ik_call unplanned[] = { { add, add_data, add_space, add_bytes, stream },
-                                  { NULL, add_data, NULL, 0, stream } };
+        { NULL, add_data, NULL, 0, stream } };
     check(ik_op_run(unplanned, 2, &failed) == IK_INVALID_ARGUMENT && failed == 1, "a list with a null plan is refused");
     printf("    %s\n", ik_last_error());
 

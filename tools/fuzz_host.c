@@ -31,10 +31,8 @@ static uint64_t below(uint64_t n) { return random_bits() % n; }
 
 static int64_t odd_number(void)
 {
-    static const int64_t numbers[] = {
-        0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 77, 255, 256, 1024, 65536, -1, -2, -32, INT32_MAX, INT32_MIN,
-        INT64_MAX, INT64_MIN, INT64_C(1) << 40, INT64_C(1) << 62
-    };
+    static const int64_t numbers[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 77, 255, 256, 1024, 65536, -1, -2,
+        -32, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, INT64_C(1) << 40, INT64_C(1) << 62 };
     return numbers[below(sizeof numbers / sizeof *numbers)];
 }
 
@@ -81,10 +79,22 @@ static void mutate(entry *e, char *blob, const entry *every, uint32_t count)
 /* Return the bytes of a tensor's memory from its buffer's start, 0 where it is too large to be tried. */
 static uint64_t bytes_of(const ik_tensor *t, double *work)
 {
-    static const int sizes[] = { [IK_F64] = 8,   [IK_F32] = 4,   [IK_F16] = 2,   [IK_BF16] = 2,
-                                 [IK_I8] = 1,    [IK_I16] = 2,   [IK_I32] = 4,   [IK_I64] = 8,
-                                 [IK_U8] = 1,    [IK_U16] = 2,   [IK_U32] = 4,   [IK_U64] = 8,
-                                 [IK_BOOL] = 1,  [IK_Q4_0] = 18, [IK_Q4_1] = 20, [IK_Q8_0] = 34 };
+    static const int sizes[] = { [IK_F64] = 8,
+        [IK_F32] = 4,
+        [IK_F16] = 2,
+        [IK_BF16] = 2,
+        [IK_I8] = 1,
+        [IK_I16] = 2,
+        [IK_I32] = 4,
+        [IK_I64] = 8,
+        [IK_U8] = 1,
+        [IK_U16] = 2,
+        [IK_U32] = 4,
+        [IK_U64] = 8,
+        [IK_BOOL] = 1,
+        [IK_Q4_0] = 18,
+        [IK_Q4_1] = 20,
+        [IK_Q8_0] = 34 };
     const int block = t->dtype >= IK_Q4_0 ? 32 : 1;
     int64_t high = t->offset;
     double elements = 1;
@@ -159,8 +169,8 @@ int main(int argc, char **argv)
         memset(&e, 0, sizeof e);
         if (fread(&e.kind, 4, 1, file) != 1)
             break;
-        if (fread(&e.n, 4, 1, file) != 1 || fread(&e.outputs, 4, 1, file) != 1 || fread(&schema, 8, 1, file) != 1 ||
-            fread(&bytes, 8, 1, file) != 1 || e.n > MAX_TENSORS)
+        if (fread(&e.n, 4, 1, file) != 1 || fread(&e.outputs, 4, 1, file) != 1 || fread(&schema, 8, 1, file) != 1
+            || fread(&bytes, 8, 1, file) != 1 || e.n > MAX_TENSORS)
             return 2;
         char *blob = calloc(1, bytes + 1);
         if (fread(blob, 1, bytes, file) != bytes || fread(e.tensors, sizeof(ik_tensor), e.n, file) != e.n)

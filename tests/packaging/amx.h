@@ -40,12 +40,12 @@ static inline void amx_configure(const void *memory)
     amx_require(bytes[0] == 1 && bytes[1] == 0, "palette 1 from row 0 on is all that is known here");
     for (int i = 2; i < 64; i++)
         amx_require(bytes[i] == 0 || (i >= 16 && i < 32) || (i >= 48 && i < 56),
-                    "#GP: a reserved byte of the configuration is set");
+            "#GP: a reserved byte of the configuration is set");
     for (int i = 0; i < AMX_TILES; i++) {
         amx.row_bytes[i] = bytes[16 + 2 * i] | bytes[17 + 2 * i] << 8;
         amx.rows[i] = bytes[48 + i];
-        amx_require(amx.row_bytes[i] <= AMX_ROW_BYTES && amx.rows[i] <= AMX_ROWS,
-                    "#GP: a tile is larger than the palette's");
+        amx_require(
+            amx.row_bytes[i] <= AMX_ROW_BYTES && amx.rows[i] <= AMX_ROWS, "#GP: a tile is larger than the palette's");
         amx_require((amx.row_bytes[i] == 0) == (amx.rows[i] == 0), "#GP: a tile has rows or columns alone");
         amx_clear(i);
     }
@@ -60,9 +60,7 @@ static inline void amx_release(void)
 }
 
 static inline void amx_require_tile(int tile)
-{
-    amx_require(amx.palette == 1 && amx.rows[tile] != 0, "#UD: a tile is used that is not configured");
-}
+{ amx_require(amx.palette == 1 && amx.rows[tile] != 0, "#UD: a tile is used that is not configured"); }
 
 static inline void amx_zero(int tile)
 {
@@ -100,9 +98,9 @@ static inline void amx_multiply(int sum, int a, int b)
 {
     amx_require_tile(sum), amx_require_tile(a), amx_require_tile(b);
     amx_require(sum != a && sum != b && a != b, "#UD: a tile is given twice");
-    amx_require(amx.rows[sum] == amx.rows[a] && amx.row_bytes[sum] == amx.row_bytes[b] &&
-                    amx.row_bytes[a] == 4 * amx.rows[b] && amx.row_bytes[b] % 4 == 0,
-                "#UD: the shapes of the tiles do not agree");
+    amx_require(amx.rows[sum] == amx.rows[a] && amx.row_bytes[sum] == amx.row_bytes[b]
+            && amx.row_bytes[a] == 4 * amx.rows[b] && amx.row_bytes[b] % 4 == 0,
+        "#UD: the shapes of the tiles do not agree");
     const int count = amx.row_bytes[sum] / 4;
     for (int m = 0; m < amx.rows[sum]; m++) {
         uint32_t left[AMX_ROW_BYTES / 4], right[AMX_ROW_BYTES / 4];

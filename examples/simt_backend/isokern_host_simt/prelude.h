@@ -13,8 +13,8 @@ __attribute__((const)) int64_t host_group();
 __attribute__((const)) int host_item();
 void host_barrier(const char *site);
 uint64_t host_shuffle_down(uint64_t bits, int lanes, int width, const char *site);
-const char *host_run(void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes,
-    uint64_t seed);
+const char *host_run(
+    void (*item)(void *), void *values, int64_t groups, int local, char *memory, size_t memory_bytes, uint64_t seed);
 /* Defined by the linker around the section of that name, where there is one. */
 extern char __start_host_local[] __attribute__((weak, visibility("hidden")));
 extern char __stop_host_local[] __attribute__((weak, visibility("hidden")));
@@ -23,24 +23,20 @@ extern char __stop_host_local[] __attribute__((weak, visibility("hidden")));
 /* entry(*values[0], *values[1], ...), each read as the type of its parameter. */
 template <class... P, size_t... I>
 static void host_call(void (*entry)(P...), void **values, std::index_sequence<I...>)
-{
-    entry(*static_cast<P *>(values[I])...);
-}
+{ entry(*static_cast<P *>(values[I])...); }
 template <class... P>
 static void host_call(void (*entry)(P...), void *values)
-{
-    host_call(entry, static_cast<void **>(values), std::index_sequence_for<P...>());
-}
+{ host_call(entry, static_cast<void **>(values), std::index_sequence_for<P...>()); }
 
 /* The function that Python finds in the library, and then the head of the entry itself. */
-#define IK_ENTRY(name)                                                                    \
-    static void name(IK_PARAMS);                                                          \
-    extern "C" const char *host_launch(void *values, int64_t groups, uint64_t seed)       \
-    {                                                                                     \
+#define IK_ENTRY(name) \
+    static void name(IK_PARAMS); \
+    extern "C" const char *host_launch(void *values, int64_t groups, uint64_t seed) \
+    { \
         const size_t bytes = static_cast<size_t>(__stop_host_local - __start_host_local); \
-        return host_run([](void *v) { host_call(name, v); }, values, groups, IK_GROUP,    \
-            __start_host_local, bytes, seed);                                             \
-    }                                                                                     \
+        return host_run( \
+            [](void *v) { host_call(name, v); }, values, groups, IK_GROUP, __start_host_local, bytes, seed); \
+    } \
     static void name
 
 #define IK_RECORD(type) const type &

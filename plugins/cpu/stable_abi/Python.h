@@ -35,8 +35,12 @@ void Py_DecRef(PyObject *);
 
 PyThreadState *PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState *);
-#define Py_BEGIN_ALLOW_THREADS { PyThreadState *_save = PyEval_SaveThread();
-#define Py_END_ALLOW_THREADS PyEval_RestoreThread(_save); }
+#define Py_BEGIN_ALLOW_THREADS \
+    { \
+        PyThreadState *_save = PyEval_SaveThread();
+#define Py_END_ALLOW_THREADS \
+    PyEval_RestoreThread(_save); \
+    }
 
 void *PyObject_Malloc(size_t);
 void PyObject_Free(void *);

@@ -19,26 +19,26 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace ik_emulation {
+namespace ik_emulation
+{
 
 /* Memory for a fiber's stack, with a guard page below it. */
-class Stack {
-public:
+class Stack
+{
+  public:
     explicit Stack(std::size_t bytes)
     {
         const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         size_ = (bytes + page - 1) / page * page;
         guard_ = page;
-        void *memory = mmap(nullptr, size_ + guard_, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *memory =
+            mmap(nullptr, size_ + guard_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED || mprotect(memory, guard_, PROT_NONE) != 0)
             throw std::bad_alloc();
         memory_ = static_cast<char *>(memory);
     }
     Stack(Stack &&other) noexcept : memory_(other.memory_), size_(other.size_), guard_(other.guard_)
-    {
-        other.memory_ = nullptr;
-    }
+    { other.memory_ = nullptr; }
     Stack(const Stack &) = delete;
     Stack &operator=(const Stack &) = delete;
     Stack &operator=(Stack &&) = delete;
@@ -60,7 +60,7 @@ public:
     char *high() const { return low() + size_; }
     bool in_guard(const void *address) const { return address >= memory_ && address < low(); }
 
-private:
+  private:
     char *memory_ = nullptr;
     std::size_t size_ = 0, guard_ = 0;
 };
@@ -93,8 +93,9 @@ __asm__(".text\n.weak ik_fiber_switch\n.hidden ik_fiber_switch\n.type ik_fiber_s
 
 /* A fiber on a given stack. `resume` runs it until it yields or ends. It may be started again after that, or be
  * abandoned. */
-class Fiber {
-public:
+class Fiber
+{
+  public:
     using Function = void (*)(void *);
 
     explicit Fiber(std::size_t stack_bytes) : stack_(stack_bytes) {}
@@ -133,8 +134,8 @@ public:
     {
         running() = this;
 #ifdef __SANITIZE_ADDRESS__
-        __sanitizer_start_switch_fiber(&caller_frames_, stack_.low(),
-            static_cast<std::size_t>(stack_.high() - stack_.low()));
+        __sanitizer_start_switch_fiber(
+            &caller_frames_, stack_.low(), static_cast<std::size_t>(stack_.high() - stack_.low()));
 #endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&caller_, own_);
@@ -151,8 +152,8 @@ public:
     {
         Fiber *self = running();
 #ifdef __SANITIZE_ADDRESS__
-        __sanitizer_start_switch_fiber(self->done_ ? nullptr : &self->own_frames_, self->caller_low_,
-            self->caller_size_);
+        __sanitizer_start_switch_fiber(
+            self->done_ ? nullptr : &self->own_frames_, self->caller_low_, self->caller_size_);
 #endif
 #if defined(__x86_64__) || defined(__aarch64__)
         ik_fiber_switch(&self->own_, self->caller_);
@@ -167,7 +168,7 @@ public:
     bool done() const { return done_; }
     const Stack &stack() const { return stack_; }
 
-private:
+  private:
     static Fiber *&running()
     {
         static thread_local Fiber *fiber = nullptr;

@@ -13,7 +13,8 @@
 #include <string>
 #include <vector>
 
-namespace ik_emulation {
+namespace ik_emulation
+{
 
 enum class Severity { note, error };
 
@@ -28,14 +29,14 @@ struct Rule {
 struct Place {
     int group = -1, member = -1;
     std::string where; /* file:line */
-    std::string what;  /* what was done there, without a subject: "reads 4 bytes" */
+    std::string what; /* what was done there, without a subject: "reads 4 bytes" */
 };
 
 struct Finding {
     const Rule *rule = nullptr;
     std::string kernel;
     Place place, other; /* other.group < 0: there is no second place */
-    std::string bytes;  /* which bytes */
+    std::string bytes; /* which bytes */
     std::string remedy; /* replaces the rule's remedy where more is known */
     std::uint64_t count = 1;
 };
@@ -59,11 +60,14 @@ inline std::string quote(const std::string &text)
     return out + '"';
 }
 
-class Findings {
-public:
+class Findings
+{
+  public:
     /* `program` begins each line; `member` and `group` are the text's words for them ("core", "cluster"). */
     Findings(const char *program, const char *member, const char *group)
-        : program_(program), member_(member), group_(group) {}
+        : program_(program), member_(member), group_(group)
+    {
+    }
 
     /* Read lines `rule:kernel`, both with the shell's wildcards; # begins a comment. Returns false if the file cannot
      * be read. */
@@ -76,8 +80,8 @@ public:
             line.erase(line.find_last_not_of(" \t\r") + 1);
             const std::size_t colon = line.find(':');
             if (!line.empty())
-                suppressed_.push_back({line.substr(0, colon),
-                    colon == std::string::npos ? "*" : line.substr(colon + 1)});
+                suppressed_.push_back(
+                    { line.substr(0, colon), colon == std::string::npos ? "*" : line.substr(colon + 1) });
         }
         return in.eof();
     }
@@ -121,11 +125,11 @@ public:
         return true;
     }
 
-private:
+  private:
     std::string text(const Finding &f) const
     {
-        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": " +
-            f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
+        std::string t = std::string(program_) + ": " + (f.rule->severity == Severity::error ? "error" : "note") + ": "
+            + f.rule->id + (f.kernel.empty() ? "" : " in " + f.kernel);
         t += f.count > 1 ? " (" + std::to_string(f.count) + " times)\n" : "\n";
         t += "    " + sentence(f.place);
         if (!f.bytes.empty())
@@ -140,26 +144,26 @@ private:
     {
         if (p.group < 0)
             return p.what;
-        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' ' +
-            std::to_string(p.member) + ' ' + p.what;
+        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' '
+            + std::to_string(p.member) + ' ' + p.what;
     }
 
     std::string line(const Finding &f, std::uint64_t seed) const
     {
-        std::string j = "{\"rule\": " + quote(f.rule->id) + ", \"severity\": " +
-            (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"") + ", \"kernel\": " + quote(f.kernel) +
-            ", \"count\": " + std::to_string(f.count) + ", \"bytes\": " + quote(f.bytes) + ", \"place\": " +
-            place(f.place);
+        std::string j = "{\"rule\": " + quote(f.rule->id)
+            + ", \"severity\": " + (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"")
+            + ", \"kernel\": " + quote(f.kernel) + ", \"count\": " + std::to_string(f.count)
+            + ", \"bytes\": " + quote(f.bytes) + ", \"place\": " + place(f.place);
         if (f.other.group >= 0)
             j += ", \"other\": " + place(f.other);
-        return j + ", \"says\": " + quote(f.rule->says) + ", \"remedy\": " + quote(remedy(f)) + ", \"seed\": " +
-            std::to_string(seed) + "}";
+        return j + ", \"says\": " + quote(f.rule->says) + ", \"remedy\": " + quote(remedy(f))
+            + ", \"seed\": " + std::to_string(seed) + "}";
     }
 
     std::string place(const Place &p) const
     {
-        return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": " +
-            std::to_string(p.member) + ", \"where\": " + quote(p.where) + ", \"what\": " + quote(p.what) + "}";
+        return std::string("{\"") + group_ + "\": " + std::to_string(p.group) + ", \"" + member_ + "\": "
+            + std::to_string(p.member) + ", \"where\": " + quote(p.where) + ", \"what\": " + quote(p.what) + "}";
     }
 
     static std::string remedy(const Finding &f) { return f.remedy.empty() ? f.rule->remedy : f.remedy; }

@@ -11,7 +11,8 @@
 
 #include "fiber.h"
 
-namespace ik_emulation {
+namespace ik_emulation
+{
 
 /* A barrier is for the members whose number divided by `width` has its bit set in `mask`. */
 struct Barrier {
@@ -27,8 +28,9 @@ struct Barrier {
     bool same(const Barrier &other) const { return width == other.width && mask == other.mask; }
 };
 
-class Group {
-public:
+class Group
+{
+  public:
     struct Member {
         std::unique_ptr<Fiber> fiber;
         bool waits = false;
@@ -48,7 +50,7 @@ public:
      * has an order of its own. Returns false if the run was abandoned, or if members wait for others that never come:
      * `waiting()` then says where. */
     bool run(int count, Fiber::Function function, void *const *arguments, std::uint64_t seed,
-             Released released = nullptr, void *context = nullptr)
+        Released released = nullptr, void *context = nullptr)
     {
         count_ = count;
         abandoned_ = false;
@@ -122,7 +124,7 @@ public:
     }
     const Barrier &barrier_of(int member) const { return members_[static_cast<std::size_t>(member)].at; }
 
-private:
+  private:
     bool release(const Barrier barrier, Released released, void *context)
     {
         std::vector<int> in;

@@ -9,7 +9,8 @@
 #include <map>
 #include <vector>
 
-namespace ik_emulation {
+namespace ik_emulation
+{
 
 enum { MAX_MEMBERS = 64, FENCED_SPACES = 3 };
 
@@ -80,8 +81,9 @@ struct Cell {
 };
 
 /* Cells for a range of bytes, created when they are touched. */
-class Cells {
-public:
+class Cells
+{
+  public:
     enum { PAGE = 1024 };
     Cell *page(std::size_t index)
     {
@@ -114,7 +116,7 @@ public:
         }
     }
 
-private:
+  private:
     std::vector<std::vector<Cell>> pages_;
     std::vector<std::size_t> touched_;
 };

@@ -17,13 +17,15 @@
 #include "group.h"
 #include "isokern_environment.h"
 
-namespace ik_emulation {
+namespace ik_emulation
+{
 
 /* One launch at a time. */
-class WorkGroups {
+class WorkGroups
+{
     static constexpr int LATE = 32; /* turns by which an item is late: more than a reduction by shuffles takes */
 
-public:
+  public:
     explicit WorkGroups(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
     /* Run function(argument) for each of `local` items of each of `groups` groups. `memory` is the local memory of a
@@ -32,7 +34,7 @@ public:
      * where the launch stopped; empty if nothing. Items run in the environment of isokern_environment.h, whatever the
      * caller's is. */
     std::string run(Fiber::Function function, void *argument, std::int64_t groups, int local, char *memory,
-                    std::size_t memory_bytes, std::uint64_t seed)
+        std::size_t memory_bytes, std::uint64_t seed)
     {
         try {
             if (local > max_local_) {
@@ -64,7 +66,8 @@ public:
                 late_end_ = late_begin_ + 1 + local / 8;
             }
             if (!items_->run(local, &WorkGroups::item_of, arguments_.data(), seed == 0 ? 0 : random_() | 1,
-                &WorkGroups::judge, this) && wrong_.empty())
+                    &WorkGroups::judge, this)
+                && wrong_.empty())
                 judge_sites(items_->waiting());
         }
         ik_leave_environment(callers);
@@ -74,7 +77,7 @@ public:
     /* Wait at a barrier; called by the running item. `site` says where in the source. */
     void barrier(const char *site)
     {
-        wait({1 << 30, 1, site});
+        wait({ 1 << 30, 1, site });
         fall_behind();
     }
 
@@ -87,7 +90,7 @@ public:
     template <class Read>
     void meet(const Given &given, int width, const char *site, Read read)
     {
-        const Barrier those{width, std::uint64_t{1} << item() / width, site};
+        const Barrier those{ width, std::uint64_t{ 1 } << item() / width, site };
         given_[static_cast<std::size_t>(item())] = given;
         wait(those);
         read(given_);
@@ -99,7 +102,7 @@ public:
     std::uint64_t shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
     {
         const int from = item() + lanes;
-        meet({bits}, width, site, [&](const std::vector<Given> &given) {
+        meet({ bits }, width, site, [&](const std::vector<Given> &given) {
             if (from / width == item() / width)
                 bits = given[static_cast<std::size_t>(from)][0];
         });
@@ -116,7 +119,7 @@ public:
     std::int64_t group() const { return group_; }
     int item() const { return items_->current(); }
 
-private:
+  private:
 #ifdef __SANITIZE_ADDRESS__ /* it has red zones between the arrays in `memory` */
     __attribute__((no_sanitize_address)) static void fill(volatile char *memory, std::size_t bytes)
     {
@@ -162,9 +165,9 @@ private:
         for (int i = 0; i < self->local_; i++)
             members += barrier.has(i);
         if (static_cast<int>(waiting.size()) != members)
-            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(members) +
-                " items of group " + std::to_string(self->group_) + " reach the barrier at " +
-                self->site(waiting.front()) + "; the others have ended";
+            self->wrong_ = "only " + std::to_string(waiting.size()) + " of " + std::to_string(members)
+                + " items of group " + std::to_string(self->group_) + " reach the barrier at "
+                + self->site(waiting.front()) + "; the others have ended";
     }
 
     /* Whether items wait at different places, which is an error; sets the text that says which. */
@@ -173,9 +176,9 @@ private:
         const int first = waiting.front();
         for (const int item : waiting)
             if (std::strcmp(site(item), site(first)) != 0) {
-                wrong_ = "items of group " + std::to_string(group_) + " wait at different barriers: item " +
-                    std::to_string(first) + " at " + site(first) + ", item " + std::to_string(item) + " at " +
-                    site(item);
+                wrong_ = "items of group " + std::to_string(group_) + " wait at different barriers: item "
+                    + std::to_string(first) + " at " + site(first) + ", item " + std::to_string(item) + " at "
+                    + site(item);
                 return true;
             }
         return false;

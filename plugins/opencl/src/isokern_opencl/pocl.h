@@ -33,9 +33,7 @@ void __attribute__((overloadable)) vstore_half16_rte(float16 v, size_t at, __pri
 #define IK_ENTRY(name) \
     static void ik_single_##name(IK_PARAMS); \
     IK_KERNEL_ATTRIBUTES __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void name(IK_KERNEL_PARAMS) \
-    { \
-        ik_single_##name(IK_KERNEL_ARGUMENTS, get_group_id(0)); \
-    } \
+    { ik_single_##name(IK_KERNEL_ARGUMENTS, get_group_id(0)); } \
     static IK_KERNEL_ATTRIBUTES __attribute__((noinline)) void ik_single_##name
 #define IK_LOCAL
 #define IK_LOCAL_ARRAY(type, name, count) type name[count]

@@ -11,15 +11,17 @@
 
 #include "isokern.h"
 
-namespace isokern {
+namespace isokern
+{
 
 // The error of a verb: its status and its message.
-class Error : public std::runtime_error {
-public:
+class Error : public std::runtime_error
+{
+  public:
     Error(ik_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
     ik_status status() const { return status_; }
 
-private:
+  private:
     ik_status status_;
 };
 
@@ -36,7 +38,7 @@ inline ik_tensor tensor(std::int32_t dtype, const std::vector<std::int64_t> &sha
     if (shape.size() > IK_MAX_RANK || (!strides.empty() && strides.size() != shape.size()))
         throw Error(IK_BAD_TENSOR_SHAPE,
             "a tensor of rank " + std::to_string(shape.size()) + " with " + std::to_string(strides.size())
-            + " strides; allowed: rank 0 to 8, and a stride a dim");
+                + " strides; allowed: rank 0 to 8, and a stride a dim");
     ik_tensor t{};
     t.dtype = dtype;
     t.ndim = static_cast<std::int32_t>(shape.size());
@@ -54,8 +56,9 @@ inline ik_tensor tensor(std::int32_t dtype, const std::vector<std::int64_t> &sha
 inline ik_tensor absent() { return ik_tensor{}; }
 
 // Memory of the thread's device.
-class Memory {
-public:
+class Memory
+{
+  public:
     explicit Memory(std::uint64_t bytes, const char *kind = "default") : bytes_(bytes)
     {
         void *made = nullptr;
@@ -65,7 +68,7 @@ public:
     void *data() const { return held_.get(); }
     std::uint64_t bytes() const { return bytes_; }
 
-private:
+  private:
     struct Free {
         void operator()(void *memory) const { ik_memory_free(memory); }
     };
@@ -74,8 +77,9 @@ private:
 };
 
 // Calls of one stream run in order.
-class Stream {
-public:
+class Stream
+{
+  public:
     Stream() : held_(ik_stream_create())
     {
         if (held_ == nullptr)
@@ -84,15 +88,11 @@ public:
     void *handle() const { return held_.get(); }
     void synchronize() { check(ik_stream_synchronize(handle())); }
     void write(Memory &to, const void *from, std::uint64_t bytes)
-    {
-        check(ik_memory_write(within(to, bytes), from, bytes, handle()));
-    }
+    { check(ik_memory_write(within(to, bytes), from, bytes, handle())); }
     void read(void *to, const Memory &from, std::uint64_t bytes)
-    {
-        check(ik_memory_read(to, within(from, bytes), bytes, handle()));
-    }
+    { check(ik_memory_read(to, within(from, bytes), bytes, handle())); }
 
-private:
+  private:
     static void *within(const Memory &memory, std::uint64_t bytes)
     {
         if (bytes > memory.bytes())
@@ -106,18 +106,18 @@ private:
     std::unique_ptr<void, Destroy> held_;
 };
 
-namespace detail {
+namespace detail
+{
 template <typename Record>
 ik_attributes attributes(std::uint64_t schema, const Record &record)
-{
-    return ik_attributes{schema, sizeof record, &record};
-}
+{ return ik_attributes{ schema, sizeof record, &record }; }
 } // namespace detail
 
 // A described call. Thread-safe if each thread passes a workspace of its own to `call`; without one, `call` uses the
 // operator's own.
-class Operator {
-public:
+class Operator
+{
+  public:
     // Outputs first, then inputs; `attributes` null for the defaults.
     Operator(std::uint32_t kind, const std::vector<ik_tensor> &tensors, const ik_attributes *attributes = nullptr)
     {
@@ -136,8 +136,8 @@ public:
 
     // The outputs of an operator for these inputs. Pass each output's dtype where none of its inputs fixes it, else
     // absent().
-    static std::vector<ik_tensor> infer(std::uint32_t kind, std::vector<ik_tensor> tensors,
-        const ik_attributes *attributes = nullptr)
+    static std::vector<ik_tensor> infer(
+        std::uint32_t kind, std::vector<ik_tensor> tensors, const ik_attributes *attributes = nullptr)
     {
         check(ik_op_infer(kind, tensors.data(), static_cast<std::uint32_t>(tensors.size()), attributes));
         return tensors;
@@ -161,9 +161,9 @@ public:
                 own_ = std::make_unique<Memory>(make_workspace());
             workspace = own_.get();
         }
-        const ik_status status = ik_op_call(held_.get(), data.data(),
-            workspace == nullptr ? nullptr : workspace->data(), workspace == nullptr ? 0 : workspace->bytes(),
-            stream.handle());
+        const ik_status status =
+            ik_op_call(held_.get(), data.data(), workspace == nullptr ? nullptr : workspace->data(),
+                workspace == nullptr ? 0 : workspace->bytes(), stream.handle());
         if (status != IK_CAPTURED)
             check(status);
         return status == IK_CAPTURED;
@@ -171,13 +171,13 @@ public:
 
     const ik_plan *plan() const { return held_.get(); }
 
-private:
+  private:
     std::pair<std::uint64_t, const char *> workspace() const
     {
         std::uint64_t bytes = 0;
         const char *kind = nullptr;
         check(ik_op_workspace(held_.get(), &bytes, &kind));
-        return {bytes, kind};
+        return { bytes, kind };
     }
     struct Destroy {
         void operator()(ik_plan *plan) const { ik_op_destroy(plan); }
@@ -189,11 +189,15 @@ private:
 
 // The recording of the calls that this thread makes on a stream between the constructor and `end`. The operators and
 // the memory must live as long as it is replayed.
-class Recording {
-public:
+class Recording
+{
+  public:
     explicit Recording(Stream &stream) : stream_(&stream) { check(ik_stream_begin_capture(stream.handle())); }
-    Recording(Recording &&other) noexcept : stream_(std::exchange(other.stream_, nullptr)),
-        calls_(std::exchange(other.calls_, nullptr)), count_(other.count_) {}
+    Recording(Recording &&other) noexcept
+        : stream_(std::exchange(other.stream_, nullptr)), calls_(std::exchange(other.calls_, nullptr)),
+          count_(other.count_)
+    {
+    }
     Recording(const Recording &) = delete;
     Recording &operator=(const Recording &) = delete;
     Recording &operator=(Recording &&) = delete;
@@ -219,7 +223,7 @@ public:
         check(ik_calls_replay(calls_, count_, stream_->handle(), nullptr));
     }
 
-private:
+  private:
     Stream *stream_;
     const ik_call *calls_ = nullptr;
     std::uint64_t count_ = 0;

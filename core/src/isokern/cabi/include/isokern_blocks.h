@@ -21,9 +21,7 @@ static IK_INLINE uint16_t ik_block_half(float d) { return (uint16_t)(d == d ? ik
 
 /* A nibble, 0 to 15, of a value that has been scaled and offset. */
 static IK_INLINE uint32_t ik_block_nibble(float x)
-{
-    return !ik_is_finite(x) || !(x >= 1.0f) ? 0u : x >= 15.0f ? 15u : (uint32_t)x;
-}
+{ return !ik_is_finite(x) || !(x >= 1.0f) ? 0u : x >= 15.0f ? 15u : (uint32_t)x; }
 
 /* A signed byte of a scaled value, rounded half away from zero; |x| is at most 127 up to rounding. */
 static IK_INLINE int32_t ik_block_byte(float x)

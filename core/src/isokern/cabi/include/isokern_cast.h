@@ -12,31 +12,19 @@
 #include "isokern_half.h"
 
 static IK_INLINE int32_t ik_f32_to_i32(float x)
-{
-    return x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : x == x ? (int32_t)x : 0;
-}
+{ return x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : x == x ? (int32_t)x : 0; }
 static IK_INLINE int64_t ik_f32_to_i64(float x)
-{
-    return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0;
-}
+{ return x >= 0x1p63f ? INT64_MAX : x < -0x1p63f ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f32_to_u32(float x)
-{
-    return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0;
-}
+{ return x >= 0x1p32f ? UINT32_MAX : x >= 1.0f ? (uint32_t)(int64_t)x : 0; }
 static IK_INLINE uint64_t ik_f32_to_u64(float x) { return x >= 0x1p64f ? UINT64_MAX : x >= 1.0f ? (uint64_t)x : 0; }
 #if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double must not occur in a SIMT source without F64 */
 static IK_INLINE int32_t ik_f64_to_i32(double x)
-{
-    return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0;
-}
+{ return x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : x == x ? (int32_t)x : 0; }
 static IK_INLINE int64_t ik_f64_to_i64(double x)
-{
-    return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0;
-}
+{ return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : x == x ? (int64_t)x : 0; }
 static IK_INLINE uint32_t ik_f64_to_u32(double x)
-{
-    return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0;
-}
+{ return x >= 0x1p32 ? UINT32_MAX : x >= 1.0 ? (uint32_t)(int64_t)x : 0; }
 static IK_INLINE uint64_t ik_f64_to_u64(double x) { return x >= 0x1p64 ? UINT64_MAX : x >= 1.0 ? (uint64_t)x : 0; }
 #endif
 
@@ -44,9 +32,7 @@ static IK_INLINE uint64_t ik_f64_to_u64(double x) { return x >= 0x1p64 ? UINT64_
  * returns the F32 at or below the value in magnitude, with the last bit set where it is inexact. An infinity that
  * stands for a finite value becomes the largest finite number. */
 static IK_INLINE float ik_odd(float near, int above, int exact)
-{
-    return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1);
-}
+{ return ik_float(exact ? ik_bits(near) : (ik_bits(near) - (uint32_t)above) | 1); }
 
 #if !(defined(IK_SIMT) && defined(IK_NO_F64)) /* the word double must not occur in a SIMT source without F64 */
 static IK_INLINE float ik_f64_to_odd(double x)
@@ -58,9 +44,7 @@ static IK_INLINE float ik_f64_to_odd(double x)
 #endif
 
 static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
+{ return x < low ? low : x > high ? high : x; }
 
 #ifndef IK_SIMT /* SIMT kernels know the dtype when they are compiled */
 /* Write `value` to `to` as one element of `dtype`. */
@@ -91,7 +75,10 @@ static inline void ik_convert_value(double value, int32_t dtype, void *to)
     const uint8_t byte = (uint8_t)bits;
     switch (dtype) {
     case IK_I32: memcpy(to, &low, 4); return;
-    case IK_F16: case IK_BF16: case IK_I16: case IK_U16: memcpy(to, &half, 2); return;
+    case IK_F16:
+    case IK_BF16:
+    case IK_I16:
+    case IK_U16: memcpy(to, &half, 2); return;
     default: memcpy(to, &byte, 1);
     }
 }

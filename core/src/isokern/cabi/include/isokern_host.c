@@ -49,14 +49,10 @@ static ik_status check_sealed(const ik_plan *plan)
 /* Attributes */
 
 static ik_value text_value(const char *text)
-{
-    return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)strlen(text), .as.text = text };
-}
+{ return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)strlen(text), .as.text = text }; }
 
 static ik_status wrong(const ik_operator *op, const ik_attribute *a, const char *given)
-{
-    return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s=%s; allowed: %s", op->name, a->name, given, a->allowed);
-}
+{ return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s=%s; allowed: %s", op->name, a->name, given, a->allowed); }
 
 static bool in_range(const ik_attribute *a, double value)
 {
@@ -75,8 +71,9 @@ static bool is_program(const ik_program *p)
         return false;
     for (int64_t at = 0; at < p->count; at++) {
         int64_t code = p->v[at] & 255, operand = p->v[at] >> 8;
-        int64_t limit = code == IK_CODE_INPUT ? IK_PROGRAM_INPUTS
-            : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT : 1;
+        int64_t limit = code == IK_CODE_INPUT               ? IK_PROGRAM_INPUTS
+            : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT
+                                                            : 1;
         if (code >= (int64_t)(sizeof takes / sizeof *takes) || operand < 0 || operand >= limit)
             return false;
         int result = -1;
@@ -107,8 +104,8 @@ static bool is_program(const ik_program *p)
 
 /* One attribute of a blob as a value, normalised in the blob as kernels expect: a truth value is 0 or 1, the tail of a
  * list is 0. */
-static ik_status take_attribute(ik_machine *machine, const ik_operator *op, const ik_attribute *a, char *blob,
-    ik_value *value)
+static ik_status take_attribute(
+    ik_machine *machine, const ik_operator *op, const ik_attribute *a, char *blob, ik_value *value)
 {
     bool right = true;
     int64_t whole;
@@ -179,8 +176,8 @@ static ik_status take_attribute(ik_machine *machine, const ik_operator *op, cons
 }
 
 /* The attributes as a mapping; also fills in `blob`, of op->attr_bytes, as kernels read it. */
-static ik_status take_attributes(ik_machine *machine, const ik_operator *op, const ik_attributes *given, char *blob,
-    ik_value *result)
+static ik_status take_attributes(
+    ik_machine *machine, const ik_operator *op, const ik_attributes *given, char *blob, ik_value *result)
 {
     const uint32_t index = ik_operator_index(op);
     const ik_attribute *attributes = ik_attribute_tables[index].attributes;
@@ -212,8 +209,8 @@ static ik_status take_attributes(ik_machine *machine, const ik_operator *op, con
 
 /* Tensors */
 
-static ik_status take_tensor(ik_machine *machine, const ik_operator *op, const ik_tensor *t, uint32_t i,
-    ik_value *value)
+static ik_status take_tensor(
+    ik_machine *machine, const ik_operator *op, const ik_tensor *t, uint32_t i, ik_value *value)
 {
     if (t->dtype == IK_NONE && i >= op->outputs) {
         *value = (ik_value){ .tag = IK_V_NONE };
@@ -222,14 +219,14 @@ static ik_status take_tensor(ik_machine *machine, const ik_operator *op, const i
     if (ik_dtype_alignment(t->dtype) == 0)
         return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, t->dtype);
     if (t->ndim < 0 || t->ndim > IK_MAX_RANK)
-        return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d; allowed: 0 to %d", op->name, i, t->ndim,
-            IK_MAX_RANK);
+        return ik_fail(
+            IK_BAD_TENSOR_SHAPE, "%s: tensor %u has rank %d; allowed: 0 to %d", op->name, i, t->ndim, IK_MAX_RANK);
     return ik_machine_describe(machine, t, value);
 }
 
 /* The inputs of a call as a list. */
-static ik_status take_inputs(ik_machine *machine, const ik_operator *op, const ik_tensor *tensors, uint32_t n,
-    ik_value *list)
+static ik_status take_inputs(
+    ik_machine *machine, const ik_operator *op, const ik_tensor *tensors, uint32_t n, ik_value *list)
 {
     ik_value *values = ik_machine_memory(machine, ((size_t)n + 1) * sizeof *values);
     if (values == NULL)
@@ -254,8 +251,8 @@ static ik_status find(uint32_t kind, const ik_tensor *tensors, uint32_t n, const
 }
 
 /* Make the plan from what settle returned: (inputs, table). */
-static ik_status make_plan(const ik_operator *op, ik_value settled, const char *blob, const ik_tensor *tensors,
-    uint32_t n, ik_plan **plan)
+static ik_status make_plan(
+    const ik_operator *op, ik_value settled, const char *blob, const ik_tensor *tensors, uint32_t n, ik_plan **plan)
 {
     const ik_sequence *table = settled.as.sequence->items[1].as.sequence;
     uint32_t count = table->count > n ? table->count : n; /* a table may end before absent inputs */
@@ -300,8 +297,8 @@ static ik_status make_plan(const ik_operator *op, ik_value settled, const char *
     return IK_SUCCESS;
 }
 
-ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes,
-    ik_plan **plan)
+ik_status ik_op_create(
+    uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes, ik_plan **plan)
 {
     const ik_operator *op;
     if (plan == NULL)
@@ -353,8 +350,8 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
         if (tensors[i].dtype == IK_NONE)
             continue;
         if (ik_dtype_alignment(tensors[i].dtype) == 0)
-            status = ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i,
-                tensors[i].dtype);
+            status = ik_fail(
+                IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, tensors[i].dtype);
         pairs[2 * count] = text_value(ik_attribute_tables[ik_operator_index(op)].output_types[i]);
         pairs[2 * count++ + 1] = (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensors[i].dtype };
     }
@@ -406,8 +403,10 @@ ik_status ik_op_pack(const ik_plan *plan, uint32_t tensor, const void *from, voi
     if (status != IK_SUCCESS)
         return status;
     if (from == NULL || to == NULL || stream == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", from == NULL ? "what is to be packed"
-            : to == NULL ? "the place for it" : "the stream");
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null",
+            from == NULL     ? "what is to be packed"
+                : to == NULL ? "the place for it"
+                             : "the stream");
     if ((uintptr_t)to % IK_ALIGNMENT != 0)
         return ik_fail(IK_INVALID_ARGUMENT,
             "the place for the packed tensor is at %p; allowed: an address divisible by %d", to, IK_ALIGNMENT);
@@ -454,9 +453,7 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
 }
 
 ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
-{
-    return call(plan, data, workspace, workspace_bytes, stream);
-}
+{ return call(plan, data, workspace, workspace_bytes, stream); }
 
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
 {
@@ -464,8 +461,8 @@ ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed)
         return ik_fail(IK_INVALID_ARGUMENT, "the list of calls is null");
     ik_status recorded = IK_SUCCESS;
     for (uint64_t i = 0; i < n; i++) {
-        ik_status status = call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes,
-            calls[i].stream);
+        ik_status status =
+            call(calls[i].plan, calls[i].data, calls[i].workspace, calls[i].workspace_bytes, calls[i].stream);
         if (status == IK_CAPTURED) {
             recorded = IK_CAPTURED;
         } else if (status != IK_SUCCESS) {

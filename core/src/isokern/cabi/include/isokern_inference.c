@@ -108,9 +108,7 @@ static _Noreturn void stop(ik_machine *m, ik_status status)
 }
 
 static _Noreturn void fail(ik_machine *m, const char *what)
-{
-    stop(m, ik_fail(IK_INTERNAL_ERROR, "inference: %s", what));
-}
+{ stop(m, ik_fail(IK_INTERNAL_ERROR, "inference: %s", what)); }
 
 static void *memory(ik_machine *m, size_t bytes)
 {
@@ -134,9 +132,7 @@ static ik_value truth(bool value) { return (ik_value){ .tag = IK_V_BOOL, .as.int
 static ik_value floating(double value) { return (ik_value){ .tag = IK_V_FLOAT, .as.number = value }; }
 
 static ik_value text_of(const char *data, size_t length)
-{
-    return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)length, .as.text = data };
-}
+{ return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)length, .as.text = data }; }
 
 static ik_value new_sequence(ik_machine *m, ik_tag tag, uint32_t capacity)
 {
@@ -251,7 +247,7 @@ static int compare(ik_machine *m, ik_value a, ik_value b)
         return (a.as.integer > b.as.integer) - (a.as.integer < b.as.integer);
     if ((is_integer(a) || a.tag == IK_V_FLOAT) && (is_integer(b) || b.tag == IK_V_FLOAT)) {
         double x = a.tag == IK_V_FLOAT ? a.as.number : (double)a.as.integer,
-            y = b.tag == IK_V_FLOAT ? b.as.number : (double)b.as.integer;
+               y = b.tag == IK_V_FLOAT ? b.as.number : (double)b.as.integer;
         return (x > y) - (x < y);
     }
     if (a.tag == IK_V_TEXT && b.tag == IK_V_TEXT) {
@@ -391,8 +387,8 @@ static void put_float(writer *w, double value)
     char out[64];
     if (exponent < -4 || exponent >= 16) {
         char *e = strchr(shortest, 'e');
-        snprintf(out, sizeof out, "%.*se%c%02d", (int)(e - shortest), shortest, exponent < 0 ? '-' : '+',
-            abs(exponent));
+        snprintf(
+            out, sizeof out, "%.*se%c%02d", (int)(e - shortest), shortest, exponent < 0 ? '-' : '+', abs(exponent));
     } else {
         int decimals = digits - 1 - exponent;
         snprintf(out, sizeof out, "%.*f", decimals > 1 ? decimals : 1, value);
@@ -724,8 +720,9 @@ static ik_wide factor_of(reader *r)
     }
     const char *start = r->at;
     ik_wide number = 0;
-    while (r->at < r->end && ((*r->at >= '0' && *r->at <= '9') || (*r->at >= 'a' && *r->at <= 'z')
-        || (*r->at >= 'A' && *r->at <= 'Z') || *r->at == '_')) {
+    while (r->at < r->end
+        && ((*r->at >= '0' && *r->at <= '9') || (*r->at >= 'a' && *r->at <= 'z') || (*r->at >= 'A' && *r->at <= 'Z')
+            || *r->at == '_')) {
         number = number * 10 + (*r->at - '0');
         r->at++;
     }
@@ -866,7 +863,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         return integer(x[0].tag == IK_V_MAP ? x[0].as.map->count : sequence_of(m, x[0]).as.sequence->count);
     case IK_BUILTIN_RANGE: {
         ik_wide start = n > 1 ? integer_of(m, x[0]) : 0, end = integer_of(m, x[n > 1]),
-            step = n > 2 ? integer_of(m, x[2]) : 1;
+                step = n > 2 ? integer_of(m, x[2]) : 1;
         ik_value numbers = new_sequence(m, IK_V_LIST, 8);
         if (step == 0)
             fail(m, "a range in steps of 0");
@@ -1153,15 +1150,16 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
     case IK_DO_UNPACK:
     case IK_DO_UNPACK_STAR:
         m->height--;
-        unpack(m, top[-1], (uint32_t)operands[0], op == IK_DO_UNPACK ? 0 : (uint32_t)operands[1],
-            op == IK_DO_UNPACK_STAR);
+        unpack(
+            m, top[-1], (uint32_t)operands[0], op == IK_DO_UNPACK ? 0 : (uint32_t)operands[1], op == IK_DO_UNPACK_STAR);
         return;
     case IK_DO_BINARY:
         top[-2] = binary(m, operands[0], top[-2], top[-1]);
         m->height--;
         return;
-    case IK_DO_NEGATE: top[-1] = top[-1].tag == IK_V_FLOAT
-        ? floating(-top[-1].as.number) : integer(-integer_of(m, top[-1])); return;
+    case IK_DO_NEGATE:
+        top[-1] = top[-1].tag == IK_V_FLOAT ? floating(-top[-1].as.number) : integer(-integer_of(m, top[-1]));
+        return;
     case IK_DO_NOT: top[-1] = truth(!truth_of(top[-1])); return;
     case IK_DO_COMPARE:
         top[-2] = truth(compare_by(m, operands[0], top[-2], top[-1]));
@@ -1325,15 +1323,15 @@ static ik_status enter(ik_machine *m, int32_t function, const ik_value *given, u
     return IK_SUCCESS;
 }
 
-ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs,
-    ik_value attributes, ik_value *result)
+ik_status ik_machine_settle(
+    ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs, ik_value attributes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, outputs, attributes };
     return enter(machine, IK_ENTRY_SETTLE, given, 4, result);
 }
 
-ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes,
-    ik_value dtypes, ik_value *result)
+ik_status ik_machine_infer(
+    ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result)
 {
     const ik_value given[4] = { ik_records[operator_], inputs, attributes, dtypes };
     return enter(machine, IK_ENTRY_INFER, given, 4, result);
@@ -1346,13 +1344,13 @@ ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_v
     if (setjmp(machine->out) != 0)
         return machine->status;
     ik_value shape = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim),
-        strides = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim);
+             strides = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim);
     for (int32_t i = 0; i < tensor->ndim; i++) {
         append(machine, shape, integer(tensor->shape[i]));
         append(machine, strides, integer(tensor->strides[i]));
     }
-    *result = new_desc(machine, (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensor->dtype }, shape, strides,
-        integer(tensor->offset));
+    *result = new_desc(
+        machine, (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensor->dtype }, shape, strides, integer(tensor->offset));
     return IK_SUCCESS;
 }
 

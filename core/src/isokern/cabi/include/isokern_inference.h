@@ -93,10 +93,10 @@ ik_status ik_machine_sequence(ik_machine *machine, ik_tag tag, const ik_value *i
 ik_status ik_machine_text(ik_machine *machine, ik_value value, const char **text);
 
 /* Operator.settle and Operator.inferred of the operator with that index in the table. `result` is a tuple. */
-ik_status ik_machine_settle(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs,
-    ik_value attributes, ik_value *result);
-ik_status ik_machine_infer(ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes,
-    ik_value dtypes, ik_value *result);
+ik_status ik_machine_settle(
+    ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value outputs, ik_value attributes, ik_value *result);
+ik_status ik_machine_infer(
+    ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result);
 
 /* Write a description as the record that kernels read. */
 void ik_machine_pack(const ik_value *desc, ik_tensor *tensor);

@@ -27,16 +27,24 @@
 #endif
 #endif
 #ifndef IK_F32_BITS
-static IK_INLINE IK_UINT32 ikm_f32_bits(float x) {
-    union { float f; IK_UINT32 u; } pun;
+static IK_INLINE IK_UINT32 ikm_f32_bits(float x)
+{
+    union {
+        float f;
+        IK_UINT32 u;
+    } pun;
     pun.f = x;
     return pun.u;
 }
 #define IK_F32_BITS(x) ikm_f32_bits(x)
 #endif
 #ifndef IK_BITS_F32
-static IK_INLINE float ikm_bits_f32(IK_UINT32 u) {
-    union { IK_UINT32 u; float f; } pun;
+static IK_INLINE float ikm_bits_f32(IK_UINT32 u)
+{
+    union {
+        IK_UINT32 u;
+        float f;
+    } pun;
     pun.u = u;
     return pun.f;
 }
@@ -66,9 +74,8 @@ static IK_INLINE float ikm_bits_f32(IK_UINT32 u) {
 
 static IK_INLINE float ik_abs_f32(float x) { return IK_BITS_F32(IK_F32_BITS(x) & 0x7fffffffu); }
 
-static IK_INLINE float ik_copysign_f32(float x, float y) {
-    return IK_BITS_F32((IK_F32_BITS(x) & 0x7fffffffu) | (IK_F32_BITS(y) & IKM_SIGN_F32));
-}
+static IK_INLINE float ik_copysign_f32(float x, float y)
+{ return IK_BITS_F32((IK_F32_BITS(x) & 0x7fffffffu) | (IK_F32_BITS(y) & IKM_SIGN_F32)); }
 
 static IK_INLINE float ik_sign_f32(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : (x == 0.0f ? 0.0f : x)); }
 
@@ -84,24 +91,28 @@ static IK_INLINE float ik_sqrt_f32(float x) { return IK_SQRT_F32(x); }
 static IK_INLINE float ik_rsqrt_f32(float x) { return IK_DIV_F32(1.0f, IK_SQRT_F32(x)); }
 
 /* Adding 2^23 leaves no fraction bits; the rounding mode, to nearest even, does the rounding. */
-static IK_INLINE float ik_rint_f32(float x) {
+static IK_INLINE float ik_rint_f32(float x)
+{
     float a = ik_abs_f32(x);
     float r = (a + 8388608.0f) - 8388608.0f;
     return ik_copysign_f32(a < 8388608.0f ? r : a, x);
 }
 
-static IK_INLINE float ik_trunc_f32(float x) {
+static IK_INLINE float ik_trunc_f32(float x)
+{
     float a = ik_abs_f32(x);
     float r = ik_abs_f32(ik_rint_f32(x));
     return ik_copysign_f32(r > a ? r - 1.0f : r, x);
 }
 
-static IK_INLINE float ik_floor_f32(float x) {
+static IK_INLINE float ik_floor_f32(float x)
+{
     float r = ik_rint_f32(x);
     return ik_copysign_f32(r > x ? r - 1.0f : r, x);
 }
 
-static IK_INLINE float ik_ceil_f32(float x) {
+static IK_INLINE float ik_ceil_f32(float x)
+{
     float r = ik_rint_f32(x);
     return ik_copysign_f32(r < x ? r + 1.0f : r, x);
 }
@@ -113,7 +124,8 @@ typedef struct {
     float r, t;
 } ikm_exp_arg_f32;
 
-static IK_INLINE ikm_exp_arg_f32 ikm_exp_reduce_f32(float x) {
+static IK_INLINE ikm_exp_arg_f32 ikm_exp_reduce_f32(float x)
+{
     ikm_exp_arg_f32 k;
     float n;
     k.t = IK_FMA_F32(x, 1.44269504f, 12583166.0f);
@@ -123,7 +135,8 @@ static IK_INLINE ikm_exp_arg_f32 ikm_exp_reduce_f32(float x) {
 }
 
 /* e^r - 1 = r + r^2 Q(r), |r| <= ln2/2 */
-static IK_INLINE float ikm_expm1_poly_f32(float r) {
+static IK_INLINE float ikm_expm1_poly_f32(float r)
+{
     float q = IK_FMA_F32(r, 1.99283109e-4f, 1.39334588e-3f);
     q = IK_FMA_F32(q, r, 8.33322387e-3f);
     q = IK_FMA_F32(q, r, 4.16664854e-2f);
@@ -133,13 +146,15 @@ static IK_INLINE float ikm_expm1_poly_f32(float r) {
 }
 
 /* p 2^(m - 254) in two factors, so that the only rounding is that of a subnormal result */
-static IK_INLINE float ikm_scale_f32(float p, IK_UINT32 m) {
+static IK_INLINE float ikm_scale_f32(float p, IK_UINT32 m)
+{
     IK_UINT32 part = m >> 1;
     return p * IK_BITS_F32(part << 23) * IK_BITS_F32((m - part) << 23);
 }
 
 /* 1.5 ULP; 2^n (1 + r + r^2 Q(r)), Q of degree 4 */
-static IK_INLINE float ik_exp_f32(float x) {
+static IK_INLINE float ik_exp_f32(float x)
+{
     float c = x > 89.0f ? 89.0f : x;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(c < -104.5f ? -104.5f : c);
     float q = IK_FMA_F32(k.r, 1.39246916e-3f, 8.36709049e-3f);
@@ -151,7 +166,8 @@ static IK_INLINE float ik_exp_f32(float x) {
 }
 
 /* 2^r = 1 + r Q(r), |r| <= 1/2 */
-static IK_INLINE float ikm_exp2_poly_f32(float r) {
+static IK_INLINE float ikm_exp2_poly_f32(float r)
+{
     float q = IK_FMA_F32(r, 1.54446199e-4f, 1.33914256e-3f);
     q = IK_FMA_F32(q, r, 9.61809885e-3f);
     q = IK_FMA_F32(q, r, 5.55035919e-2f);
@@ -161,7 +177,8 @@ static IK_INLINE float ikm_exp2_poly_f32(float r) {
 }
 
 /* 1.5 ULP; 2^n (1 + r Q(r)), n = rint x */
-static IK_INLINE float ik_exp2_f32(float x) {
+static IK_INLINE float ik_exp2_f32(float x)
+{
     float c = x > 128.5f ? 128.5f : x;
     float t;
     c = c < -151.0f ? -151.0f : c;
@@ -170,7 +187,8 @@ static IK_INLINE float ik_exp2_f32(float x) {
 }
 
 /* 1.5 ULP; 2^n (e^r - 1) + (2^n - 1), halved because 2^n overflows for n = 128 */
-static IK_INLINE float ik_expm1_f32(float x) {
+static IK_INLINE float ik_expm1_f32(float x)
+{
     float c = x > 89.0f ? 89.0f : x;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(c < -18.0f ? -18.0f : c);
     float s = IK_BITS_F32(((IK_F32_BITS(k.t) & 511u) - 128u) << 23);
@@ -185,7 +203,8 @@ typedef struct {
     float e, f;
 } ikm_log_arg_f32;
 
-static IK_INLINE ikm_log_arg_f32 ikm_log_reduce_f32(float x) {
+static IK_INLINE ikm_log_arg_f32 ikm_log_reduce_f32(float x)
+{
     ikm_log_arg_f32 k;
     float tiny = x < 1.17549435e-38f ? 23.0f : 0.0f;
     float s = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -196,7 +215,8 @@ static IK_INLINE ikm_log_arg_f32 ikm_log_reduce_f32(float x) {
 }
 
 /* log(1 + f) - f = f^3 P(f) - f^2/2 */
-static IK_INLINE float ikm_log_poly_f32(float f) {
+static IK_INLINE float ikm_log_poly_f32(float f)
+{
     float p = IK_FMA_F32(f, 6.89039454e-2f, -0.117859647f);
     float z = f * f;
     p = IK_FMA_F32(p, f, 0.118789136f);
@@ -210,19 +230,22 @@ static IK_INLINE float ikm_log_poly_f32(float f) {
 }
 
 /* 0 -> -Inf, below 0 -> NaN, Inf and NaN stay */
-static IK_INLINE float ikm_log_special_f32(float y, float x) {
+static IK_INLINE float ikm_log_special_f32(float y, float x)
+{
     float s = x < IKM_INF_F32 ? y : x;
     float bad = x == 0.0f ? -IKM_INF_F32 : IKM_NAN_F32;
     return x > 0.0f ? s : bad;
 }
 
-static IK_INLINE float ikm_log_join_f32(float e, float f) {
+static IK_INLINE float ikm_log_join_f32(float e, float f)
+{
     float y = IK_FMA_F32(e, 1.42860677e-6f, ikm_log_poly_f32(f)) + f;
     return IK_FMA_F32(e, 0.693145752f, y);
 }
 
 /* 1 ULP; e ln2 (Cody & Waite) + log(1 + f), P of degree 8 */
-static IK_INLINE float ik_log_f32(float x) {
+static IK_INLINE float ik_log_f32(float x)
+{
     ikm_log_arg_f32 k = ikm_log_reduce_f32(x);
     return ikm_log_special_f32(ikm_log_join_f32(k.e, k.f), x);
 }
@@ -231,7 +254,8 @@ static IK_INLINE float ik_log_f32(float x) {
 static IK_INLINE float ikm_head_f32(float x) { return IK_BITS_F32(IK_F32_BITS(x) & 0xfffff000u); }
 
 /* 1.5 ULP; f log2(e) in two parts */
-static IK_INLINE float ik_log2_f32(float x) {
+static IK_INLINE float ik_log2_f32(float x)
+{
     ikm_log_arg_f32 k = ikm_log_reduce_f32(x);
     float h = ikm_head_f32(k.f);
     float low = IK_FMA_F32(k.f - h, 1.44238281f, k.f * 3.12228396e-4f);
@@ -240,7 +264,8 @@ static IK_INLINE float ik_log2_f32(float x) {
 }
 
 /* 2 ULP; f log10(e) in two parts */
-static IK_INLINE float ik_log10_f32(float x) {
+static IK_INLINE float ik_log10_f32(float x)
+{
     ikm_log_arg_f32 k = ikm_log_reduce_f32(x);
     float h = ikm_head_f32(k.f);
     float low = IK_FMA_F32(k.f - h, 0.434204102f, k.f * 9.03803375e-5f);
@@ -250,7 +275,8 @@ static IK_INLINE float ik_log10_f32(float x) {
 }
 
 /* log(1 + x) + e2 ln2 for x >= 0 or x > -1; the rounding error of 1 + x (Knuth's TwoSum) is added to f */
-static IK_INLINE float ikm_log1p_f32(float x, float e2) {
+static IK_INLINE float ikm_log1p_f32(float x, float e2)
+{
     float u = 1.0f + x;
     float v = u - 1.0f;
     float c = (1.0f - (u - v)) + (x - v);
@@ -263,7 +289,8 @@ static IK_INLINE float ikm_log1p_f32(float x, float e2) {
 }
 
 /* 1.5 ULP; 1 + x in two floats */
-static IK_INLINE float ik_log1p_f32(float x) {
+static IK_INLINE float ik_log1p_f32(float x)
+{
     float y = ikm_log1p_f32(x, 0.0f);
     float s = x < IKM_INF_F32 ? y : x;
     float bad = x == -1.0f ? -IKM_INF_F32 : IKM_NAN_F32;
@@ -273,13 +300,15 @@ static IK_INLINE float ik_log1p_f32(float x) {
 /* ---- F32: hyperbolic functions ---- */
 
 /* e^a / 2 for 0 <= a, Inf from 89.4 on */
-static IK_INLINE float ikm_half_exp_f32(float a) {
+static IK_INLINE float ikm_half_exp_f32(float a)
+{
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(a > 90.0f ? 90.0f : a);
     return ikm_scale_f32(1.0f + ikm_expm1_poly_f32(k.r), (IK_F32_BITS(k.t) & 511u) - 1u);
 }
 
 /* 2 ULP; below 1 a + a^3 P(a^2), then E - 1/(4E), E = e^a / 2 */
-static IK_INLINE float ik_sinh_f32(float x) {
+static IK_INLINE float ik_sinh_f32(float x)
+{
     float a = ik_abs_f32(x);
     float z = a * a;
     float h = ikm_half_exp_f32(a);
@@ -291,13 +320,15 @@ static IK_INLINE float ik_sinh_f32(float x) {
 }
 
 /* 1.5 ULP; E + 1/(4E), E = e^a / 2 */
-static IK_INLINE float ik_cosh_f32(float x) {
+static IK_INLINE float ik_cosh_f32(float x)
+{
     float h = ikm_half_exp_f32(ik_abs_f32(x));
     return h + IK_DIV_F32(0.25f, h);
 }
 
 /* 1.5 ULP; below 0.6 a + a^3 P(a^2), then 1 - 2/(e^2a + 1) */
-static IK_INLINE float ik_tanh_f32(float x) {
+static IK_INLINE float ik_tanh_f32(float x)
+{
     float a = ik_abs_f32(x);
     float z = a * a;
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(a > 10.0f ? 20.0f : a + a);
@@ -313,7 +344,8 @@ static IK_INLINE float ik_tanh_f32(float x) {
 
 /* sqrt(1 + a^2) - 1: where FMA rounds once, from the root and the rounding errors of 1 + a^2 and of the root, instead
  * of a division */
-static IK_INLINE float ikm_hypot1_f32(float a) {
+static IK_INLINE float ikm_hypot1_f32(float a)
+{
 #if IK_FMA_ROUNDS_ONCE
     float w = IK_FMA_F32(a, a, 1.0f);
     float s = IK_SQRT_F32(w);
@@ -326,7 +358,8 @@ static IK_INLINE float ikm_hypot1_f32(float a) {
 }
 
 /* 2 ULP; log1p(a + sqrt(1 + a^2) - 1), for large a log(2a) */
-static IK_INLINE float ik_asinh_f32(float x) {
+static IK_INLINE float ik_asinh_f32(float x)
+{
     float a = ik_abs_f32(x);
     float t = a + ikm_hypot1_f32(a);
     float y = ikm_log1p_f32(a > 1e9f ? a : t, a > 1e9f ? 1.0f : 0.0f);
@@ -334,7 +367,8 @@ static IK_INLINE float ik_asinh_f32(float x) {
 }
 
 /* 2 ULP; log1p(t + sqrt(2t + t^2)), t = x - 1, for large x log(2x) */
-static IK_INLINE float ik_acosh_f32(float x) {
+static IK_INLINE float ik_acosh_f32(float x)
+{
     float t = x - 1.0f;
     float u = t + IK_SQRT_F32(IK_FMA_F32(t, t, t + t));
     float y = ikm_log1p_f32(x > 1e9f ? x : u, x > 1e9f ? 1.0f : 0.0f);
@@ -343,7 +377,8 @@ static IK_INLINE float ik_acosh_f32(float x) {
 }
 
 /* 2.5 ULP; log1p(2a / (1 - a)) / 2 */
-static IK_INLINE float ik_atanh_f32(float x) {
+static IK_INLINE float ik_atanh_f32(float x)
+{
     float a = ik_abs_f32(x);
     float t = a > 1.0f ? IKM_NAN_F32 : IK_DIV_F32(a + a, 1.0f - a);
     float y = 0.5f * ikm_log1p_f32(t, 0.0f);
@@ -363,7 +398,8 @@ typedef struct {
  * such numbers ik_<function>_near_f32 gives the same bits of sin, cos and tan at a lower cost. */
 #if IK_FMA_ROUNDS_ONCE
 #define IK_NEAR_F32 65536.0f
-static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x)
+{
     ikm_trig_arg_f32 k;
     float a = ik_abs_f32(x);
     float t = IK_FMA_F32(a, 0.636619747f, 12582912.0f); /* rounded to an integer: 1.5 * 2^23 has no fraction bits */
@@ -376,7 +412,8 @@ static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
 }
 #else
 #define IK_NEAR_F32 0.785398163f
-static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x)
+{
     ikm_trig_arg_f32 k;
     k.r = ik_abs_f32(x);
     k.q = 0u;
@@ -384,7 +421,8 @@ static IK_INLINE ikm_trig_arg_f32 ikm_trig_near_f32(float x) {
 }
 #endif
 
-static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
+static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x)
+{
     ikm_trig_arg_f32 k, n = ikm_trig_near_f32(x);
     float a = ik_abs_f32(x);
     IK_UINT32 j1 = 0u - (IK_UINT32)(a >= 4294967296.0f);
@@ -420,7 +458,8 @@ static IK_INLINE ikm_trig_arg_f32 ikm_trig_reduce_f32(float x) {
 }
 
 /* sin r = r + r^3 S(r^2), |r| <= pi/4 */
-static IK_INLINE float ikm_sin_poly_f32(float r) {
+static IK_INLINE float ikm_sin_poly_f32(float r)
+{
     float z = r * r;
     float p = IK_FMA_F32(z, -1.95184053e-4f, 8.3321901e-3f);
     p = IK_FMA_F32(p, z, -0.166666552f);
@@ -428,7 +467,8 @@ static IK_INLINE float ikm_sin_poly_f32(float r) {
 }
 
 /* cos r = 1 - r^2/2 + r^4 C(r^2) */
-static IK_INLINE float ikm_cos_poly_f32(float r) {
+static IK_INLINE float ikm_cos_poly_f32(float r)
+{
     float z = r * r;
     float p = IK_FMA_F32(z, 2.44306739e-5f, -1.38873013e-3f);
     p = IK_FMA_F32(p, z, 4.16666456e-2f);
@@ -436,7 +476,8 @@ static IK_INLINE float ikm_cos_poly_f32(float r) {
 }
 
 /* sin x from |x| reduced: sin r or cos r by quadrant */
-static IK_INLINE float ikm_sin_of_f32(ikm_trig_arg_f32 k, float x) {
+static IK_INLINE float ikm_sin_of_f32(ikm_trig_arg_f32 k, float x)
+{
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     IK_UINT32 flip = ((k.q & 2u) << 30) ^ (IK_F32_BITS(x) & IKM_SIGN_F32);
@@ -444,7 +485,8 @@ static IK_INLINE float ikm_sin_of_f32(ikm_trig_arg_f32 k, float x) {
 }
 
 /* cos x from |x| reduced: cos r or sin r by quadrant */
-static IK_INLINE float ikm_cos_of_f32(ikm_trig_arg_f32 k) {
+static IK_INLINE float ikm_cos_of_f32(ikm_trig_arg_f32 k)
+{
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     IK_UINT32 flip = ((k.q + 1u) & 2u) << 30;
@@ -452,7 +494,8 @@ static IK_INLINE float ikm_cos_of_f32(ikm_trig_arg_f32 k) {
 }
 
 /* tan x from |x| reduced: sin r / cos r or -cos r / sin r */
-static IK_INLINE float ikm_tan_of_f32(ikm_trig_arg_f32 k, float x) {
+static IK_INLINE float ikm_tan_of_f32(ikm_trig_arg_f32 k, float x)
+{
     float s = ikm_sin_poly_f32(k.r);
     float c = ikm_cos_poly_f32(k.r);
     float y = IK_DIV_F32((k.q & 1u) ? -c : s, (k.q & 1u) ? s : c);
@@ -472,7 +515,8 @@ static IK_INLINE float ik_tan_f32(float x) { return ikm_tan_of_f32(ikm_trig_redu
 static IK_INLINE float ik_tan_near_f32(float x) { return ikm_tan_of_f32(ikm_trig_near_f32(x), x); }
 
 /* w + w^3 P(w^2): asin w, w <= 1/2 */
-static IK_INLINE float ikm_asin_poly_f32(float w, float z) {
+static IK_INLINE float ikm_asin_poly_f32(float w, float z)
+{
     float p = IK_FMA_F32(z, 4.22198214e-2f, 2.41481233e-2f);
     p = IK_FMA_F32(p, z, 4.54766601e-2f);
     p = IK_FMA_F32(p, z, 7.49524906e-2f);
@@ -481,7 +525,8 @@ static IK_INLINE float ikm_asin_poly_f32(float w, float z) {
 }
 
 /* 2.5 ULP; above 1/2 pi/2 - 2 asin(sqrt((1 - a)/2)) */
-static IK_INLINE float ik_asin_f32(float x) {
+static IK_INLINE float ik_asin_f32(float x)
+{
     float a = ik_abs_f32(x);
     float z = a > 0.5f ? 0.5f - 0.5f * a : a * a;
     float p = ikm_asin_poly_f32(a > 0.5f ? IK_SQRT_F32(z) : a, z);
@@ -490,7 +535,8 @@ static IK_INLINE float ik_asin_f32(float x) {
 }
 
 /* 1.5 ULP; 2 asin(sqrt((1 - a)/2)) above 1/2, pi less that below -1/2, else pi/2 - asin x */
-static IK_INLINE float ik_acos_f32(float x) {
+static IK_INLINE float ik_acos_f32(float x)
+{
     float a = ik_abs_f32(x);
     float z = a > 0.5f ? 0.5f - 0.5f * a : a * a;
     float p = ikm_asin_poly_f32(a > 0.5f ? IK_SQRT_F32(z) : a, z);
@@ -500,7 +546,8 @@ static IK_INLINE float ik_acos_f32(float x) {
 }
 
 /* 2 ULP; a, (a - 1)/(a + 1) + pi/4 or -1/a + pi/2, split at tan(pi/8) and tan(3 pi/8) */
-static IK_INLINE float ik_atan_f32(float x) {
+static IK_INLINE float ik_atan_f32(float x)
+{
     float a = ik_abs_f32(x);
     int outer = a > 2.41421356f;
     int mid = a > 0.414213562f;
@@ -520,7 +567,8 @@ static IK_INLINE float ik_atan_f32(float x) {
 /* ---- F32: erf, cbrt, pow ---- */
 
 /* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
-static IK_INLINE float ik_erf_f32(float x) {
+static IK_INLINE float ik_erf_f32(float x)
+{
     float a = ik_abs_f32(x);
     float z = a * a;
     float c = a > 4.0f ? 4.0f : a;
@@ -547,7 +595,8 @@ static IK_INLINE float ik_erf_f32(float x) {
 }
 
 /* 1 ULP; a third of the exponent, then Halley's step twice */
-static IK_INLINE float ik_cbrt_f32(float x) {
+static IK_INLINE float ik_cbrt_f32(float x)
+{
     float a = ik_abs_f32(x);
     int tiny = a < 9.40395481e-38f;
     float s = a * (tiny ? 16777216.0f : 0.125f);
@@ -564,7 +613,8 @@ static IK_INLINE float ik_cbrt_f32(float x) {
 
 /* 1.5 ULP; y log2|x| in two floats: log2(1 + f) = 2/(3 ln2) s (3 + s^2 + s^4 R(s^2)), s = f/(2 + f), as in Sun's
  * fdlibm */
-static IK_INLINE float ik_pow_f32(float x, float y) {
+static IK_INLINE float ik_pow_f32(float x, float y)
+{
     float a = ik_abs_f32(x);
     float b = ik_abs_f32(y);
     ikm_log_arg_f32 k = ikm_log_reduce_f32(a);
@@ -618,16 +668,24 @@ static IK_INLINE float ik_pow_f32(float x, float y) {
  * integer compares or conversions, which SSE2 and AVX2 lack. ==== */
 
 #ifndef IK_F64_BITS
-static IK_INLINE IK_UINT64 ikm_f64_bits(double x) {
-    union { double f; IK_UINT64 u; } pun;
+static IK_INLINE IK_UINT64 ikm_f64_bits(double x)
+{
+    union {
+        double f;
+        IK_UINT64 u;
+    } pun;
     pun.f = x;
     return pun.u;
 }
 #define IK_F64_BITS(x) ikm_f64_bits(x)
 #endif
 #ifndef IK_BITS_F64
-static IK_INLINE double ikm_bits_f64(IK_UINT64 u) {
-    union { IK_UINT64 u; double f; } pun;
+static IK_INLINE double ikm_bits_f64(IK_UINT64 u)
+{
+    union {
+        IK_UINT64 u;
+        double f;
+    } pun;
     pun.u = u;
     return pun.f;
 }
@@ -653,9 +711,8 @@ static IK_INLINE double ikm_bits_f64(IK_UINT64 u) {
 
 static IK_INLINE double ik_abs_f64(double x) { return IK_BITS_F64(IK_F64_BITS(x) & ~IKM_SIGN_F64); }
 
-static IK_INLINE double ik_copysign_f64(double x, double y) {
-    return IK_BITS_F64((IK_F64_BITS(x) & ~IKM_SIGN_F64) | (IK_F64_BITS(y) & IKM_SIGN_F64));
-}
+static IK_INLINE double ik_copysign_f64(double x, double y)
+{ return IK_BITS_F64((IK_F64_BITS(x) & ~IKM_SIGN_F64) | (IK_F64_BITS(y) & IKM_SIGN_F64)); }
 
 static IK_INLINE double ik_sign_f64(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : (x == 0.0 ? 0.0 : x)); }
 
@@ -670,24 +727,28 @@ static IK_INLINE double ik_sqrt_f64(double x) { return IK_SQRT_F64(x); }
 /* 1.5 ULP */
 static IK_INLINE double ik_rsqrt_f64(double x) { return 1.0 / IK_SQRT_F64(x); }
 
-static IK_INLINE double ik_rint_f64(double x) {
+static IK_INLINE double ik_rint_f64(double x)
+{
     double a = ik_abs_f64(x);
     double r = (a + 4503599627370496.0) - 4503599627370496.0;
     return ik_copysign_f64(a < 4503599627370496.0 ? r : a, x);
 }
 
-static IK_INLINE double ik_trunc_f64(double x) {
+static IK_INLINE double ik_trunc_f64(double x)
+{
     double a = ik_abs_f64(x);
     double r = ik_abs_f64(ik_rint_f64(x));
     return ik_copysign_f64(r > a ? r - 1.0 : r, x);
 }
 
-static IK_INLINE double ik_floor_f64(double x) {
+static IK_INLINE double ik_floor_f64(double x)
+{
     double r = ik_rint_f64(x);
     return ik_copysign_f64(r > x ? r - 1.0 : r, x);
 }
 
-static IK_INLINE double ik_ceil_f64(double x) {
+static IK_INLINE double ik_ceil_f64(double x)
+{
     double r = ik_rint_f64(x);
     return ik_copysign_f64(r < x ? r + 1.0 : r, x);
 }
@@ -699,7 +760,8 @@ typedef struct {
     double r, t;
 } ikm_exp_arg_f64;
 
-static IK_INLINE ikm_exp_arg_f64 ikm_exp_reduce_f64(double x) {
+static IK_INLINE ikm_exp_arg_f64 ikm_exp_reduce_f64(double x)
+{
     ikm_exp_arg_f64 k;
     double n;
     k.t = IK_FMA_F64(x, 1.4426950408889634, 6755399441057790.0);
@@ -708,7 +770,8 @@ static IK_INLINE ikm_exp_arg_f64 ikm_exp_reduce_f64(double x) {
     return k;
 }
 
-static IK_INLINE double ikm_expm1_poly_f64(double r) {
+static IK_INLINE double ikm_expm1_poly_f64(double r)
+{
     double q = IK_FMA_F64(r, 2.0924524517721804e-09, 2.5109147408518876e-08);
     q = IK_FMA_F64(q, r, 2.7557242497880478e-07);
     q = IK_FMA_F64(q, r, 2.7557243911565535e-06);
@@ -723,19 +786,22 @@ static IK_INLINE double ikm_expm1_poly_f64(double r) {
 }
 
 /* p 2^(m - 2046) */
-static IK_INLINE double ikm_scale_f64(double p, IK_UINT64 m) {
+static IK_INLINE double ikm_scale_f64(double p, IK_UINT64 m)
+{
     IK_UINT64 part = m >> 1;
     return p * IK_BITS_F64(part << 52) * IK_BITS_F64((m - part) << 52);
 }
 
 /* 1 ULP */
-static IK_INLINE double ik_exp_f64(double x) {
+static IK_INLINE double ik_exp_f64(double x)
+{
     double c = x > 710.0 ? 710.0 : x;
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(c < -746.0 ? -746.0 : c);
     return ikm_scale_f64(1.0 + ikm_expm1_poly_f64(k.r), IK_F64_BITS(k.t) & 4095u);
 }
 
-static IK_INLINE double ikm_exp2_poly_f64(double r) {
+static IK_INLINE double ikm_exp2_poly_f64(double r)
+{
     double q = IK_FMA_F64(r, 4.5065726473723232e-10, 7.0737134463262558e-09);
     q = IK_FMA_F64(q, r, 1.0177828086779632e-07);
     q = IK_FMA_F64(q, r, 1.3215435805015844e-06);
@@ -750,7 +816,8 @@ static IK_INLINE double ikm_exp2_poly_f64(double r) {
 }
 
 /* 1.5 ULP */
-static IK_INLINE double ik_exp2_f64(double x) {
+static IK_INLINE double ik_exp2_f64(double x)
+{
     double c = x > 1024.5 ? 1024.5 : x;
     double t;
     c = c < -1076.0 ? -1076.0 : c;
@@ -759,7 +826,8 @@ static IK_INLINE double ik_exp2_f64(double x) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_expm1_f64(double x) {
+static IK_INLINE double ik_expm1_f64(double x)
+{
     double c = x > 710.0 ? 710.0 : x;
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(c < -40.0 ? -40.0 : c);
     double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1024u) << 52);
@@ -774,11 +842,11 @@ typedef struct {
 } ikm_log_arg_f64;
 
 /* the biased exponent of positive bits, through the fraction of 2^52 */
-static IK_INLINE double ikm_exponent_f64(IK_UINT64 u) {
-    return IK_BITS_F64(IKM_U64(0x43300000u, 0u) | (u >> 52)) - 4503599627371519.0;
-}
+static IK_INLINE double ikm_exponent_f64(IK_UINT64 u)
+{ return IK_BITS_F64(IKM_U64(0x43300000u, 0u) | (u >> 52)) - 4503599627371519.0; }
 
-static IK_INLINE ikm_log_arg_f64 ikm_log_reduce_f64(double x) {
+static IK_INLINE ikm_log_arg_f64 ikm_log_reduce_f64(double x)
+{
     ikm_log_arg_f64 k;
     double tiny = x < 2.2250738585072014e-308 ? 52.0 : 0.0;
     double s = x < 2.2250738585072014e-308 ? x * 4503599627370496.0 : x;
@@ -789,7 +857,8 @@ static IK_INLINE ikm_log_arg_f64 ikm_log_reduce_f64(double x) {
 }
 
 /* log(1 + f) - f = s (f^2/2 + s^2 R(s^2)) - f^2/2, s = f / (2 + f), as in Sun's fdlibm */
-static IK_INLINE double ikm_log_poly_f64(double f) {
+static IK_INLINE double ikm_log_poly_f64(double f)
+{
     double s = f / (2.0 + f);
     double z = s * s;
     double h = 0.5 * f * f;
@@ -802,30 +871,33 @@ static IK_INLINE double ikm_log_poly_f64(double f) {
     return IK_FMA_F64(s, IK_FMA_F64(p, z, h), -h);
 }
 
-static IK_INLINE double ikm_log_special_f64(double y, double x) {
+static IK_INLINE double ikm_log_special_f64(double y, double x)
+{
     double s = x < IKM_INF_F64 ? y : x;
     double bad = x == 0.0 ? -IKM_INF_F64 : IKM_NAN_F64;
     return x > 0.0 ? s : bad;
 }
 
-static IK_INLINE double ikm_log_join_f64(double e, double f) {
+static IK_INLINE double ikm_log_join_f64(double e, double f)
+{
     double y = IK_FMA_F64(e, 2.8235290563031577e-13, ikm_log_poly_f64(f)) + f;
     return IK_FMA_F64(e, 0.69314718055966296, y);
 }
 
 /* 1 ULP */
-static IK_INLINE double ik_log_f64(double x) {
+static IK_INLINE double ik_log_f64(double x)
+{
     ikm_log_arg_f64 k = ikm_log_reduce_f64(x);
     return ikm_log_special_f64(ikm_log_join_f64(k.e, k.f), x);
 }
 
 /* the upper 26 bits */
-static IK_INLINE double ikm_head_f64(double x) {
-    return IK_BITS_F64(IK_F64_BITS(x) & IKM_U64(0xffffffffu, 0xf8000000u));
-}
+static IK_INLINE double ikm_head_f64(double x)
+{ return IK_BITS_F64(IK_F64_BITS(x) & IKM_U64(0xffffffffu, 0xf8000000u)); }
 
 /* 1.5 ULP */
-static IK_INLINE double ik_log2_f64(double x) {
+static IK_INLINE double ik_log2_f64(double x)
+{
     ikm_log_arg_f64 k = ikm_log_reduce_f64(x);
     double h = ikm_head_f64(k.f);
     double low = IK_FMA_F64(k.f - h, 1.4426950216293335, k.f * 1.9259629911266175e-08);
@@ -834,7 +906,8 @@ static IK_INLINE double ik_log2_f64(double x) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_log10_f64(double x) {
+static IK_INLINE double ik_log10_f64(double x)
+{
     ikm_log_arg_f64 k = ikm_log_reduce_f64(x);
     double h = ikm_head_f64(k.f);
     double low = IK_FMA_F64(k.f - h, 0.43429447710514069, k.f * 4.7981111416159728e-09);
@@ -843,7 +916,8 @@ static IK_INLINE double ik_log10_f64(double x) {
     return ikm_log_special_f64(IK_FMA_F64(k.e, 0.30102999566383914, h * 0.43429447710514069) + low, x);
 }
 
-static IK_INLINE double ikm_log1p_f64(double x, double e2) {
+static IK_INLINE double ikm_log1p_f64(double x, double e2)
+{
     double u = 1.0 + x;
     double v = u - 1.0;
     double c = (1.0 - (u - v)) + (x - v);
@@ -856,7 +930,8 @@ static IK_INLINE double ikm_log1p_f64(double x, double e2) {
 }
 
 /* 1.5 ULP */
-static IK_INLINE double ik_log1p_f64(double x) {
+static IK_INLINE double ik_log1p_f64(double x)
+{
     double y = ikm_log1p_f64(x, 0.0);
     double s = x < IKM_INF_F64 ? y : x;
     double bad = x == -1.0 ? -IKM_INF_F64 : IKM_NAN_F64;
@@ -865,13 +940,15 @@ static IK_INLINE double ik_log1p_f64(double x) {
 
 /* ---- F64: hyperbolic functions ---- */
 
-static IK_INLINE double ikm_half_exp_f64(double a) {
+static IK_INLINE double ikm_half_exp_f64(double a)
+{
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(a > 711.0 ? 711.0 : a);
     return ikm_scale_f64(1.0 + ikm_expm1_poly_f64(k.r), (IK_F64_BITS(k.t) & 4095u) - 1u);
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_sinh_f64(double x) {
+static IK_INLINE double ik_sinh_f64(double x)
+{
     double a = ik_abs_f64(x);
     double z = a * a;
     double h = ikm_half_exp_f64(a);
@@ -887,13 +964,15 @@ static IK_INLINE double ik_sinh_f64(double x) {
 }
 
 /* 1.5 ULP */
-static IK_INLINE double ik_cosh_f64(double x) {
+static IK_INLINE double ik_cosh_f64(double x)
+{
     double h = ikm_half_exp_f64(ik_abs_f64(x));
     return h + 0.25 / h;
 }
 
 /* 3 ULP; t / (t + 2), t = e^2a - 1 */
-static IK_INLINE double ik_tanh_f64(double x) {
+static IK_INLINE double ik_tanh_f64(double x)
+{
     double a = ik_abs_f64(x);
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(a > 20.0 ? 40.0 : a + a);
     double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1023u) << 52);
@@ -902,7 +981,8 @@ static IK_INLINE double ik_tanh_f64(double x) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_asinh_f64(double x) {
+static IK_INLINE double ik_asinh_f64(double x)
+{
     double a = ik_abs_f64(x);
     double z = a * a;
     double t = a + z / (1.0 + IK_SQRT_F64(1.0 + z));
@@ -911,7 +991,8 @@ static IK_INLINE double ik_asinh_f64(double x) {
 }
 
 /* 2.5 ULP */
-static IK_INLINE double ik_acosh_f64(double x) {
+static IK_INLINE double ik_acosh_f64(double x)
+{
     double t = x - 1.0;
     double u = t + IK_SQRT_F64(IK_FMA_F64(t, t, t + t));
     double y = ikm_log1p_f64(x > 1e18 ? x : u, x > 1e18 ? 1.0 : 0.0);
@@ -920,7 +1001,8 @@ static IK_INLINE double ik_acosh_f64(double x) {
 }
 
 /* 2.5 ULP */
-static IK_INLINE double ik_atanh_f64(double x) {
+static IK_INLINE double ik_atanh_f64(double x)
+{
     double a = ik_abs_f64(x);
     double t = a > 1.0 ? IKM_NAN_F64 : (a + a) / (1.0 - a);
     double y = 0.5 * ikm_log1p_f64(t, 0.0);
@@ -937,7 +1019,8 @@ typedef struct {
     IK_UINT64 q;
 } ikm_trig_arg_f64;
 
-static IK_INLINE ikm_trig_arg_f64 ikm_trig_reduce_f64(double x) {
+static IK_INLINE ikm_trig_arg_f64 ikm_trig_reduce_f64(double x)
+{
     ikm_trig_arg_f64 k;
     double a = ik_abs_f64(x);
     double h = IK_FMA_F64(a, 0.63661977236758138, 4.5336215702282961e23) - 4.5336215702282961e23;
@@ -957,7 +1040,8 @@ static IK_INLINE ikm_trig_arg_f64 ikm_trig_reduce_f64(double x) {
     return k;
 }
 
-static IK_INLINE double ikm_sin_poly_f64(double r) {
+static IK_INLINE double ikm_sin_poly_f64(double r)
+{
     double z = r * r;
     double p = IK_FMA_F64(z, 1.5896681881871101e-10, -2.5050756714712748e-08);
     p = IK_FMA_F64(p, z, 2.7557313687574414e-06);
@@ -967,7 +1051,8 @@ static IK_INLINE double ikm_sin_poly_f64(double r) {
     return IK_FMA_F64(p, z * r, r);
 }
 
-static IK_INLINE double ikm_cos_poly_f64(double r) {
+static IK_INLINE double ikm_cos_poly_f64(double r)
+{
     double z = r * r;
     double p = IK_FMA_F64(z, -1.1359802459860394e-11, 2.0875727058863323e-09);
     p = IK_FMA_F64(p, z, -2.7557314387469608e-07);
@@ -978,27 +1063,31 @@ static IK_INLINE double ikm_cos_poly_f64(double r) {
 }
 
 /* a where q is even, b where it is odd */
-static IK_INLINE double ikm_by_parity_f64(double a, double b, IK_UINT64 q) {
+static IK_INLINE double ikm_by_parity_f64(double a, double b, IK_UINT64 q)
+{
     IK_UINT64 odd = 0u - (q & 1u);
     return IK_BITS_F64((IK_F64_BITS(a) & ~odd) | (IK_F64_BITS(b) & odd));
 }
 
 /* 2 ULP for |x| <= 2^50, NaN beyond */
-static IK_INLINE double ik_sin_f64(double x) {
+static IK_INLINE double ik_sin_f64(double x)
+{
     ikm_trig_arg_f64 k = ikm_trig_reduce_f64(x);
     double y = ikm_by_parity_f64(ikm_sin_poly_f64(k.r), ikm_cos_poly_f64(k.r), k.q);
     return IK_BITS_F64(IK_F64_BITS(y) ^ ((k.q & 2u) << 62) ^ (IK_F64_BITS(x) & IKM_SIGN_F64));
 }
 
 /* 2 ULP for |x| <= 2^50, NaN beyond */
-static IK_INLINE double ik_cos_f64(double x) {
+static IK_INLINE double ik_cos_f64(double x)
+{
     ikm_trig_arg_f64 k = ikm_trig_reduce_f64(x);
     double y = ikm_by_parity_f64(ikm_cos_poly_f64(k.r), ikm_sin_poly_f64(k.r), k.q);
     return IK_BITS_F64(IK_F64_BITS(y) ^ (((k.q + 1u) & 2u) << 62));
 }
 
 /* 4 ULP for |x| <= 2^50, NaN beyond */
-static IK_INLINE double ik_tan_f64(double x) {
+static IK_INLINE double ik_tan_f64(double x)
+{
     ikm_trig_arg_f64 k = ikm_trig_reduce_f64(x);
     double s = ikm_sin_poly_f64(k.r);
     double c = ikm_cos_poly_f64(k.r);
@@ -1006,7 +1095,8 @@ static IK_INLINE double ik_tan_f64(double x) {
     return IK_BITS_F64(IK_F64_BITS(y) ^ (IK_F64_BITS(x) & IKM_SIGN_F64));
 }
 
-static IK_INLINE double ikm_asin_poly_f64(double w, double z) {
+static IK_INLINE double ikm_asin_poly_f64(double w, double z)
+{
     double p = IK_FMA_F64(z, 0.032702207244291799, -0.021116810420009999);
     p = IK_FMA_F64(p, z, 0.021790727654817075);
     p = IK_FMA_F64(p, z, 0.0036721438696891572);
@@ -1023,7 +1113,8 @@ static IK_INLINE double ikm_asin_poly_f64(double w, double z) {
 }
 
 /* 2.5 ULP */
-static IK_INLINE double ik_asin_f64(double x) {
+static IK_INLINE double ik_asin_f64(double x)
+{
     double a = ik_abs_f64(x);
     double z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
     double p = ikm_asin_poly_f64(a > 0.5 ? IK_SQRT_F64(z) : a, z);
@@ -1032,7 +1123,8 @@ static IK_INLINE double ik_asin_f64(double x) {
 }
 
 /* 1.5 ULP */
-static IK_INLINE double ik_acos_f64(double x) {
+static IK_INLINE double ik_acos_f64(double x)
+{
     double a = ik_abs_f64(x);
     double z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
     double p = ikm_asin_poly_f64(a > 0.5 ? IK_SQRT_F64(z) : a, z);
@@ -1042,7 +1134,8 @@ static IK_INLINE double ik_acos_f64(double x) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_atan_f64(double x) {
+static IK_INLINE double ik_atan_f64(double x)
+{
     double a = ik_abs_f64(x);
     int outer = a > 2.4142135623730949;
     int mid = a > 0.41421356237309503;
@@ -1068,7 +1161,8 @@ static IK_INLINE double ik_atan_f64(double x) {
 /* ---- F64: erf, cbrt, pow ---- */
 
 /* Q(a) = -log erfc(a) in t = a - 2, 1 <= a <= 6 */
-static IK_INLINE double ikm_erfc_log_f64(double t) {
+static IK_INLINE double ikm_erfc_log_f64(double t)
+{
     double q = IK_FMA_F64(t, 4.9288233339484426e-12, -3.6924163455179506e-11);
     q = IK_FMA_F64(q, t, 7.1550934311177835e-11);
     q = IK_FMA_F64(q, t, 2.5840609349368851e-10);
@@ -1089,7 +1183,8 @@ static IK_INLINE double ikm_erfc_log_f64(double t) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_erf_f64(double x) {
+static IK_INLINE double ik_erf_f64(double x)
+{
     double a = ik_abs_f64(x);
     double z = a * a;
     double q = ikm_erfc_log_f64((a > 6.0 ? 6.0 : a) - 2.0);
@@ -1112,7 +1207,8 @@ static IK_INLINE double ik_erf_f64(double x) {
 }
 
 /* 1 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */
-static IK_INLINE double ik_cbrt_f64(double x) {
+static IK_INLINE double ik_cbrt_f64(double x)
+{
     double a = ik_abs_f64(x);
     int tiny = a < 1e-300;
     double s = a * (tiny ? 1.8014398509481984e16 : 0.125);
@@ -1132,7 +1228,8 @@ static IK_INLINE double ik_cbrt_f64(double x) {
 }
 
 /* 2 ULP */
-static IK_INLINE double ik_pow_f64(double x, double y) {
+static IK_INLINE double ik_pow_f64(double x, double y)
+{
     double a = ik_abs_f64(x);
     double b = ik_abs_f64(y);
     ikm_log_arg_f64 k = ikm_log_reduce_f64(a);

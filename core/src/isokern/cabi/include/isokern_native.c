@@ -25,14 +25,10 @@ ik_status ik_fail(ik_status status, const char *format, ...)
 }
 
 ik_status ik_bad_value(int64_t at, int64_t value)
-{
-    return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value);
-}
+{ return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value); }
 
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value)
-{
-    return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", (long long)at, (long long)value, kind);
-}
+{ return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", (long long)at, (long long)value, kind); }
 
 const ik_variant *ik_variant_list(uint32_t *count)
 {
@@ -58,7 +54,7 @@ const ik_operator *ik_find_operator(uint32_t kind)
             high = middle;
     }
     return low < sizeof ik_operators / sizeof *ik_operators && ik_operators[low].kind == kind ? &ik_operators[low]
-        : NULL;
+                                                                                              : NULL;
 }
 
 uint32_t ik_operator_index(const ik_operator *op) { return (uint32_t)(op - ik_operators); }
@@ -90,8 +86,8 @@ static ik_status check_plan(const ik_plan *plan, const ik_operator **found)
     if (plan == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the plan is null");
     if (plan->abi_version != IK_ABI_VERSION)
-        return ik_fail(IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version,
-            IK_ABI_VERSION);
+        return ik_fail(
+            IK_INVALID_ARGUMENT, "the plan has ABI version %u, this library %u", plan->abi_version, IK_ABI_VERSION);
     const ik_operator *op = ik_find_operator(plan->kind);
     if (op == NULL)
         return ik_fail(IK_NOT_IMPLEMENTED, "no operator has kind %#x", plan->kind);
@@ -215,8 +211,8 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
         return status;
     if (tensor >= 64 || !IK_IS_PREPACKED(plan, tensor) || plan->variant >= ik_variant_count
         || ik_variants[plan->variant].pack == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_packed_layout gave a layout", op->name,
-            tensor);
+        return ik_fail(
+            IK_INVALID_ARGUMENT, "%s: tensor %u is not one that ik_op_packed_layout gave a layout", op->name, tensor);
     const ik_environment callers = ik_enter_environment();
     status = ik_variants[plan->variant].pack(with_defaults(plan, op, &copy), tensor, from, to, stream);
     ik_leave_environment(callers);
@@ -224,9 +220,7 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
 }
 
 const char *ik_workspace_kind(uint32_t variant)
-{
-    return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL;
-}
+{ return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
 
 /* The list that this thread records from its calls on a stream. */
 typedef struct list {
@@ -247,14 +241,14 @@ static list **list_of(const void *stream)
     return l;
 }
 
-static ik_status capture(list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes,
-    void *stream)
+static ik_status capture(
+    list *l, const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
 {
     if (l->count == l->capacity) {
         ik_call *grown = realloc(l->calls, 2 * l->capacity * sizeof *grown);
         if (grown == NULL)
-            return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls",
-                (unsigned long long)(2 * l->capacity));
+            return ik_fail(
+                IK_OUT_OF_MEMORY, "no memory for a recorded list of %llu calls", (unsigned long long)(2 * l->capacity));
         l->calls = grown;
         l->capacity *= 2;
     }
@@ -330,8 +324,8 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
         return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace of %llu bytes; allowed: at least %llu",
             (unsigned long long)workspace_bytes, (unsigned long long)plan->workspace_bytes);
     if (plan->workspace_bytes != 0 && (uintptr_t)workspace % IK_ALIGNMENT != 0)
-        return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace,
-            IK_ALIGNMENT);
+        return ik_fail(
+            IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace, IK_ALIGNMENT);
     if (plan->attrs == NULL) {
         const ik_operator *op = ik_find_operator(plan->kind);
         if (op == NULL)
@@ -348,8 +342,10 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
 static ik_status check_call(const ik_plan *plan, void *const *data, void *s)
 {
     if (plan == NULL || data == NULL || s == NULL)
-        return ik_fail(IK_INVALID_ARGUMENT, "%s is null", plan == NULL ? "the plan" : data == NULL ? "the data"
-            : "the stream");
+        return ik_fail(IK_INVALID_ARGUMENT, "%s is null",
+            plan == NULL       ? "the plan"
+                : data == NULL ? "the data"
+                               : "the stream");
     if (plan->variant >= ik_variant_count)
         return ik_fail(IK_INVALID_ARGUMENT, "variant %u of %u", plan->variant, ik_variant_count);
     return IK_SUCCESS;
@@ -362,13 +358,11 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
         return status;
     list *l = *list_of(s);
     return l != NULL ? capture(l, plan, data, workspace, workspace_bytes, s)
-        : run(plan, data, workspace, workspace_bytes, s);
+                     : run(plan, data, workspace, workspace_bytes, s);
 }
 
 ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *s)
-{
-    return call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, s);
-}
+{ return call(plan, (void *const *)(const void *)data, workspace, workspace_bytes, s); }
 
 ik_status ik_run_one(const ik_call *c) { return call(c->plan, c->data, c->workspace, c->workspace_bytes, c->stream); }
 

@@ -22,8 +22,8 @@
 #define IK_JOIN_(a, b, c) a##b##__##c
 #define IK_JOIN(a, b, c) IK_JOIN_(a, b, c)
 #define IK_KERNEL(stem) \
-    IK_C ik_status IK_JOIN(stem, , IK_LEVEL)(const ik_plan *plan, void *const *data, void *workspace, \
-        uint64_t workspace_bytes, void *stream)
+    IK_C ik_status IK_JOIN(stem, , IK_LEVEL)( \
+        const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream)
 /* For kernels that leave some unused. */
 #define IK_UNUSED (void)plan, (void)data, (void)workspace, (void)workspace_bytes, (void)stream
 #define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
@@ -32,16 +32,16 @@
 #define IK_PACKED_LAYOUT(stem) \
     IK_C const char *IK_JOIN(stem, _packed_layout, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 #define IK_PACK(stem) \
-    IK_C ik_status IK_JOIN(stem, _pack, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, const void *from, void *to, \
-    void *stream)
+    IK_C ik_status IK_JOIN(stem, _pack, IK_LEVEL)( \
+        const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream)
 #define IK_IS_PREPACKED(plan, tensor) (((plan)->prepacked >> (tensor) & 1) != 0)
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef ik_status ik_kernel(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes,
-    void *stream);
+typedef ik_status ik_kernel(
+    const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes, void *stream);
 typedef const char *ik_supported(const ik_plan *plan); /* null: accepted; otherwise the reason */
 typedef uint64_t ik_workspace(const ik_plan *plan);    /* bytes */
 typedef const char *ik_packed_layout(const ik_plan *plan, uint32_t tensor, uint64_t *bytes); /* null: as given */
@@ -99,8 +99,8 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
 const char *ik_level_missing(const char *level);
 
 /* Call such a plan with the data pointers as packed bytes, or with a call record, both cheap to make from Python. */
-ik_status ik_call_packed(const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes,
-    void *stream);
+ik_status ik_call_packed(
+    const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream);
 ik_status ik_run_one(const ik_call *call);
 
 /* Record why a call fails, for ik_last_error(); return `status`. */

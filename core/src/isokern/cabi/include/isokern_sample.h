@@ -11,9 +11,7 @@
 
 /* The logit of a token that is in the history. The caller adds 0.0f to it and to all others, so that -0 becomes 0. */
 static IK_INLINE float ik_sample_penalised(float l, float penalty)
-{
-    return l > 0.0f ? IK_DIV_F32(l, penalty) : l * penalty;
-}
+{ return l > 0.0f ? IK_DIV_F32(l, penalty) : l * penalty; }
 
 /* The factor of (logit - maximum), for a temperature above 0. */
 static IK_INLINE float ik_sample_factor(float temperature) { return IK_DIV_F32(1.442695f, temperature); }
@@ -48,9 +46,7 @@ static IK_INLINE uint32_t ik_sample_key(float l)
  * ik_sample_share returns that share of a sum. */
 static IK_INLINE IK_UINT64 ik_sample_fraction(float share) { return (IK_UINT64)(share * 4294967296.0f); }
 static IK_INLINE IK_UINT64 ik_sample_share(IK_UINT64 sum, IK_UINT64 fraction)
-{
-    return (sum >> 32) * fraction + ((sum & 0xffffffffu) * fraction >> 32);
-}
+{ return (sum >> 32) * fraction + ((sum & 0xffffffffu) * fraction >> 32); }
 
 /* floor(a b / 2^64) */
 static IK_INLINE IK_UINT64 ik_sample_high(IK_UINT64 a, IK_UINT64 b)
@@ -64,7 +60,7 @@ static IK_INLINE IK_UINT64 ik_sample_high(IK_UINT64 a, IK_UINT64 b)
 static IK_INLINE IK_UINT64 ik_sample_philox(IK_UINT64 seed, uint32_t row, IK_UINT64 step)
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32), c0 = row, c1 = (uint32_t)step,
-        c2 = (uint32_t)(step >> 32), c3 = 0;
+             c2 = (uint32_t)(step >> 32), c3 = 0;
     for (int i = 0; i < 10; i++) {
         const IK_UINT64 a = (IK_UINT64)c0 * 0xd2511f53u, b = (IK_UINT64)c2 * 0xcd9e8d57u;
         c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;

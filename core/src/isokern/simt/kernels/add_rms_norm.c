@@ -25,8 +25,8 @@ IK_ENTRY(add_rms_norm)(IK_PARAMS)
 #else
     const ik_index a = ik_offset(p.x, row * d), b = ik_offset(p.residual, row * d);
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES) {
-        IK_STORE(total, held + i * step, IK_LOAD(x, a + i * p.x.strides[last]) +
-            IK_LOAD(residual, b + i * p.residual.strides[last]));
+        IK_STORE(total, held + i * step,
+            IK_LOAD(x, a + i * p.x.strides[last]) + IK_LOAD(residual, b + i * p.residual.strides[last]));
         const ik_c v = IK_LOAD(total, held + i * step);
         squares = ik_sum_add(squares, v * v);
     }

@@ -35,9 +35,7 @@ static IK_INLINE ik_i64 valid_length(ik_i64 given, ik_i64 keys) { return given >
 
 /* The factor by which earlier sums shrink when the maximum rises. */
 static IK_INLINE float rescale_factor(float before, float after)
-{
-    return before == after ? 1.0f : ik_exp_f32(before - after);
-}
+{ return before == after ? 1.0f : ik_exp_f32(before - after); }
 
 static IK_INLINE float scale_sum(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
@@ -46,11 +44,11 @@ IK_ENTRY(attention)(IK_PARAMS)
     IK_SCRATCH(ik_c, scratch, 2)
     IK_LOCAL_ARRAY(float, weights, TILE);
     const ik_index heads = p.q.shape[2], d = p.q.shape[3], e = p.v.shape[3], splits = (ik_index)p.splits,
-        chunks = (ik_index)p.chunks;
+                   chunks = (ik_index)p.chunks;
     const ik_index task = IK_GROUP_ID / splits, split = IK_GROUP_ID - task * splits, query = task / chunks,
-        chunk = task - query * chunks;
+                   chunk = task - query * chunks;
     const ik_index line = query / heads, head = query - line * heads, b = line / p.q.shape[1],
-        i = line - b * p.q.shape[1];
+                   i = line - b * p.q.shape[1];
     ik_i64 end = p.k.shape[1], begin = 0;
 #ifdef IK_HAS_lengths
     end = valid_length(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
@@ -66,7 +64,7 @@ IK_ENTRY(attention)(IK_PARAMS)
     const ik_index q_at = p.q.offset + b * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
     const ik_index group = head / (ik_index)p.share;
     const ik_index k_at = p.k.offset + b * p.k.strides[0] + group * p.k.strides[2],
-        v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
+                   v_at = p.v.offset + b * p.v.strides[0] + group * p.v.strides[2];
     const ik_index column = chunk * EACH * IK_GROUP + IK_LOCAL_ID;
     float acc[EACH], max_score = -IKM_INF_F32, total = 0;
     for (int c = 0; c < COLUMNS; c++)
@@ -105,8 +103,9 @@ IK_ENTRY(attention)(IK_PARAMS)
             if (cap > 0)
                 score = cap * ik_tanh_f32(IK_DIV_F32(score, cap));
 #ifdef IK_HAS_mask
-            score += IK_LOAD(mask, p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] +
-                i * p.mask.strides[2] + (tile + t) * p.mask.strides[3]);
+            score += IK_LOAD(mask,
+                p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] + i * p.mask.strides[2]
+                    + (tile + t) * p.mask.strides[3]);
 #endif
             weights[t] = score;
             highest = ik_maximum_f32(highest, score);
@@ -164,8 +163,8 @@ IK_ENTRY(attention)(IK_PARAMS)
 IK_ENTRY(attention_join)(IK_PARAMS)
 {
     const ik_index e = (ik_index)p.e, width = e + 2, query = IK_GROUP_ID;
-    IK_GLOBAL const float *const parts = (IK_GLOBAL const float *)workspace +
-        (ik_i64)query * (ik_index)p.splits * width;
+    IK_GLOBAL const float *const parts =
+        (IK_GLOBAL const float *)workspace + (ik_i64)query * (ik_index)p.splits * width;
     float max_score = -IKM_INF_F32, total = 0;
     for (int s = 0; s < p.splits; s++)
         max_score = ik_maximum_f32(max_score, parts[s * width]);

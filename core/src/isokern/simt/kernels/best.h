@@ -29,7 +29,7 @@ static IK_INLINE best better(best a, best b)
 #ifdef IK_COMPUTE_FLOAT
     const int nan = a.value != a.value, other_nan = b.value != b.value;
     const int larger = nan != other_nan ? other_nan : b.value > a.value,
-        as_large = nan ? other_nan : b.value == a.value;
+              as_large = nan ? other_nan : b.value == a.value;
 #else
     const int larger = b.value > a.value, as_large = b.value == a.value;
 #endif

@@ -11,30 +11,20 @@
 
 /* The scale of a block, and Q4_1's minimum. */
 static IK_INLINE float ik_scale_of(IK_GLOBAL const ik_u8 *block)
-{
-    return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 0);
-}
+{ return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 0); }
 static IK_INLINE float ik_min_of(IK_GLOBAL const ik_u8 *block)
-{
-    return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 1);
-}
+{ return ik_load_F16((IK_GLOBAL const ik_u16 *)block, 1); }
 
 /* Quant k of 16 bytes of nibbles. */
 static IK_INLINE int ik_nibble(IK_GLOBAL const ik_u8 *nibbles, int k) { return nibbles[k & 15] >> (k / 16 * 4) & 15; }
 
 /* Element k of a block, by dtype. */
 static IK_INLINE float ik_of_Q4_0(IK_GLOBAL const ik_u8 *block, int k)
-{
-    return (float)(ik_nibble(block + 2, k) - 8) * ik_scale_of(block);
-}
+{ return (float)(ik_nibble(block + 2, k) - 8) * ik_scale_of(block); }
 static IK_INLINE float ik_of_Q4_1(IK_GLOBAL const ik_u8 *block, int k)
-{
-    return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_min_of(block);
-}
+{ return (float)ik_nibble(block + 4, k) * ik_scale_of(block) + ik_min_of(block); }
 static IK_INLINE float ik_of_Q8_0(IK_GLOBAL const ik_u8 *block, int k)
-{
-    return (float)(ik_i8)block[2 + k] * ik_scale_of(block);
-}
+{ return (float)(ik_i8)block[2 + k] * ik_scale_of(block); }
 
 /* For IK_LOAD, whose pointers point to the first block. */
 #define ik_load_Q4_0(x, i) ik_of_Q4_0((x) + (ik_i64)((i) / IK_BLOCK) * 18, (int)((i) & (IK_BLOCK - 1)))
@@ -103,9 +93,7 @@ static IK_INLINE float ik_products_Q8_0(IK_GLOBAL const ik_u8 *block, IK_GLOBAL 
 }
 
 static IK_INLINE void ik_store_scale(IK_GLOBAL ik_u8 *block, int at, float d)
-{
-    ((IK_GLOBAL ik_u16 *)block)[at] = ik_block_half(d);
-}
+{ ((IK_GLOBAL ik_u16 *)block)[at] = ik_block_half(d); }
 
 /* The Q8_0 scale of 32 values, before it is rounded. */
 static IK_INLINE float ik_scale_for_Q8_0(const float *v)
@@ -148,7 +136,7 @@ static IK_INLINE void ik_make_Q4_1(IK_GLOBAL ik_u8 *block, const float *v)
     ik_store_scale(block, 0, d);
     ik_store_scale(block, 1, min_value);
     for (int k = 0; k < IK_BLOCK / 2; k++)
-        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - min_value) * inverse + 0.5f) |
-            ik_block_nibble((v[k + 16] - min_value) * inverse + 0.5f) << 4);
+        block[4 + k] = (ik_u8)(ik_block_nibble((v[k] - min_value) * inverse + 0.5f)
+            | ik_block_nibble((v[k + 16] - min_value) * inverse + 0.5f) << 4);
 }
 #endif

@@ -18,7 +18,7 @@ IK_ENTRY(causal_softmax)(IK_PARAMS)
 #endif
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.y.shape[last], queries = p.y.shape[last - 1], line = IK_TASK / queries,
-        query = IK_TASK - line * queries;
+                   query = IK_TASK - line * queries;
     const ik_index behind = queries - 1 - query, seen = behind < d ? d - behind : 0;
     const ik_index from = ik_offset(p.x, IK_TASK * d), step = p.x.strides[last], to = ik_offset(p.y, IK_TASK * d);
     ik_c row_max = IK_LOWEST;
@@ -31,6 +31,6 @@ IK_ENTRY(causal_softmax)(IK_PARAMS)
     sum = ik_group_sum(sum, scratch);
     const ik_c factor = 1 / ik_sum_value(sum);
     for (ik_index i = IK_LANE; i < d; i += IK_LANES)
-        IK_STORE(y, to + i * p.y.strides[last],
-            i < seen ? IK_FN(exp)(IK_LOAD(x, from + i * step) - row_max) * factor : 0);
+        IK_STORE(
+            y, to + i * p.y.strides[last], i < seen ? IK_FN(exp)(IK_LOAD(x, from + i * step) - row_max) * factor : 0);
 }

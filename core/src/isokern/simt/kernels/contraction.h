@@ -33,17 +33,16 @@ typedef struct {
 } ik_factor;
 
 /* The dot product of a line of a and a line of b, over every `step`th element from `first` on. */
-static IK_INLINE ik_acc ik_dot(
-    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, IK_GLOBAL const IK_ELEMENT(b) *b, ik_factor of_b, ik_index first,
-    ik_index step, ik_index k)
+static IK_INLINE ik_acc ik_dot(IK_GLOBAL const IK_ELEMENT(a) * a, ik_factor of_a, IK_GLOBAL const IK_ELEMENT(b) * b,
+    ik_factor of_b, ik_index first, ik_index step, ik_index k)
 {
     ik_acc total = 0;
     for (ik_index from = first; from < k; from += IK_RUN * step) {
         const ik_index end = from + IK_RUN * step < k ? from + IK_RUN * step : k;
         ik_acc run = 0;
         for (ik_index q = from; q < end; q += step)
-            run = IK_MULTIPLY_ADD((ik_acc)IK_LOAD(a, of_a.from + q * of_a.k),
-                (ik_acc)IK_LOAD(b, of_b.from + q * of_b.k), run);
+            run = IK_MULTIPLY_ADD(
+                (ik_acc)IK_LOAD(a, of_a.from + q * of_a.k), (ik_acc)IK_LOAD(b, of_b.from + q * of_b.k), run);
         total += run;
     }
     return total;
@@ -66,8 +65,8 @@ static IK_INLINE ik_acc ik_dot(
 #endif
 
 /* sums[i, j] += Σ_q left[q, row + i * IK_BOX_ROWS] * right[q, col + j * IK_BOX_COLS] */
-static IK_INLINE void ik_multiply(IK_LOCAL const ik_acc *left, IK_LOCAL const ik_acc *right, int row, int col,
-    ik_acc *sums)
+static IK_INLINE void ik_multiply(
+    IK_LOCAL const ik_acc *left, IK_LOCAL const ik_acc *right, int row, int col, ik_acc *sums)
 {
     for (int q = 0; q < IK_DEPTH; q++) {
         ik_acc a[IK_SIDE], b[IK_SIDE];
@@ -93,10 +92,9 @@ static IK_INLINE void ik_add_run(ik_acc *total, ik_acc *run)
 #if defined(IK_TYPE_a) && defined(IK_TYPE_b)
 /* Compute the group's tile of a b, of which `rows` rows and `cols` columns exist; a_along and b_along say that the
  * elements of a line are closer to each other than lines are. */
-static IK_INLINE void ik_tile(
-    IK_GLOBAL const IK_ELEMENT(a) *a, ik_factor of_a, int a_along, ik_index rows, IK_GLOBAL const IK_ELEMENT(b) *b,
-    ik_factor of_b, int b_along,
-    ik_index cols, ik_index k, IK_LOCAL ik_acc *left, IK_LOCAL ik_acc *right, ik_acc *total)
+static IK_INLINE void ik_tile(IK_GLOBAL const IK_ELEMENT(a) * a, ik_factor of_a, int a_along, ik_index rows,
+    IK_GLOBAL const IK_ELEMENT(b) * b, ik_factor of_b, int b_along, ik_index cols, ik_index k, IK_LOCAL ik_acc *left,
+    IK_LOCAL ik_acc *right, ik_acc *total)
 {
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
     ik_acc run[IK_SIDE * IK_SIDE];
@@ -105,7 +103,7 @@ static IK_INLINE void ik_tile(
     for (ik_index from = 0; from < k; from += IK_DEPTH) {
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_ROWS; e += IK_GROUP) {
             const int i = a_along ? e / IK_DEPTH : e & (TILE_ROWS - 1),
-                q = a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
+                      q = a_along ? e & (IK_DEPTH - 1) : e / TILE_ROWS;
             ik_acc v = 0;
             if (i < rows && from + q < k)
                 v = (ik_acc)IK_LOAD(a, of_a.from + i * of_a.line + (from + q) * of_a.k);
@@ -113,7 +111,7 @@ static IK_INLINE void ik_tile(
         }
         for (int e = IK_LOCAL_ID; e < IK_DEPTH * TILE_COLS; e += IK_GROUP) {
             const int j = b_along ? e / IK_DEPTH : e & (TILE_COLS - 1),
-                q = b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
+                      q = b_along ? e & (IK_DEPTH - 1) : e / TILE_COLS;
             ik_acc v = 0;
             if (j < cols && from + q < k)
                 v = (ik_acc)IK_LOAD(b, of_b.from + (from + q) * of_b.k + j * of_b.line);

@@ -15,8 +15,9 @@
 
 #ifdef IK_HAS_residual
 #define RESIDUAL(image, channel, row, col) \
-    IK_LOAD(residual, p.residual.offset + (image) * p.residual.strides[0] + (channel) * p.residual.strides[1] \
-                          + (row) * p.residual.strides[2] + (col) * p.residual.strides[3])
+    IK_LOAD(residual, \
+        p.residual.offset + (image) * p.residual.strides[0] + (channel) * p.residual.strides[1] \
+            + (row) * p.residual.strides[2] + (col) * p.residual.strides[3])
 #else
 #define RESIDUAL(image, channel, row, col) 0
 #endif
@@ -49,9 +50,7 @@ static IK_INLINE pixel pixel_of(IK_RECORD(ik_args) p, ik_index i)
 /* Whether a position is inside a plane of x. Padding counts as zeros that are multiplied like other elements: zero
  * times Inf is NaN. */
 static IK_INLINE int in_plane(IK_RECORD(ik_args) p, ik_index h, ik_index w)
-{
-    return h >= 0 && h < p.x.shape[2] && w >= 0 && w < p.x.shape[3];
-}
+{ return h >= 0 && h < p.x.shape[2] && w >= 0 && w < p.x.shape[3]; }
 
 #ifdef TILE_ROWS
 /* Write where the IK_DEPTH window elements from `from` on lie: each one's offset in a filter, its plane of x, and its
@@ -121,8 +120,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         if (at >= pixels)
             continue;
         const pixel one = pixel_of(p, at);
-        const ik_index to = p.y.offset + one.image * p.y.strides[0] + one.row * p.y.strides[2] +
-            one.col * p.y.strides[3];
+        const ik_index to =
+            p.y.offset + one.image * p.y.strides[0] + one.row * p.y.strides[2] + one.col * p.y.strides[3];
         for (int r = 0; r < IK_SIDE; r++) {
             const ik_index channel = group * channels + row + box_row + r * IK_BOX_ROWS;
             if (row + box_row + r * IK_BOX_ROWS < channels)
@@ -159,7 +158,8 @@ IK_ENTRY(conv2d_items)(IK_PARAMS)
                     added = 0;
                 }
             }
-    IK_STORE(y, p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2] +
-        own.col * p.y.strides[3],
+    IK_STORE(y,
+        p.y.offset + own.image * p.y.strides[0] + channel * p.y.strides[1] + own.row * p.y.strides[2]
+            + own.col * p.y.strides[3],
         finish(total + run, BIAS(channel), RESIDUAL(image, channel, own.row, own.col)));
 }

@@ -15,16 +15,14 @@
 #define SIZE ((ik_i64)IK_SIZE_y)
 
 /* The number of elements from the first of x to the first of y, which share a buffer. */
-static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_ELEMENT(y) *y, IK_RECORD(ik_tensor) to,
-    IK_GLOBAL const IK_ELEMENT(x) *x, IK_RECORD(ik_tensor) from)
-{
-    return (ik_i64)((ik_u64)y - (ik_u64)x) / SIZE + to.offset - from.offset;
-}
+static IK_INLINE ik_i64 distance(IK_GLOBAL const IK_ELEMENT(y) * y, IK_RECORD(ik_tensor) to,
+    IK_GLOBAL const IK_ELEMENT(x) * x, IK_RECORD(ik_tensor) from)
+{ return (ik_i64)((ik_u64)y - (ik_u64)x) / SIZE + to.offset - from.offset; }
 
 static IK_INLINE int overlap(ik_i64 apart, IK_RECORD(ik_tensor) to, IK_RECORD(ik_tensor) from)
 {
     const ik_i64 y_reach = (ik_i64)(to.shape[0] - 1) * to.strides[0],
-        x_reach = (ik_i64)(to.shape[0] - 1) * from.strides[0];
+                 x_reach = (ik_i64)(to.shape[0] - 1) * from.strides[0];
     const ik_i64 y_low = apart + (y_reach < 0 ? y_reach : 0), y_high = apart + (y_reach > 0 ? y_reach : 0);
     return y_low <= (x_reach > 0 ? x_reach : 0) && (x_reach < 0 ? x_reach : 0) <= y_high;
 }
@@ -47,7 +45,7 @@ IK_ENTRY(copy_slice_overlapping)(IK_PARAMS)
     enum { EACH = 16 }; /* pairs that an item moves in a round */
     IK_ELEMENT(y) lows[EACH], highs[EACH];
     const ik_i64 n = p.y.shape[0], y_step = p.y.strides[0], x_step = p.x.strides[0], slope = y_step - x_step,
-        apart = distance(y, p.y, x, p.x);
+                 apart = distance(y, p.y, x, p.x);
     if (!overlap(apart, p.y, p.x))
         return;
     ik_i64 low = -1, high = 0;

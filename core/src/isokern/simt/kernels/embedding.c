@@ -13,7 +13,7 @@ IK_ENTRY(embedding)(IK_PARAMS)
     const ik_place line = ik_place_of(p.y, p.table, last, at.line);
     const ik_index y_step = p.y.strides[last], step = p.table.strides[last];
     const ik_index row = row_of(indices[index_offset(p.indices, last, at.line)], p.rows),
-        from = line.x + row * (ik_index)p.step;
+                   from = line.x + row * (ik_index)p.step;
     if (row < 0)
         for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP)
             IK_STORE(y, line.y + i * y_step, 0.0f);

@@ -12,8 +12,8 @@ IK_ENTRY(fill_lines)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
     const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
-    ik_fill_line(y + ik_place_of(p.y, p.y, last, at.line).y, p.y.strides[last], (IK_ELEMENT(y))p.value, at.begin,
-        at.end);
+    ik_fill_line(
+        y + ik_place_of(p.y, p.y, last, at.line).y, p.y.strides[last], (IK_ELEMENT(y))p.value, at.begin, at.end);
 }
 
 IK_ENTRY(fill_elements)(IK_PARAMS)

@@ -7,9 +7,7 @@
 
 /* Where matrix i of a batch begins. */
 static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i)
-{
-    return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i);
-}
+{ return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
 /* The matrix `batch` of a tensor from line `first` on; its lines run along the dim `line`, the summation along the dim
  * k. */
@@ -28,7 +26,7 @@ static IK_INLINE ik_factor factor(IK_RECORD(ik_tensor) t, ik_index batch, int li
 #define MATRIX_OF_C(batch) matrix(p.c, batch)
 #define ADDED(first, row, col) \
     (p.attr_beta != 0 ? p.attr_beta * IK_LOAD(c, (first) + (row) * p.c.strides[last - 1] + (col) * p.c.strides[last]) \
-        : 0)
+                      : 0)
 #else
 #define MATRIX_OF_C(batch) 0
 #define ADDED(first, row, col) ((void)(first), 0)

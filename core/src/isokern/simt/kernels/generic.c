@@ -106,7 +106,7 @@ IK_ENTRY(generic_join)(IK_PARAMS)
     f = ik_fold_group(f, scratch);
     if (IK_LANE == 0) {
         const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output),
-            ik_fold_value(ik_fold_add(f, start), 1));
+        IK_STORE(
+            y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
     }
 }

@@ -155,12 +155,8 @@ static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *s
 }
 
 static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch)
-{
-    return ik_group_extreme(1, value, scratch);
-}
+{ return ik_group_extreme(1, value, scratch); }
 static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch)
-{
-    return ik_group_extreme(0, value, scratch);
-}
+{ return ik_group_extreme(0, value, scratch); }
 #endif
 #endif

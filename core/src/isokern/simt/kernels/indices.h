@@ -13,9 +13,7 @@ static IK_INLINE ik_index row_of(ik_i64 index, ik_i64 rows)
 }
 
 static IK_INLINE ik_index index_offset(IK_RECORD(ik_tensor) indices, int dims, ik_index i)
-{
-    return ik_place_of(indices, indices, dims, i).x;
-}
+{ return ik_place_of(indices, indices, dims, i).x; }
 
 /* The first place from `begin` on, but before `end`, of an index that names no row, else `end`; valid in the first item
  * of the group. */
@@ -30,8 +28,8 @@ static IK_INLINE ik_index first_wrong(
 }
 
 /* Report the wrong index at `place`; there is none where `place` is `count`. */
-static IK_INLINE void report(IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count,
-    IK_GLOBAL ik_i64 *error)
+static IK_INLINE void report(
+    IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index place, ik_i64 count, IK_GLOBAL ik_i64 *error)
 {
     if (IK_LOCAL_ID == 0 && place < count)
         ik_report(error, place, indices[index_offset(p.indices, (int)p.indices.ndim, place)]);

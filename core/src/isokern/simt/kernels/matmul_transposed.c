@@ -25,9 +25,7 @@
 
 /* Where matrix i of a batch begins. */
 static IK_INLINE ik_index matrix(IK_RECORD(ik_tensor) t, ik_index i)
-{
-    return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i);
-}
+{ return t.offset + ik_offset_within(t, 0, (int)t.ndim - 2, i); }
 
 #ifdef IK_HAS_bias
 #define BIAS(col) IK_LOAD(bias, p.bias.offset + (col) * p.bias.strides[0])
@@ -80,7 +78,7 @@ IK_ENTRY(matmul_tiles)(IK_PARAMS)
     const ik_index line = IK_GROUP_ID / col_tiles, batch = line / row_tiles;
     const ik_index row = (line - batch * row_tiles) * TILE_ROWS, col = (IK_GROUP_ID - line * col_tiles) * TILE_COLS;
     const ik_factor of_a = ROWS_OF_A(row),
-        of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+                    of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
     ik_acc total[IK_SIDE * IK_SIDE];
     ik_tile(a, of_a, (int)p.a_along, m - row, b, of_b, of_b.k <= of_b.line, n - col, (ik_index)p.k, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
@@ -109,7 +107,7 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
     const ik_index m = p.y.shape[last - 1], n = p.y.shape[last], k = (ik_index)p.k;
     const ik_index line = IK_TASK / n, batch = line / m, row = line - batch * m, col = IK_TASK - line * n;
     const ik_factor of_a = ROWS_OF_A(row),
-        of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
+                    of_b = { p.b.offset + col * (ik_index)p.b_col, (ik_index)p.b_col, (ik_index)p.b_k };
     ik_sum sum = ik_sum_none();
 #if DENSE
     for (ik_index i = IK_LANE * IK_BLOCK; i < k; i += IK_LANES * IK_BLOCK) {
@@ -129,5 +127,5 @@ IK_ENTRY(matmul_dots)(IK_PARAMS)
     sum = ik_group_sum(sum, scratch);
     if (IK_LANE == 0)
         IK_STORE(y, matrix(p.y, batch) + row * p.y.strides[last - 1] + col * p.y.strides[last],
-                 finish(ik_sum_value(sum), BIAS(col), ADDED(MATRIX_OF_ADDED(batch), row, col)));
+            finish(ik_sum_value(sum), BIAS(col), ADDED(MATRIX_OF_ADDED(batch), row, col)));
 }

@@ -6,9 +6,8 @@
 #ifdef IK_TYPE_y
 /* y[i * y_step] = x[i * x_step] for i from `begin` to `end`, by all items of the group. */
 #ifdef IK_TYPE_x
-static IK_INLINE void ik_move_line(
-    IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_GLOBAL const IK_ELEMENT(y) *x, ik_index x_step, ik_index begin,
-    ik_index end)
+static IK_INLINE void ik_move_line(IK_GLOBAL IK_ELEMENT(y) * y, ik_index y_step, IK_GLOBAL const IK_ELEMENT(y) * x,
+    ik_index x_step, ik_index begin, ik_index end)
 {
     ik_index i = begin + IK_LOCAL_ID;
 #if IK_GROUP > 1
@@ -31,8 +30,8 @@ static IK_INLINE void ik_move_line(
 #endif
 
 /* The same with one value for all elements. */
-static IK_INLINE void ik_fill_line(IK_GLOBAL IK_ELEMENT(y) *y, ik_index y_step, IK_ELEMENT(y) value, ik_index begin,
-    ik_index end)
+static IK_INLINE void ik_fill_line(
+    IK_GLOBAL IK_ELEMENT(y) * y, ik_index y_step, IK_ELEMENT(y) value, ik_index begin, ik_index end)
 {
     if (y_step == 1)
         for (ik_index i = begin + IK_LOCAL_ID; i < end; i += IK_GROUP)

@@ -10,8 +10,12 @@ IK_ENTRY(pad_lines)(IK_PARAMS)
     const ik_piece at = ik_piece_of(p.y.shape[last], IK_GROUP_ID);
     const padded line = place_of(p.y, p.x, p.low, last, at.line);
     const ik_index low = (ik_index)p.low.v[last], high = low + (line.inside ? p.x.shape[last] : 0);
-    const ik_index first = low < at.begin ? at.begin : low > at.end ? at.end : low,
-        end = high < first ? first : high > at.end ? at.end : high;
+    const ik_index first = low < at.begin ? at.begin
+        : low > at.end                    ? at.end
+                                          : low,
+                   end = high < first ? first
+        : high > at.end               ? at.end
+                                      : high;
     const ik_index y_step = p.y.strides[last], x_step = p.x.strides[last];
     ik_fill_line(y + line.y, y_step, (IK_ELEMENT(y))p.value, at.begin, first);
     if (first < end)

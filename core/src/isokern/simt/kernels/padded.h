@@ -10,8 +10,8 @@ typedef struct {
     int inside;
 } padded;
 
-static IK_INLINE padded place_of(IK_RECORD(ik_tensor) y, IK_RECORD(ik_tensor) x, IK_RECORD(ik_ints) low, int dims,
-    ik_index i)
+static IK_INLINE padded place_of(
+    IK_RECORD(ik_tensor) y, IK_RECORD(ik_tensor) x, IK_RECORD(ik_ints) low, int dims, ik_index i)
 {
     padded at = { y.offset, x.offset, 1 };
     for (int d = dims - 1; d >= 0; d--) {

@@ -30,7 +30,7 @@ typedef struct {
 static IK_INLINE ik_piece ik_piece_of(ik_index n, ik_index group)
 {
     const ik_index pieces = (n + IK_PIECE - 1) / IK_PIECE, line = group / pieces,
-        begin = (group - line * pieces) * IK_PIECE;
+                   begin = (group - line * pieces) * IK_PIECE;
     const ik_piece piece = { line, begin, n - begin < IK_PIECE ? n : begin + IK_PIECE };
     return piece;
 }

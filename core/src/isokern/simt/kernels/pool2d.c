@@ -26,7 +26,7 @@ IK_ENTRY(pool2d)(IK_PARAMS)
 #endif
     const ik_index begin = part * length + IK_LANE;
     const ik_index end = (part + 1) * length < w.count ? (part + 1) * length : w.count,
-        columns = w.columns.count == 0 ? 1 : w.columns.count;
+                   columns = w.columns.count == 0 ? 1 : w.columns.count;
     const ik_index down = w.rows.step * p.x.strides[2], on = w.columns.step * p.x.strides[3];
     ik_fold f = ik_fold_none();
     ik_index row = begin / columns, column = begin - row * columns;

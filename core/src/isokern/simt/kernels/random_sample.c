@@ -17,9 +17,7 @@ typedef struct {
 } ik_measure;
 
 static IK_INLINE ik_u64 weight_of(ik_key key, IK_RECORD(ik_measure) m)
-{
-    return m.weighed ? ik_sample_weight(ik_float(key & 0x80000000u ? key ^ 0x80000000u : ~key), m.top, m.factor) : 1;
-}
+{ return m.weighed ? ik_sample_weight(ik_float(key & 0x80000000u ? key ^ 0x80000000u : ~key), m.top, m.factor) : 1; }
 
 #include "select.h"
 
@@ -129,7 +127,7 @@ IK_ENTRY(random_sample)(IK_PARAMS)
     }
     const ik_u64 enough = weight_of((ik_key)top, m) * ik_sample_fraction(p.attr_min_p) >> 32;
     const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = id * length,
-        end = begin + length < n ? begin + length : n;
+                   end = begin + length < n ? begin + length : n;
     ik_u64 equal = 0, kept = 0;
     for (ik_index i = begin; i < end; i++)
         equal += keys[i] == at;

@@ -31,9 +31,9 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index other = rest / down, row = (rest - other * down) * 32;
     const ik_place at = ik_place_of(p.y, p.x, r, other);
     const ik_index from = at.x + row * p.x.strides[r] + column * p.x.strides[c],
-        to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
+                   to = at.y + row * p.y.strides[r] + column * p.y.strides[c];
     const int height = p.y.shape[r] - row < 32 ? (int)(p.y.shape[r] - row) : 32,
-        width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
+              width = p.y.shape[c] - column < 32 ? (int)(p.y.shape[c] - column) : 32;
     for (int j = IK_LOCAL_ID / ACROSS; j < width; j += IK_GROUP / ACROSS)
         for (int i = (IK_LOCAL_ID & (ACROSS - 1)); i < height; i += ACROSS)
             square[j * 33 + i] = x[from + j * p.x.strides[c] + i * p.x.strides[r]];

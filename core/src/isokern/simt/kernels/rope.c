@@ -12,11 +12,11 @@ IK_ENTRY(rope)(IK_PARAMS)
         return;
     const ik_index wide = (ik_index)p.wide, shares = (ik_index)p.shares, pairs = (ik_index)p.pairs;
     const ik_index line = IK_ITEM / wide, place = line / shares, first = (line - place * shares) * (ik_index)p.taken,
-        i = IK_ITEM - line * wide;
+                   i = IK_ITEM - line * wide;
     const int last = (int)p.y.ndim - 1;
     const ik_index heads = p.y.shape[last - 1], end = first + p.taken < heads ? first + (ik_index)p.taken : heads;
     const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last - 1, place),
-        from = p.x.offset + ik_offset_within(p.x, 0, last - 1, place);
+                   from = p.x.offset + ik_offset_within(p.x, 0, last - 1, place);
     const ik_index y_head = p.y.strides[last - 1], x_head = p.x.strides[last - 1];
     if (i >= pairs) {
         const ik_index e = i + pairs;
@@ -39,7 +39,7 @@ IK_ENTRY(rope)(IK_PARAMS)
     const ik_index a = p.attr_pairing == 0 ? 2 * i : i, b = p.attr_pairing == 0 ? a + 1 : i + pairs;
     for (ik_index h = first; h < end; h++) {
         const float u = IK_LOAD(x, from + h * x_head + a * p.x.strides[last]),
-            v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
+                    v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
         IK_STORE(y, to + h * y_head + a * p.y.strides[last], u * cosine - v * sine);
         IK_STORE(y, to + h * y_head + b * p.y.strides[last], u * sine + v * cosine);
     }

@@ -107,12 +107,11 @@ static IK_INLINE ik_threshold ik_group_threshold(
 
 /* Collect the places of the elements above the threshold, and of the first `ties` of those at it, in order. Places have
  * 64 bits, as ik_index differs between entries. Each item scans one run. */
-static IK_INLINE void ik_group_collect(
-    IK_GLOBAL const ik_key *keys, ik_index n, ik_key at, ik_u64 ties, IK_GLOBAL ik_i64 *places,
-    IK_LOCAL ik_u64 *scratch)
+static IK_INLINE void ik_group_collect(IK_GLOBAL const ik_key *keys, ik_index n, ik_key at, ik_u64 ties,
+    IK_GLOBAL ik_i64 *places, IK_LOCAL ik_u64 *scratch)
 {
     const ik_index length = (n + IK_GROUP - 1) / IK_GROUP, begin = IK_LOCAL_ID * length,
-        end = begin + length < n ? begin + length : n;
+                   end = begin + length < n ? begin + length : n;
     ik_u64 above = 0, equal = 0;
     for (ik_index i = begin; i < end; i++) {
         above += keys[i] > at;

@@ -111,7 +111,5 @@ static IK_INLINE ik_index ik_offset_within(IK_RECORD(ik_tensor) t, int first, in
 
 /* The offset of element i of a tensor. */
 static IK_INLINE ik_index ik_offset(IK_RECORD(ik_tensor) t, ik_index i)
-{
-    return t.offset + ik_offset_within(t, 0, (int)t.ndim, i);
-}
+{ return t.offset + ik_offset_within(t, 0, (int)t.ndim, i); }
 #endif

@@ -15,9 +15,7 @@ typedef struct {
 /* Rescale the sum of a part to the maximum of the row. A part that is all -Inf (its sum is NaN) is ignored where other
  * parts are not. */
 static IK_INLINE ik_c rescale(ik_c max_value, ik_c sum, ik_c whole)
-{
-    return max_value == whole ? sum : max_value == IK_LOWEST ? 0 : sum * IK_FN(exp)(max_value - whole);
-}
+{ return max_value == whole ? sum : max_value == IK_LOWEST ? 0 : sum * IK_FN(exp)(max_value - whole); }
 
 IK_ENTRY(softmax)(IK_PARAMS)
 {

@@ -30,8 +30,8 @@ static IK_INLINE ik_u64 weight_of(ik_key key, ik_measure each) { return (ik_u64)
 
 /* The number of places, in a run ordered by falling keys, whose keys are above this one or, where `equal`, not below
  * it. */
-static IK_INLINE ik_index before(IK_GLOBAL const ik_key *keys, IK_GLOBAL const ik_i64 *places, ik_index count,
-    ik_key key, int equal)
+static IK_INLINE ik_index before(
+    IK_GLOBAL const ik_key *keys, IK_GLOBAL const ik_i64 *places, ik_index count, ik_key key, int equal)
 {
     ik_index low = 0, high = count;
     while (low < high) {
@@ -52,7 +52,7 @@ IK_ENTRY(topk)(IK_PARAMS)
     IK_GLOBAL ik_u8 *const space = workspace + (ik_i64)row * p.row;
     IK_GLOBAL ik_key *const keys = (IK_GLOBAL ik_key *)space;
     IK_GLOBAL ik_i64 *places = (IK_GLOBAL ik_i64 *)(space + p.keys),
-        *sorted = (IK_GLOBAL ik_i64 *)(space + p.keys + 8 * p.k);
+                     *sorted = (IK_GLOBAL ik_i64 *)(space + p.keys + 8 * p.k);
     const ik_index from = p.x.offset + ik_offset_within(p.x, 0, last, row), step = p.x.strides[last];
     for (ik_index i = IK_LOCAL_ID; i < n; i += IK_GROUP)
         keys[i] = KEY(IK_LOAD(x, from + i * step));
@@ -63,10 +63,10 @@ IK_ENTRY(topk)(IK_PARAMS)
         IK_BARRIER_GLOBAL();
         for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
             const ik_index left = i / (2 * run) * (2 * run), middle = left + run < k ? left + run : k,
-                right = middle + run < k ? middle + run : k;
+                           right = middle + run < k ? middle + run : k;
             const ik_key key = keys[places[i]];
             const ik_index others = i < middle ? before(keys, places + middle, right - middle, key, 0)
-                : before(keys, places + left, middle - left, key, 1);
+                                               : before(keys, places + left, middle - left, key, 1);
             sorted[(i < middle ? i : i - middle + left) + others] = places[i];
         }
         IK_GLOBAL ik_i64 *const other = places;
@@ -75,7 +75,7 @@ IK_ENTRY(topk)(IK_PARAMS)
     }
     IK_BARRIER_GLOBAL();
     const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row),
-        index_to = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
+                   index_to = p.indices.offset + ik_offset_within(p.indices, 0, last, row);
     for (ik_index i = IK_LOCAL_ID; i < k; i += IK_GROUP) {
         const ik_index place = (ik_index)places[i];
         y[to + i * p.y.strides[last]] = x[from + place * step];

@@ -27,9 +27,7 @@ static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 /* A value of a list for (height, width) or (top, left, bottom, right), which may hold one for all; `otherwise` where it
  * is empty. */
 static IK_INLINE ik_index along(IK_RECORD(ik_ints) given, int axis, ik_index otherwise)
-{
-    return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0];
-}
+{ return given.count == 0 ? otherwise : (ik_index)given.v[given.count > 1 ? axis : 0]; }
 
 /* The number of steps to reach `way` or beyond; most windows have no gaps, and nothing to divide. */
 static IK_INLINE ik_index steps_to(ik_index way, ik_index step) { return step == 1 ? way : (way + step - 1) / step; }
@@ -37,7 +35,7 @@ static IK_INLINE ik_index steps_to(ik_index way, ik_index step) { return step ==
 static IK_INLINE run_of_taps taps_of(IK_RECORD(ik_args) p, int axis, ik_index i)
 {
     const ik_index size = p.x.shape[2 + axis], taps = along(p.attr_kernel, axis, 1),
-        step = along(p.attr_dilation, axis, 1);
+                   step = along(p.attr_dilation, axis, 1);
     const ik_index at = i * along(p.attr_stride, axis, taps) - along(p.attr_padding, axis, 0);
     const ik_index skip = at < 0 ? steps_to(-at, step) : 0, end = at < size ? steps_to(size - at, step) : 0;
     run_of_taps t;
@@ -64,8 +62,8 @@ static IK_INLINE window window_of(IK_RECORD(ik_args) p, ik_index output)
     w.columns = taps_of(p, 1, ox);
     w.count = w.rows.count * w.columns.count;
     w.to = p.y.offset + n * p.y.strides[0] + c * p.y.strides[1] + oy * p.y.strides[2] + ox * p.y.strides[3];
-    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2] +
-        w.columns.first * p.x.strides[3];
+    w.from = p.x.offset + n * p.x.strides[0] + c * p.x.strides[1] + w.rows.first * p.x.strides[2]
+        + w.columns.first * p.x.strides[3];
     return w;
 }
 

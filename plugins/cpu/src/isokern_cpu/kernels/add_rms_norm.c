@@ -26,9 +26,8 @@ static void add(const job *j, const char *x, const char *residual, char *s, int6
 {
     float scratch[2][IK_TILE] IK_ALIGNED;
     const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, scratch[0]),
-        *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, scratch[1]);
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+                *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, scratch[1]);
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         sums[i] = a[i] + b[i];
     if (j->ts->dtype == IK_F32) {
         ik_put_f32(IK_F32, sums, s, step(j->ts), n, j->stream_s);
@@ -50,13 +49,11 @@ static void scale(const job *j, const float *sums, float factor, int64_t at, cha
     float scratch[IK_TILE] IK_ALIGNED;
     float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, scratch);
     if (j->w == NULL) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = sums[i] * factor;
     } else {
         const float *w = j->w + at;
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = sums[i] * factor * w[i];
     }
     ik_put_f32(j->ty->dtype, y, to, step(j->ty), n, j->stream_y);
@@ -85,8 +82,8 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         float factor = (float)(1 / ik_sqrt_f64(squares / (double)j->d + j->eps));
         for (int64_t at = 0; at < j->d; at += PIECE) {
             int64_t n = ik_min(j->d - at, PIECE);
-            const float *sums = keep ? kept + at
-                : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, scratch);
+            const float *sums =
+                keep ? kept + at : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, scratch);
             if (next_x != NULL) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(next_x + at * j->size, n * j->size);
             if (next_residual != NULL)
@@ -99,9 +96,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
 }
 
 static bool w_is_direct(const ik_plan *plan)
-{
-    return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_row_reduction_direct(&plan->tensors[IK_ADD_RMS_NORM_W]);
-}
+{ return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_row_reduction_direct(&plan->tensors[IK_ADD_RMS_NORM_W]); }
 
 IK_WORKSPACE(add_rms_norm)
 {
@@ -114,7 +109,9 @@ IK_KERNEL(add_rms_norm)
     IK_UNUSED;
     const ik_tensor *t = plan->tensors;
     const ik_add_rms_norm_attrs *attrs = plan->attrs;
-    job j = { .ty = &t[IK_ADD_RMS_NORM_Y], .ts = &t[IK_ADD_RMS_NORM_SUM], .tx = &t[IK_ADD_RMS_NORM_X],
+    job j = { .ty = &t[IK_ADD_RMS_NORM_Y],
+        .ts = &t[IK_ADD_RMS_NORM_SUM],
+        .tx = &t[IK_ADD_RMS_NORM_X],
         .tr = &t[IK_ADD_RMS_NORM_RESIDUAL] };
     j.y = ik_ptr(plan, data, IK_ADD_RMS_NORM_Y);
     j.s = ik_ptr(plan, data, IK_ADD_RMS_NORM_SUM);

@@ -36,14 +36,10 @@ static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, in
 }
 
 static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *scratch)
-{
-    return ik_fetch_f32(j->tx->dtype, from, step, n, scratch);
-}
+{ return ik_fetch_f32(j->tx->dtype, from, step, n, scratch); }
 
 static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *scratch)
-{
-    return ik_fetch_f64(j->tx->dtype, from, step, n, scratch);
-}
+{ return ik_fetch_f64(j->tx->dtype, from, step, n, scratch); }
 
 static int64_t largest_i64(int64_t n, const int64_t *x)
 {
@@ -79,8 +75,9 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *x = &plan->tensors[IK_ARGMAX_X], *y = &plan->tensors[IK_ARGMAX_Y];
     int32_t last = x->ndim - 1;
-    *j = (job){ .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1,
-        .integer = x->dtype >= IK_I8 };
+    *j = (job){
+        .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1, .integer = x->dtype >= IK_I8
+    };
     j->flip = x->dtype == IK_U64 ? INT64_MIN : 0;
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     if (j->rows == 0)
@@ -114,11 +111,17 @@ IK_KERNEL(argmax)
     if (j.width > 0) {
         int64_t tiles = (j.width + IK_TILE - 1) / IK_TILE;
         ik_parallel_for(j.rows / j.width * tiles, IK_THREAD_BYTES / (j.d * ik_min(j.width, IK_TILE) * j.size),
-                        j.integer ? columns_i64 : j.size == 8 ? columns_f64 : columns_f32, &j);
+            j.integer         ? columns_i64
+                : j.size == 8 ? columns_f64
+                              : columns_f32,
+            &j);
         return IK_SUCCESS;
     }
     ik_parallel_for(j.rows * j.chunks, IK_THREAD_BYTES / (ik_min(j.d, CHUNK) * j.size),
-        j.integer ? rows_i64 : j.size == 8 ? rows_f64 : rows_f32, &j);
+        j.integer         ? rows_i64
+            : j.size == 8 ? rows_f64
+                          : rows_f32,
+        &j);
     for (int64_t row = 0; row < j.rows && j.chunks > 1; row++) {
         const best *part = &j.parts[row * j.chunks];
         for (int64_t c = 1; c < j.chunks; c++) {
@@ -142,7 +145,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     int64_t step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t row = task / j->chunks, first = task % j->chunks * CHUNK,
-            last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
+                last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
         IK_REAL max = 0;
         int64_t place = -1;
@@ -171,17 +174,16 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
     const job *j = context;
     IK_REAL scratch[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
     int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
-        step = j->tx->strides[j->tx->ndim - 1];
+                                       step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
-            n = ik_min(j->width - first, IK_TILE);
+                n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
         memcpy(max, IK_TYPED(fetch)(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
         memset(place, 0, sizeof place);
         for (int64_t i = 1; i < j->d; i++) {
             const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, scratch);
-            IK_VECTORISE
-            for (int64_t k = 0; k < n; k++) {
+            IK_VECTORISE for (int64_t k = 0; k < n; k++) {
                 bool better = (values[k] > max[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(max[k]));
                 max[k] = better ? values[k] : max[k];
                 place[k] = better ? i : place[k];

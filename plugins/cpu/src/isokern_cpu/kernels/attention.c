@@ -57,8 +57,9 @@ static job job_of(const ik_plan *plan)
 {
     const ik_attention_attrs *attrs = plan->attrs;
     const uint32_t in = plan->kind == IK_OP_ATTENTION_LSE ? 2 : 1;
-    job j = { .ty = &plan->tensors[0], .tq = &plan->tensors[in], .tk = &plan->tensors[in + 1],
-        .tv = &plan->tensors[in + 2] };
+    job j = {
+        .ty = &plan->tensors[0], .tq = &plan->tensors[in], .tk = &plan->tensors[in + 1], .tv = &plan->tensors[in + 2]
+    };
     j.tmask = ik_present(plan, in + 3) ? &plan->tensors[in + 3] : NULL;
     j.b = j.tq->shape[0], j.m = j.tq->shape[1], j.h = j.tq->shape[2], j.d = j.tq->shape[3];
     j.s = j.tk->shape[1], j.g = j.tk->shape[2], j.e = j.tv->shape[3];
@@ -131,8 +132,8 @@ static const float *floats_at(const ik_tensor *t, const char *from, int64_t n, f
         if (ik_is_blocks(t->dtype))
             ik_dequantize_run(t->dtype, width, from + ik_bytes(t->dtype, i * t->strides[1]), to + i * width);
         else
-            ik_load_f32(t->dtype, from + i * t->strides[1] * ik_itemsize(t->dtype), t->strides[3], width,
-                to + i * width);
+            ik_load_f32(
+                t->dtype, from + i * t->strides[1] * ik_itemsize(t->dtype), t->strides[3], width, to + i * width);
     return to;
 }
 
@@ -150,7 +151,8 @@ static void score(const job *j, const scratch *r, int64_t rows, const char *k, i
                 const float *q = r->q + i * q_row;
                 switch (j->tk->dtype) {
                 case IK_F16: dots_of_f32(IK_F16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK); break;
-                case IK_BF16: dots_of_f32(IK_BF16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK);
+                case IK_BF16:
+                    dots_of_f32(IK_BF16, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK);
                     break;
                 default: dots_of_f32(IK_F32, tall, cols, j->d, q, q_row, k + c * row * size, row, to, BLOCK);
                 }
@@ -171,7 +173,11 @@ static void score(const job *j, const scratch *r, int64_t rows, const char *k, i
             r->keys + c * j->d, panel_width_f32);
     for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
         for (int64_t c = 0; c < n; c += panel_width_f32) {
-            ik_tile t = { .k = j->d, .a = r->q + i * q_row, .a_row = q_row, .a_step = 1, .b = r->keys + c * j->d,
+            ik_tile t = { .k = j->d,
+                .a = r->q + i * q_row,
+                .a_row = q_row,
+                .a_step = 1,
+                .b = r->keys + c * j->d,
                 .b_step = panel_width_f32 };
             t.to = r->scores + i * BLOCK + c, t.to_row = BLOCK;
             tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
@@ -213,8 +219,9 @@ static void add_values(const job *j, const scratch *r, int64_t rows, const char 
             return;
         for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
             for (int64_t c = 0; c < wide; c += panel_width_f32) {
-                ik_tile t = { .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c,
-                    .b_step = wide };
+                ik_tile t = {
+                    .k = n, .a = r->scores + i * BLOCK, .a_row = BLOCK, .a_step = 1, .b = r->values + c, .b_step = wide
+                };
                 t.from = t.to = r->sums + i * wide + c, t.from_row = t.to_row = wide;
                 tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
             }
@@ -224,7 +231,7 @@ static void add_values(const job *j, const scratch *r, int64_t rows, const char 
     values = lies ? (const float *)(const void *)v : floats_at(j->tv, v, n, r->wide, &row);
     const int32_t dtype = lies ? j->tv->dtype : IK_F32;
     const int64_t step = (lies ? j->tv->strides[1] : row) * ik_itemsize(dtype), whole = j->e / lanes_f32 * lanes_f32,
-        size = ik_itemsize(dtype);
+                  size = ik_itemsize(dtype);
     const char *at = (const char *)values, *zeros = memset(r->keys, 0, (size_t)wide * sizeof(float));
     for (int64_t c = 0; c < n; c += 4)
         for (int64_t i = 0; i < rows; i++) {
@@ -268,8 +275,7 @@ static void weigh(const job *j, const scratch *r, int64_t i, int64_t n, int64_t 
     for (int64_t c = low; c < high; c++)
         x[c] *= j->scale;
     if (j->softcap != 0) {
-        IK_VECTORISE
-        for (int64_t c = low; c < high; c++)
+        IK_VECTORISE for (int64_t c = low; c < high; c++)
             x[c] = j->softcap * ik_tanh_f32(x[c] / j->softcap);
     }
     if (mask != NULL) {
@@ -283,8 +289,7 @@ static void weigh(const job *j, const scratch *r, int64_t i, int64_t n, int64_t 
         max = x[c] > max ? x[c] : max;
     const float base = max == -INFINITE ? 0 : max;
     float total = 0;
-    IK_VECTORISE
-    for (int64_t c = low; c < high; c++)
+    IK_VECTORISE for (int64_t c = low; c < high; c++)
         x[c] = x[c] == -INFINITE ? 0 : ik_exp_f32(x[c] - base);
     for (int64_t c = low; c < high; c++)
         total += x[c];
@@ -320,17 +325,17 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
     const int64_t q_row = ik_round_up(j->d, 16), wide = wide_of(j->e);
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % j->parts, tile = task / j->parts % j->tiles,
-            group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
+                      group = task / j->parts / j->tiles % j->g, b = task / j->parts / j->tiles / j->g;
         const int64_t first = tile * j->max, rows = ik_min(j->max, j->rows - first), length = length_of(j, b);
         int64_t low, high, unused;
         find_visible(j, length, first / j->shared, &low, &unused);
         find_visible(j, length, (first + rows - 1) / j->shared, &unused, &high);
         const int64_t keys = ik_max(0, high - low), from = low + keys * part / j->parts,
-            to = low + keys * (part + 1) / j->parts;
+                      to = low + keys * (part + 1) / j->parts;
         for (int64_t i = 0; i < rows; i++) {
             const int64_t row = first + i, *steps = j->tq->strides;
-            const int64_t at = b * steps[0] + row / j->shared * steps[1]
-                + (group * j->shared + row % j->shared) * steps[2];
+            const int64_t at =
+                b * steps[0] + row / j->shared * steps[1] + (group * j->shared + row % j->shared) * steps[2];
             ik_load_f32(j->tq->dtype, j->q + at * ik_itemsize(j->tq->dtype), steps[3], j->d, r.q + i * q_row);
             r.max[i] = -INFINITE;
             r.total[i] = 0;
@@ -339,8 +344,11 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t at = from; at < to; at += BLOCK) {
             const int64_t n = ik_min(BLOCK, to - at);
             range seen[MANY];
-            score(j, &r, rows, j->k + ik_bytes(j->tk->dtype,
-                b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]), n);
+            score(j, &r, rows,
+                j->k
+                    + ik_bytes(
+                        j->tk->dtype, b * j->tk->strides[0] + at * j->tk->strides[1] + group * j->tk->strides[2]),
+                n);
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t query = (first + i) / j->shared, head = group * j->shared + (first + i) % j->shared;
                 find_visible(j, length, query, &low, &high);
@@ -348,12 +356,16 @@ static void attend(void *context, int64_t begin, int64_t end, int32_t worker)
                 if (j->mask != NULL)
                     mask = j->mask
                         + (b * j->tmask->strides[0] + head * j->tmask->strides[1] + query * j->tmask->strides[2]
-                            + at * j->tmask->strides[3]) * ik_itemsize(j->tmask->dtype);
+                              + at * j->tmask->strides[3])
+                            * ik_itemsize(j->tmask->dtype);
                 seen[i] = (range){ ik_max(low - at, 0), ik_min(high - at, n) };
                 weigh(j, &r, i, n, low - at, high - at, mask);
             }
-            add_values(j, &r, rows, j->v + ik_bytes(j->tv->dtype,
-                b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]), n, seen);
+            add_values(j, &r, rows,
+                j->v
+                    + ik_bytes(
+                        j->tv->dtype, b * j->tv->strides[0] + at * j->tv->strides[1] + group * j->tv->strides[2]),
+                n, seen);
         }
         float *partial = (float *)(void *)(j->partial + task * j->partial_bytes);
         for (int64_t i = 0; i < rows; i++)
@@ -380,8 +392,9 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t i = 0; i < rows; i++) {
             float *sums = (float *)(void *)(j->partial + task * j->parts * j->partial_bytes) + i * (wide + 2);
             for (int64_t part = 1; part < j->parts; part++) {
-                const float *other = (const float *)(const void *)(j->partial
-                    + (task * j->parts + part) * j->partial_bytes) + i * (wide + 2);
+                const float *other =
+                    (const float *)(const void *)(j->partial + (task * j->parts + part) * j->partial_bytes)
+                    + i * (wide + 2);
                 const float max = other[0] > sums[0] ? other[0] : sums[0], base = max == -INFINITE ? 0 : max;
                 const float own = ik_exp_f32(sums[0] - base), theirs = ik_exp_f32(other[0] - base);
                 sums[0] = max;
@@ -389,8 +402,8 @@ static void join(void *context, int64_t begin, int64_t end, int32_t worker)
                 for (int64_t c = 2; c < j->e + 2; c++)
                     sums[c] = sums[c] * own + other[c] * theirs;
             }
-            finish(j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, sums + 2, sums[0],
-                sums[1]);
+            finish(
+                j, b, (first + i) / j->shared, group * j->shared + (first + i) % j->shared, sums + 2, sums[0], sums[1]);
         }
     }
 }
@@ -409,7 +422,7 @@ IK_KERNEL(attention)
     const uint32_t in = with_lse ? 2 : 1;
     j.y = ik_ptr(plan, data, 0);
     j.q = ik_ptr(plan, data, in), j.k = ik_ptr(plan, data, in + 1), j.v = ik_ptr(plan, data, in + 2),
-        j.mask = ik_ptr(plan, data, in + 3);
+    j.mask = ik_ptr(plan, data, in + 3);
     j.lengths = ik_ptr(plan, data, in + 4);
     if (j.lengths != NULL) {
         j.lengths_dtype = plan->tensors[in + 4].dtype;
@@ -429,5 +442,5 @@ IK_KERNEL(attention)
         ik_parallel_for(j.b * j.g * j.tiles, 4, join, &j);
     const int64_t wrong = atomic_load(&j.wrong);
     return wrong == INT64_MAX ? IK_SUCCESS
-        : ik_bad_value(wrong, ik_index_at(j.lengths_dtype, j.lengths, wrong * j.lengths_step));
+                              : ik_bad_value(wrong, ik_index_at(j.lengths_dtype, j.lengths, wrong * j.lengths_step));
 }

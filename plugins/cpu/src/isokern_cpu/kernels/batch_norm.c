@@ -47,8 +47,8 @@ static int64_t run_offset(const ik_tensor *t, int32_t dim, int64_t at, int64_t *
 
 static uint64_t channel_bytes(const ik_plan *plan)
 {
-    return ik_round_up((uint64_t)plan->tensors[0].shape[0]
-        * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+    return ik_round_up(
+        (uint64_t)plan->tensors[0].shape[0] * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)));
 }
 
 IK_WORKSPACE(batch_norm) { return 3 * channel_bytes(plan); }
@@ -88,8 +88,8 @@ static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t 
 {
     int64_t c = plan->tensors[0].shape[0];
     if (ik_present(plan, i)) {
-        const IK_REAL *from = IK_TYPED(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i),
-            plan->tensors[i].strides[0], c, to);
+        const IK_REAL *from =
+            IK_TYPED(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
         if (from != to)
             memcpy(to, from, (size_t)c * sizeof *to);
         return;
@@ -101,7 +101,7 @@ static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t 
 static void IK_TYPED(set_up)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
 {
     IK_REAL *mean = workspace, *factor = (IK_REAL *)(void *)((char *)workspace + bytes),
-        *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
+            *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_VAR, 0, mean);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_W, 1, factor);
     IK_TYPED(channels)(plan, data, IK_BATCH_NORM_BIAS, 0, bias);
@@ -125,16 +125,14 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
             const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, scratch);
             IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
             const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel,
-                *bias = (const IK_REAL *)j->bias + channel;
+                          *bias = (const IK_REAL *)j->bias + channel;
             if (j->dim == 0) {
                 mean += at, factor += at, bias += at;
-                IK_VECTORISE
-                for (int64_t k = 0; k < n; k++)
+                IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     out[k] = (in[k] - mean[k]) * factor[k] + bias[k];
             } else {
                 IK_REAL m = *mean, f = *factor, b = *bias;
-                IK_VECTORISE
-                for (int64_t k = 0; k < n; k++)
+                IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     out[k] = (in[k] - m) * f + b;
             }
             IK_TYPED(ik_put)(j->ty->dtype, out, y + at * to * j->size, to, n, j->stream);

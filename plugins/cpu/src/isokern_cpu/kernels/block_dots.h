@@ -34,7 +34,7 @@ static inline ik_quants ik_quants_at(char *at, int64_t k)
 {
     const int64_t n = ik_pairs(k);
     return (ik_quants){ (int8_t *)at, (int32_t *)(void *)(at + n * IK_PAIR), (float *)(void *)(at + 2 * n * IK_PAIR),
-                        (float *)(void *)(at + 2 * n * IK_PAIR + 8 * n) };
+        (float *)(void *)(at + 2 * n * IK_PAIR + 8 * n) };
 }
 
 /* Compute the quants of a block, in order, and return its scale (rounded to F16). */
@@ -92,9 +92,10 @@ static inline void ik_quantise(int32_t dtype, const float *x, int64_t k, ik_quan
             to.s[block] = d * (float)sum;
         }
         for (int lane = 0; lane < IK_PAIR / 4; lane++)
-            to.undo[p * (IK_PAIR / 4) + lane] =
-                (dtype == IK_Q4_0 ? -8 : dtype == IK_Q8_0 ? -128 : 0)
-                    * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
+            to.undo[p * (IK_PAIR / 4) + lane] = (dtype == IK_Q4_0          ? -8
+                                                        : dtype == IK_Q8_0 ? -128
+                                                                           : 0)
+                * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
     }
 }
 
@@ -141,22 +142,22 @@ static inline __attribute__((always_inline)) __m512i ik_bytes_of(const int32_t d
 {
     if (dtype == IK_Q8_0) {
         const __m256i low = _mm256_loadu_si256((const void *)(w + 2)),
-            high = both ? _mm256_loadu_si256((const void *)(w + 36)) : _mm256_setzero_si256();
+                      high = both ? _mm256_loadu_si256((const void *)(w + 36)) : _mm256_setzero_si256();
         return _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_set1_epi8((char)0x80));
     }
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK), first = bytes - 16;
     const __m128i low = _mm_loadu_si128((const void *)(w + first)),
-        high = both ? _mm_loadu_si128((const void *)(w + bytes + first)) : _mm_setzero_si128();
+                  high = both ? _mm_loadu_si128((const void *)(w + bytes + first)) : _mm_setzero_si128();
     const __m256i packed = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-    return _mm512_and_si512(_mm512_inserti64x4(_mm512_castsi256_si512(packed), _mm256_srli_epi16(packed, 4), 1),
-        _mm512_set1_epi8(15));
+    return _mm512_and_si512(
+        _mm512_inserti64x4(_mm512_castsi256_si512(packed), _mm256_srli_epi16(packed, 4), 1), _mm512_set1_epi8(15));
 }
 
 /* Spread the scales of two blocks over the lanes of their bytes. */
 static inline __attribute__((always_inline)) __m512 ik_spread(const int32_t dtype, const float *two)
 {
     const __m512i nibbles = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1),
-        bytes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+                  bytes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     double pair;
     memcpy(&pair, two, 8);
     return _mm512_permutevar_ps(_mm512_castpd_ps(_mm512_set1_pd(pair)), dtype == IK_Q8_0 ? bytes : nibbles);
@@ -177,15 +178,15 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++) {
             u[c] = w[c].bytes != NULL ? _mm512_loadu_si512(w[c].bytes + p * IK_PAIR)
-                   : p < whole        ? ik_bytes_of(dtype, w[c].blocks + p * step, true)
+                : p < whole           ? ik_bytes_of(dtype, w[c].blocks + p * step, true)
                                       : ik_bytes_of(dtype, w[c].blocks + p * step, false);
             scale[c] = ik_spread(dtype, w[c].d + 2 * p);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             const __m512i quants = _mm512_loadu_si512(x[r].q + p * IK_PAIR);
-            const __m512i start = dtype == IK_Q4_1 ? _mm512_setzero_si512()
-                : _mm512_loadu_si512(x[r].undo + p * (IK_PAIR / 4));
+            const __m512i start =
+                dtype == IK_Q4_1 ? _mm512_setzero_si512() : _mm512_loadu_si512(x[r].undo + p * (IK_PAIR / 4));
             const __m512 own = ik_spread(dtype, x[r].d + 2 * p);
 #pragma GCC unroll 2
             for (int c = 0; c < cols; c++)
@@ -197,12 +198,12 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++)
-            y[r * y_row + c] = _mm512_reduce_add_ps(sum[r][c])
-                + (dtype == IK_Q4_1 ? ik_minima_term(w + c, x + r, k) : 0);
+            y[r * y_row + c] =
+                _mm512_reduce_add_ps(sum[r][c]) + (dtype == IK_Q4_1 ? ik_minima_term(w + c, x + r, k) : 0);
 }
 
-static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k,
-    uint8_t *to)
+static inline __attribute__((always_inline)) void ik_to_bytes(
+    const int32_t dtype, const char *w, int64_t k, uint8_t *to)
 {
     const int64_t whole = k / IK_PAIR, step = 2 * ik_bytes(dtype, IK_BLOCK);
     for (int64_t p = 0; p < whole; p++)
@@ -214,8 +215,8 @@ static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtyp
 #else
 
 /* Unpack the weights to signed quants (unsigned for Q4_1), one pair of blocks after the other. */
-static inline __attribute__((always_inline)) void ik_to_bytes(const int32_t dtype, const char *w, int64_t k,
-    uint8_t *to)
+static inline __attribute__((always_inline)) void ik_to_bytes(
+    const int32_t dtype, const char *w, int64_t k, uint8_t *to)
 {
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK);
     for (int64_t b = 0; b < k / IK_BLOCK; b++, w += bytes, to += IK_BLOCK) {
@@ -243,19 +244,19 @@ static inline __attribute__((always_inline)) ik_weights ik_weights_of(const int3
     if (dtype == IK_Q8_0)
         return _mm256_loadu_si256((const void *)(w + 2));
     const __m128i q = _mm_loadu_si128((const void *)(w + ik_bytes(dtype, IK_BLOCK) - 16));
-    const __m256i n = _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1),
-        _mm256_set1_epi8(15));
+    const __m256i n = _mm256_and_si256(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1), _mm256_set1_epi8(15));
     return dtype == IK_Q4_0 ? _mm256_sub_epi8(n, _mm256_set1_epi8(8)) : n;
 }
 
 /* sum + scale (w · x) of a block, distributed over lanes; |x| <= 127, so no 16-bit sum of two products overflows. */
-static inline __attribute__((always_inline)) ik_sums ik_block_dot(ik_weights a, const int8_t *x, float scale,
-    ik_sums sum)
+static inline __attribute__((always_inline)) ik_sums ik_block_dot(
+    ik_weights a, const int8_t *x, float scale, ik_sums sum)
 {
-    const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(a),
-        _mm256_sign_epi8(_mm256_loadu_si256((const void *)x), a));
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(products, _mm256_set1_epi16(1))), _mm256_set1_ps(scale),
-        sum);
+    const __m256i products =
+        _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(_mm256_loadu_si256((const void *)x), a));
+    return _mm256_fmadd_ps(
+        _mm256_cvtepi32_ps(_mm256_madd_epi16(products, _mm256_set1_epi16(1))), _mm256_set1_ps(scale), sum);
 }
 
 static inline float ik_sum_of_lanes(ik_sums x)
@@ -308,7 +309,8 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
     for (int64_t b = 0; b < k / IK_BLOCK; b++) {
 #pragma GCC unroll 2
         for (int c = 0; c < cols; c++) {
-            const ik_weights quants = w[c].bytes != NULL ? ik_weights_at(w[c].bytes + b * IK_BLOCK)
+            const ik_weights quants = w[c].bytes != NULL
+                ? ik_weights_at(w[c].bytes + b * IK_BLOCK)
                 : ik_weights_of(dtype, w[c].blocks + b * ik_bytes(dtype, IK_BLOCK));
 #pragma GCC unroll 4
             for (int r = 0; r < rows; r++)
@@ -325,8 +327,8 @@ static inline __attribute__((always_inline)) void ik_dots(const int32_t dtype, c
 #endif
 
 /* y[i] = w · x[i] for up to 4 float rows of n elements; weights are unpacked on the way. */
-static inline __attribute__((always_inline)) void ik_float_dots(const int32_t dtype, const int rows, const char *w,
-    int64_t k, const float *const *x, float *y, int64_t y_row)
+static inline __attribute__((always_inline)) void ik_float_dots(
+    const int32_t dtype, const int rows, const char *w, int64_t k, const float *const *x, float *y, int64_t y_row)
 {
     const int64_t bytes = ik_bytes(dtype, IK_BLOCK);
 #if defined(__AVX512F__)

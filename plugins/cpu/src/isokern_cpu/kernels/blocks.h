@@ -16,8 +16,8 @@ static inline __attribute__((always_inline)) int32_t ik_order_bits(int32_t u) { 
 
 /* The scales of `count` blocks before the division and the rounding to F16; for Q4_1 the minima too. Extremes are
  * computed on integers: compilers do not vectorise reductions of floats, because of NaN. */
-static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype, int64_t count, const float *x,
-    float *d, float *low)
+static inline __attribute__((always_inline)) void ik_block_scales(
+    int32_t dtype, int64_t count, const float *x, float *d, float *low)
 {
     for (int64_t b = 0; b < count; b++, x += IK_BLOCK) {
         uint32_t max = 0;
@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
             d[b] = ik_float(max);
         } else if (dtype == IK_Q4_1) {
             const float min = ik_float((uint32_t)ik_order_bits(below)),
-                largest = ik_float((uint32_t)ik_order_bits(above));
+                        largest = ik_float((uint32_t)ik_order_bits(above));
             low[b] = largest == largest ? min + 0.0f : largest; /* -0 becomes 0 */
             d[b] = largest + 0.0f - min;
         } else { /* for each sign the element of largest magnitude, as an integer below 0 if there is none */
@@ -46,14 +46,13 @@ static inline __attribute__((always_inline)) void ik_block_scales(int32_t dtype,
     }
 }
 
-static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtype, const float *x, float inverse,
-    float low, uint8_t *to)
+static inline __attribute__((always_inline)) void ik_quantize_block(
+    int32_t dtype, const float *x, float inverse, float low, uint8_t *to)
 {
     /* Adding the largest float below 1/2 rounds halves away from 0, and smaller fractions towards it. */
     if (dtype == IK_Q8_0) {
         int8_t *bytes = (int8_t *)to;
-        IK_VECTORISE
-        for (int i = 0; i < IK_BLOCK; i++) {
+        IK_VECTORISE for (int i = 0; i < IK_BLOCK; i++) {
             const float scaled = x[i] * inverse;
             bytes[i] = (int8_t)(int32_t)(scaled + ik_copysign_f32(0x1.fffffep-2f, scaled));
         }
@@ -61,8 +60,7 @@ static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtyp
     }
     const float lift = dtype == IK_Q4_0 ? 8.5f : 0.5f;
     uint8_t nibbles[IK_BLOCK];
-    IK_VECTORISE
-    for (int i = 0; i < IK_BLOCK; i++) {
+    IK_VECTORISE for (int i = 0; i < IK_BLOCK; i++) {
         const int32_t n = (int32_t)((x[i] - low) * inverse + lift);
         nibbles[i] = (uint8_t)(n > 15 ? 15 : n);
     }
@@ -74,8 +72,8 @@ static inline __attribute__((always_inline)) void ik_quantize_block(int32_t dtyp
 }
 
 /* Quantise one block whose scale or its inverse is not finite. */
-static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtype, const float *x, float inverse,
-    float low, uint8_t *to)
+static __attribute__((noinline, unused)) void ik_quantize_odd_block(
+    int32_t dtype, const float *x, float inverse, float low, uint8_t *to)
 {
     for (int i = 0; i < IK_BLOCK; i++)
         if (dtype == IK_Q8_0)
@@ -88,8 +86,8 @@ static __attribute__((noinline, unused)) void ik_quantize_odd_block(int32_t dtyp
             | ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + lift) << 4);
 }
 
-static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtype, int64_t count, const float *x,
-    char *to)
+static inline __attribute__((always_inline)) void ik_quantize_group(
+    int32_t dtype, int64_t count, const float *x, char *to)
 {
     enum { MAX_BLOCKS = IK_GROUP / IK_BLOCK };
     float d[MAX_BLOCKS] = { 0 }, low[MAX_BLOCKS] = { 0 }, inverse[MAX_BLOCKS];
@@ -97,11 +95,9 @@ static inline __attribute__((always_inline)) void ik_quantize_group(int32_t dtyp
     const float parts = dtype == IK_Q4_0 ? -8.0f : dtype == IK_Q4_1 ? 15.0f : 127.0f;
     const int64_t bytes = dtype == IK_Q4_0 ? 18 : dtype == IK_Q4_1 ? 20 : 34;
     ik_block_scales(dtype, count, x, d, low);
-    IK_VECTORISE
-    for (int b = 0; b < MAX_BLOCKS; b++)
+    IK_VECTORISE for (int b = 0; b < MAX_BLOCKS; b++)
         d[b] /= parts;
-    IK_VECTORISE
-    for (int b = 0; b < MAX_BLOCKS; b++)
+    IK_VECTORISE for (int b = 0; b < MAX_BLOCKS; b++)
         inverse[b] = ik_block_inverse(d[b]);
     ik_f32_run_to_f16(MAX_BLOCKS, d, scale);
     ik_f32_run_to_f16(MAX_BLOCKS, low, minimum);
@@ -136,8 +132,8 @@ static inline __attribute__((unused)) void ik_quantize_run(int32_t dtype, int64_
 }
 
 /* Expand 16 bytes of nibbles to their elements. */
-static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t dtype, const char *from, float scale,
-    float low, float *y)
+static inline __attribute__((always_inline)) void ik_dequantize_nibbles(
+    int32_t dtype, const char *from, float scale, float low, float *y)
 {
 #if defined(__AVX512F__) /* 2.2 times as fast */
     const __m128i pairs = _mm_loadu_si128((const __m128i *)(const void *)from), mask = _mm_set1_epi8(15);
@@ -145,9 +141,9 @@ static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t 
     __m512 a = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(pairs, mask)));
     __m512 b = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(pairs, 4), mask)));
     a = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(a, factor), lift)
-        : _mm512_mul_ps(_mm512_add_ps(a, lift), factor);
+                         : _mm512_mul_ps(_mm512_add_ps(a, lift), factor);
     b = dtype == IK_Q4_1 ? _mm512_add_ps(_mm512_mul_ps(b, factor), lift)
-        : _mm512_mul_ps(_mm512_add_ps(b, lift), factor);
+                         : _mm512_mul_ps(_mm512_add_ps(b, lift), factor);
     _mm512_storeu_ps(y, a);
     _mm512_storeu_ps(y + IK_BLOCK / 2, b);
 #else
@@ -163,8 +159,8 @@ static inline __attribute__((always_inline)) void ik_dequantize_nibbles(int32_t 
 #endif
 }
 
-static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dtype, int64_t count, const char *from,
-    float *y)
+static inline __attribute__((always_inline)) void ik_dequantize_group(
+    int32_t dtype, int64_t count, const char *from, float *y)
 {
     enum { MAX_BLOCKS = IK_GROUP / IK_BLOCK };
     const int64_t bytes = dtype == IK_Q4_0 ? 18 : dtype == IK_Q4_1 ? 20 : 34;
@@ -178,8 +174,7 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(int32_t dt
         if (dtype == IK_Q8_0) {
             int8_t quants[IK_BLOCK];
             memcpy(quants, from + 2, sizeof quants);
-            IK_VECTORISE
-            for (int i = 0; i < IK_BLOCK; i++)
+            IK_VECTORISE for (int i = 0; i < IK_BLOCK; i++)
                 y[i] = (float)quants[i] * scale;
             continue;
         }
@@ -202,12 +197,12 @@ static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int6
 }
 
 /* n elements of a float dtype or of (dense) blocks as F32: in place, or in the scratch. */
-static inline __attribute__((unused)) const float *ik_fetch_weights(int32_t dtype, const char *from, int64_t stride,
-    int64_t n, float *scratch)
+static inline __attribute__((unused)) const float *ik_fetch_weights(
+    int32_t dtype, const char *from, int64_t stride, int64_t n, float *scratch)
 {
     if (!ik_is_blocks(dtype))
         return stride == 1 && dtype == IK_F32 ? (const float *)(const void *)from
-            : (ik_load_f32(dtype, from, stride, n, scratch), scratch);
+                                              : (ik_load_f32(dtype, from, stride, n, scratch), scratch);
     ik_dequantize_run(dtype, n, from, scratch);
     return scratch;
 }

@@ -12,9 +12,7 @@ typedef struct job {
 } job;
 
 static int64_t position_of(const job *j, int64_t sequence)
-{
-    return ik_index_at(j->dtype, j->positions, sequence * j->step);
-}
+{ return ik_index_at(j->dtype, j->positions, sequence * j->step); }
 
 static bool fits(const job *j, int64_t sequence)
 {
@@ -63,8 +61,10 @@ IK_KERNEL(cache_update)
 {
     IK_UNUSED;
     const ik_tensor *positions = &plan->tensors[IK_CACHE_UPDATE_POSITIONS];
-    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y], .tx = &plan->tensors[IK_CACHE_UPDATE_X],
-        .dtype = positions->dtype, .step = positions->strides[0] };
+    job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y],
+        .tx = &plan->tensors[IK_CACHE_UPDATE_X],
+        .dtype = positions->dtype,
+        .step = positions->strides[0] };
     j.y = ik_ptr(plan, data, IK_CACHE_UPDATE_Y);
     j.x = ik_ptr(plan, data, IK_CACHE_UPDATE_X);
     j.positions = ik_ptr(plan, data, IK_CACHE_UPDATE_POSITIONS);

@@ -28,8 +28,11 @@ static int32_t class_of(int32_t dtype)
 {
     switch (dtype) {
     case IK_F64: return IK_F64;
-    case IK_F32: case IK_F16: case IK_BF16: return IK_F32;
-    case IK_I64: case IK_U32: return IK_I64;
+    case IK_F32:
+    case IK_F16:
+    case IK_BF16: return IK_F32;
+    case IK_I64:
+    case IK_U32: return IK_I64;
     case IK_U64: return IK_U64;
     default: return IK_I32;
     }
@@ -42,7 +45,7 @@ static void widen(int32_t dtype, int64_t n, const void *from, void *to)
     switch (dtype) {
     case IK_F16: ik_f16_run_to_f32(n, from, to); return;
     case IK_BF16: ik_bf16_run_to_f32(n, from, to); return;
-    case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = ((const uint32_t *)from)[i]; return;
+    case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((int64_t *)to)[i] = ((const uint32_t *)from)[i]; return;
     case IK_I8: IK_VECTORISE for (int64_t i = 0; i < n; i++) wide[i] = ((const int8_t *)from)[i]; return;
     case IK_I16: IK_VECTORISE for (int64_t i = 0; i < n; i++) wide[i] = ((const int16_t *)from)[i]; return;
     case IK_U8: IK_VECTORISE for (int64_t i = 0; i < n; i++) wide[i] = ((const uint8_t *)from)[i]; return;
@@ -57,8 +60,10 @@ static void widen(int32_t dtype, int64_t n, const void *from, void *to)
 
 ELEMENT int32_t as_i32(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_i32(AT(float)) : source == IK_F64 ? ik_f64_to_i32(AT(double))
-        : source == IK_I32 ? AT(int32_t) : (int32_t)AT(int64_t);
+    return source == IK_F32 ? ik_f32_to_i32(AT(float))
+        : source == IK_F64  ? ik_f64_to_i32(AT(double))
+        : source == IK_I32  ? AT(int32_t)
+                            : (int32_t)AT(int64_t);
 }
 
 /* Floats saturate at the target's limits; integers keep their low bits. */
@@ -70,72 +75,90 @@ ELEMENT int32_t as_small(int32_t source, const void *x, int64_t i, int32_t low, 
 
 ELEMENT uint32_t as_u32(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_u32(AT(float)) : source == IK_F64 ? ik_f64_to_u32(AT(double))
-        : (uint32_t)as_i32(source, x, i);
+    return source == IK_F32 ? ik_f32_to_u32(AT(float))
+        : source == IK_F64  ? ik_f64_to_u32(AT(double))
+                            : (uint32_t)as_i32(source, x, i);
 }
 
 ELEMENT int64_t as_i64(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_i64(AT(float)) : source == IK_F64 ? ik_f64_to_i64(AT(double))
-        : source == IK_I32 ? AT(int32_t) : AT(int64_t);
+    return source == IK_F32 ? ik_f32_to_i64(AT(float))
+        : source == IK_F64  ? ik_f64_to_i64(AT(double))
+        : source == IK_I32  ? AT(int32_t)
+                            : AT(int64_t);
 }
 
 ELEMENT uint64_t as_u64(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? ik_f32_to_u64(AT(float)) : source == IK_F64 ? ik_f64_to_u64(AT(double))
-        : (uint64_t)as_i64(source, x, i);
+    return source == IK_F32 ? ik_f32_to_u64(AT(float))
+        : source == IK_F64  ? ik_f64_to_u64(AT(double))
+                            : (uint64_t)as_i64(source, x, i);
 }
 
 ELEMENT float as_f32(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? AT(float) : source == IK_F64 ? (float)AT(double) : source == IK_I32 ? (float)AT(int32_t)
-         : source == IK_I64 ? (float)AT(int64_t) : (float)AT(uint64_t);
+    return source == IK_F32 ? AT(float)
+        : source == IK_F64  ? (float)AT(double)
+        : source == IK_I32  ? (float)AT(int32_t)
+        : source == IK_I64  ? (float)AT(int64_t)
+                            : (float)AT(uint64_t);
 }
 
 ELEMENT double as_f64(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? AT(float) : source == IK_F64 ? AT(double) : source == IK_I32 ? AT(int32_t)
-         : source == IK_I64 ? (double)AT(int64_t) : (double)AT(uint64_t);
+    return source == IK_F32 ? AT(float)
+        : source == IK_F64  ? AT(double)
+        : source == IK_I32  ? AT(int32_t)
+        : source == IK_I64  ? (double)AT(int64_t)
+                            : (double)AT(uint64_t);
 }
 
 ELEMENT float as_odd(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F64 ? ik_f64_to_odd(AT(double)) : source == IK_I32 ? ik_f64_to_odd(AT(int32_t))
-         : source == IK_I64 ? ik_i64_to_odd(AT(int64_t)) : ik_u64_to_odd(AT(uint64_t));
+    return source == IK_F64 ? ik_f64_to_odd(AT(double))
+        : source == IK_I32  ? ik_f64_to_odd(AT(int32_t))
+        : source == IK_I64  ? ik_i64_to_odd(AT(int64_t))
+                            : ik_u64_to_odd(AT(uint64_t));
 }
 
 ELEMENT bool as_bool(int32_t source, const void *x, int64_t i)
 {
-    return source == IK_F32 ? AT(float) != 0 : source == IK_F64 ? AT(double) != 0 : source == IK_I32 ? AT(int32_t) != 0
-        : AT(int64_t) != 0;
+    return source == IK_F32 ? AT(float) != 0
+        : source == IK_F64  ? AT(double) != 0
+        : source == IK_I32  ? AT(int32_t) != 0
+                            : AT(int64_t) != 0;
 }
 
 ELEMENT void narrow_from(int32_t source, int32_t dtype, int64_t n, const void *x, void *y, float *odd)
 {
     switch (dtype) {
-    case IK_F64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((double *)y)[i] = as_f64(source, x, i); return;
-    case IK_F32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((float *)y)[i] = as_f32(source, x, i); return;
-    case IK_I8: IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            ((int8_t *)y)[i] = (int8_t)as_small(source, x, i, INT8_MIN, INT8_MAX);
+    case IK_F64: IK_VECTORISE for (int64_t i = 0; i < n; i++)((double *)y)[i] = as_f64(source, x, i); return;
+    case IK_F32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((float *)y)[i] = as_f32(source, x, i); return;
+    case IK_I8:
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)((int8_t *)y)[i] =
+            (int8_t)as_small(source, x, i, INT8_MIN, INT8_MAX);
         return;
-    case IK_I16: IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            ((int16_t *)y)[i] = (int16_t)as_small(source, x, i, INT16_MIN, INT16_MAX);
+    case IK_I16:
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)((int16_t *)y)[i] =
+            (int16_t)as_small(source, x, i, INT16_MIN, INT16_MAX);
         return;
-    case IK_I32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int32_t *)y)[i] = as_i32(source, x, i); return;
-    case IK_I64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = as_i64(source, x, i); return;
-    case IK_U8: IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)y)[i] = (uint8_t)as_small(source, x, i, 0, UINT8_MAX);
+    case IK_I32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((int32_t *)y)[i] = as_i32(source, x, i); return;
+    case IK_I64: IK_VECTORISE for (int64_t i = 0; i < n; i++)((int64_t *)y)[i] = as_i64(source, x, i); return;
+    case IK_U8:
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint8_t *)y)[i] = (uint8_t)as_small(source, x, i, 0, UINT8_MAX);
         return;
-    case IK_U16: IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)y)[i] = (uint16_t)as_small(source, x, i, 0, UINT16_MAX);
+    case IK_U16:
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint16_t *)y)[i] =
+            (uint16_t)as_small(source, x, i, 0, UINT16_MAX);
         return;
-    case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint32_t *)y)[i] = as_u32(source, x, i); return;
-    case IK_U64: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint64_t *)y)[i] = as_u64(source, x, i); return;
-    case IK_BOOL: IK_VECTORISE for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = as_bool(source, x, i); return;
+    case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint32_t *)y)[i] = as_u32(source, x, i); return;
+    case IK_U64: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint64_t *)y)[i] = as_u64(source, x, i); return;
+    case IK_BOOL: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint8_t *)y)[i] = as_bool(source, x, i); return;
     default: break; /* F16 and BF16 */
     }
-    if (source != IK_F32)
-        IK_VECTORISE for (int64_t i = 0; i < n; i++) odd[i] = as_odd(source, x, i);
+    if (source != IK_F32) IK_VECTORISE
+        for (int64_t i = 0; i < n; i++)
+            odd[i] = as_odd(source, x, i);
     const float *f32 = source == IK_F32 ? x : odd;
     if (dtype == IK_F16)
         ik_f32_run_to_f16(n, f32, y);

@@ -14,9 +14,7 @@ typedef struct job {
 } job;
 
 static int64_t count_visible(const job *j, int64_t row)
-{
-    return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m));
-}
+{ return ik_max(0, ik_min(j->s, j->s - j->m + 1 + row % j->m)); }
 
 /* The maximum of n elements, and the sum of their exponentials relative to it; the exponentials are left in `e`. */
 static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
@@ -61,8 +59,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
                 ik_exp_run_f32(seen, v, max, scratch);
                 e = scratch;
             }
-            IK_VECTORISE
-            for (int64_t i = 0; i < seen; i++)
+            IK_VECTORISE for (int64_t i = 0; i < seen; i++)
                 out[i] = e[i] * factor;
             memset(out + seen, 0, (size_t)(count - seen) * sizeof *out);
             ik_put_f32(j->ty->dtype, out, y + at * to * j->size, to, count, j->stream);

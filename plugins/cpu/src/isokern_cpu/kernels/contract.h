@@ -23,8 +23,8 @@ typedef struct ik_contraction {
 } ik_contraction;
 
 /* List numbers first .. first + count along a role's dims, as offsets in a tensor. */
-static inline void ik_list(const ik_contraction *c, int32_t role, const ik_tensor *t, int64_t first, int64_t count,
-    int64_t *to)
+static inline void ik_list(
+    const ik_contraction *c, int32_t role, const ik_tensor *t, int64_t first, int64_t count, int64_t *to)
 {
     const int32_t *dim = c->dim[role], last = c->dims[role] - 1;
     int64_t index[IK_MAX_RANK], offset = 0;
@@ -64,14 +64,12 @@ static inline int64_t ik_runs(const int64_t *offset, int64_t n, ik_run *to)
 
 /* The step of the innermost dim of a role. */
 static inline int64_t ik_innermost(const ik_contraction *c, int32_t role, const ik_tensor *t)
-{
-    return c->dims[role] > 0 ? t->strides[c->dim[role][c->dims[role] - 1]] : 0;
-}
+{ return c->dims[role] > 0 ? t->strides[c->dim[role][c->dims[role] - 1]] : 0; }
 
 /* Whether the nest of a plan with y, init and two inputs, whose product is summed, is a matrix product that is worth
  * packing. */
-static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t panel_width, int64_t item,
-    ik_contraction *c)
+static inline bool ik_contraction_of(
+    const ik_plan *plan, int64_t kept, int64_t panel_width, int64_t item, ik_contraction *c)
 {
     const ik_tensor *t = plan->tensors;
     *c = (ik_contraction){ .y = &t[0], .init = &t[1], .a = &t[2], .b = &t[3], .size = { 1, 1, 1, 1 } };
@@ -93,7 +91,7 @@ static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t 
     c->rows = ik_min(c->size[IK_ROWS_OF_A], IK_ROW_BLOCK), c->cols = ik_min(c->size[IK_COLS_OF_B], IK_COL_BLOCK);
     for (;; c->cols = c->cols > 4 * panel_width ? c->cols / 2 : c->cols) { /* block borders change no sum */
         c->row_blocks = ik_ceil_div(c->size[IK_ROWS_OF_A], c->rows),
-            c->col_blocks = ik_ceil_div(c->size[IK_COLS_OF_B], c->cols);
+        c->col_blocks = ik_ceil_div(c->size[IK_COLS_OF_B], c->cols);
         double products = (double)c->rows * (double)c->cols * (double)c->size[IK_TERMS];
         if (c->row_blocks * c->col_blocks * c->size[IK_BATCH] >= 2 * ik_threads() || products < 2 * IK_THREAD_PRODUCTS
             || c->cols <= 4 * panel_width)
@@ -109,9 +107,7 @@ static inline bool ik_contraction_of(const ik_plan *plan, int64_t kept, int64_t 
 }
 
 static inline int64_t ik_contraction_tasks(const ik_contraction *c)
-{
-    return c->size[IK_BATCH] * c->row_blocks * c->col_blocks;
-}
+{ return c->size[IK_BATCH] * c->row_blocks * c->col_blocks; }
 
 static inline int64_t ik_contraction_grain(const ik_contraction *c)
 {

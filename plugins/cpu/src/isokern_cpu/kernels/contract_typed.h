@@ -42,7 +42,7 @@ static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, i
     ik_list(c, IK_COLS_OF_B, c->y, col, cols, along_y);
     ik_list(c, IK_COLS_OF_B, c->init, col, cols, along_init);
     const int64_t runs_y = ik_runs(along_y, cols, run_y), runs_init = ik_runs(along_init, cols, run_init),
-        size = ik_itemsize(c->y->dtype);
+                  size = ik_itemsize(c->y->dtype);
     for (int64_t i = 0; i < rows; i++) {
         IK_T made[IK_COL_BLOCK];
         for (int64_t r = 0; r < runs_init; r++)
@@ -66,19 +66,19 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
 {
     const ik_contraction *c = context;
     const int64_t panel_width = IK_OF(panel_width), terms = c->size[IK_TERMS], item_a = ik_itemsize(c->a->dtype),
-        item_b = ik_itemsize(c->b->dtype);
+                  item_b = ik_itemsize(c->b->dtype);
     const bool down_b = ik_innermost(c, IK_TERMS, c->b) == 1 && ik_innermost(c, IK_COLS_OF_B, c->b) != 1;
     const bool down_a = ik_innermost(c, IK_ROWS_OF_A, c->a) == 1 && ik_innermost(c, IK_TERMS, c->a) != 1;
     char *slice = c->workspace + worker * c->slice_bytes;
     IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + c->packed_bytes),
-        *sums = (IK_T *)(void *)(slice + c->packed_bytes + c->panel_bytes);
+         *sums = (IK_T *)(void *)(slice + c->packed_bytes + c->panel_bytes);
     double *high = (double *)(void *)(slice + c->slice_bytes) - 2 * c->rows * c->cols, *low = high + c->rows * c->cols;
     int64_t at_a, at_b, rows_a[IK_ROW_BLOCK], cols_b[IK_COL_BLOCK], terms_a[IK_TERM_BLOCK], terms_b[IK_TERM_BLOCK];
     for (int64_t task = begin; task < end; task++) {
         int64_t batch = task / c->col_blocks / c->row_blocks, row = task / c->col_blocks % c->row_blocks * c->rows,
-            col = task % c->col_blocks * c->cols;
+                col = task % c->col_blocks * c->cols;
         int64_t rows = ik_min(c->rows, c->size[IK_ROWS_OF_A] - row),
-            cols = ik_min(c->cols, c->size[IK_COLS_OF_B] - col);
+                cols = ik_min(c->cols, c->size[IK_COLS_OF_B] - col);
         const bool groups = terms > IK_GROUP * IK_TERM_BLOCK;
         if (cols <= 0)
             continue;
@@ -89,8 +89,9 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
         if (groups)
             memset(high, 0, (size_t)(2 * c->rows * c->cols) * sizeof *high);
         for (int64_t p = 0, block = 0; p < terms; p += IK_TERM_BLOCK, block = (block + 1) % IK_GROUP) {
-            ik_tile t = { .k = ik_min(IK_TERM_BLOCK, terms - p), .b_step = panel_width, .from_row = c->cols,
-                .to_row = c->cols };
+            ik_tile t = {
+                .k = ik_min(IK_TERM_BLOCK, terms - p), .b_step = panel_width, .from_row = c->cols, .to_row = c->cols
+            };
             ik_list(c, IK_TERMS, c->a, p, t.k, terms_a);
             ik_list(c, IK_TERMS, c->b, p, t.k, terms_b);
             for (int64_t j = 0; j < cols; j += panel_width) {
@@ -109,11 +110,11 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
                 /* Rows start in different sets of the cache. */
                 t.a = panel, t.a_row = down_a ? 1 : IK_TERM_BLOCK + 16, t.a_step = down_a ? 16 : 1;
                 if (down_a)
-                    IK_OF(pack)(c->a->dtype, c->from_a + at_a * item_a, terms_a, t.k, rows_a + i, height, panel,
-                        t.a_step);
+                    IK_OF(pack)(
+                        c->a->dtype, c->from_a + at_a * item_a, terms_a, t.k, rows_a + i, height, panel, t.a_step);
                 else
-                    IK_OF(pack)(c->a->dtype, c->from_a + at_a * item_a, rows_a + i, height, terms_a, t.k, panel,
-                        t.a_row);
+                    IK_OF(pack)(
+                        c->a->dtype, c->from_a + at_a * item_a, rows_a + i, height, terms_a, t.k, panel, t.a_row);
                 for (int64_t j = 0; j < cols; j += panel_width) {
                     t.b = packed + j * t.k, t.to = sums + i * c->cols + j, t.from = block == 0 ? NULL : t.to;
                     IK_OF(tile)(height, cols - j > IK_OF(lanes) ? 2 : 1, &t);

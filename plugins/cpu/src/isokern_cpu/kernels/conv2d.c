@@ -6,9 +6,7 @@
 extern const ik_conv_loops IK_SHARED(conv2d_f32), IK_SHARED(conv2d_f64);
 
 static const ik_conv_loops *loops_of(const ik_conv *v)
-{
-    return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32);
-}
+{ return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32); }
 
 /* Set up the convolution. `data` may be null: then only what follows from the shapes is set. `panels` where the filters
  * are prepacked, or may be. */
@@ -16,8 +14,9 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool panels)
 {
     const ik_conv2d_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
-    ik_conv v = { .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W],
-        .activation = attrs->activation };
+    ik_conv v = {
+        .ty = &t[IK_CONV2D_Y], .tx = &t[IK_CONV2D_X], .tw = &t[IK_CONV2D_W], .activation = attrs->activation
+    };
     const int64_t *x = v.tx->shape, *w = v.tw->shape, *y = v.ty->shape;
     v.images = x[0], v.groups = attrs->groups, v.channels = w[1], v.outputs = w[0] / v.groups;
     v.kh = w[2], v.kw = w[3], v.k = v.channels * v.kh * v.kw;
@@ -86,8 +85,8 @@ static void run_panels(ik_conv *v)
 {
     const ik_conv_loops *loops = loops_of(v);
     const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->panels);
-    const double products = (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow)
-        / (double)parts;
+    const double products =
+        (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
     const int64_t channel = v->planes * v->phases * (v->oh + v->reach) * v->width * 4;
     for (v->image = 0; v->image < v->images; v->image += v->round) {

@@ -55,8 +55,13 @@ enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
  * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
  * time. */
 enum {
-    IK_LINE = 64, IK_PANEL_BYTES = 64 << 10, IK_PANEL_SUMS = 128 << 10, IK_PANEL_PLANES = 256 << 10,
-    IK_PANEL_IMAGES = 2 << 20, IK_PANEL_PRODUCTS = 96, IK_PANEL_PREFETCH = 16
+    IK_LINE = 64,
+    IK_PANEL_BYTES = 64 << 10,
+    IK_PANEL_SUMS = 128 << 10,
+    IK_PANEL_PLANES = 256 << 10,
+    IK_PANEL_IMAGES = 2 << 20,
+    IK_PANEL_PRODUCTS = 96,
+    IK_PANEL_PREFETCH = 16
 };
 
 /* The entry for the width in a list of one, two (height, width) or four (top, left, …) integers. */
@@ -79,10 +84,10 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
 
     int64_t row_bytes = ik_max(1, v->channels * v->planes * v->phases * v->width * size);
     int64_t rows = ik_max(1, (v->depthwise ? IK_DEPTHWISE_BYTES : 2 * IK_BLOCK_BYTES) / row_bytes - v->reach);
-    double products = (double)v->images * (double)v->groups * (double)v->outputs * (double)v->k * (double)v->oh
-        * (double)v->ow;
+    double products =
+        (double)v->images * (double)v->groups * (double)v->outputs * (double)v->k * (double)v->oh * (double)v->ow;
     int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 3.0 * ik_threads() ? products / IK_THREAD_PRODUCTS
-        : 3.0 * ik_threads());
+                                                                                  : 3.0 * ik_threads());
     int64_t others = ik_max(1, v->images * v->groups);
     v->bands = ik_max(1, ik_ceil_div(v->oh, rows));
     if (others * v->bands < wanted) /* bands of at least 4 panels of pixels, then blocks of at least 4 panels of w */
@@ -92,8 +97,8 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     v->bands = v->oh == 0 ? 0 : ik_ceil_div(v->oh, v->max_band);
     v->row_blocks = 1;
     if (!v->depthwise && others * v->bands < wanted)
-        v->row_blocks = ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)),
-            v->outputs / (4 * tile_rows)));
+        v->row_blocks =
+            ik_max(1, ik_min(ik_ceil_div(wanted, ik_max(1, others * v->bands)), v->outputs / (4 * tile_rows)));
 
     bool joined = ws[3] == 1 && (ws[2] == v->kw || v->kh == 1) && (ws[1] == v->kh * v->kw || v->channels == 1);
     bool clash = ik_rows_clash(ws[0] * size);
@@ -104,9 +109,11 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
     int64_t pixels = ik_round_up(v->max_band * v->width, panel_width);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
-    v->plane_bytes = ik_round_up(
-        (v->lies ? v->k * panel_width
-            : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + panel_width) * size, 64);
+    v->plane_bytes =
+        ik_round_up((v->lies ? v->k * panel_width
+                             : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + panel_width)
+                * size,
+            64);
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->max_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes
         + ik_round_up((v->y_in_place ? tile_rows * panel_width : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
@@ -145,8 +152,8 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
     const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->panel_width * size);
     v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_PANEL_IMAGES / image));
     const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->panels));
-    const double products = (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k
-        * (double)(v->oh * v->ow);
+    const double products =
+        (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow);
     const int64_t wanted = products < 2.0 * IK_THREAD_PRODUCTS ? 1 : (v->local ? 2 : 4) * ik_threads();
     v->bands = ik_ceil_div(wanted, others);
     if (v->k_blocks > 1)
@@ -167,7 +174,8 @@ static inline int64_t ik_conv_tasks(const ik_conv *v) { return v->images * v->gr
 static inline int64_t ik_conv_grain(const ik_conv *v)
 {
     double products = (double)(v->outputs / v->row_blocks) * (double)v->k * (double)v->max_band * (double)v->ow
-        * (v->depthwise ? 8 : 1) + 64;
+            * (v->depthwise ? 8 : 1)
+        + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
 
@@ -179,8 +187,9 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
         int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
-        offsets[k] = v->lies ? c * v->tx->strides[1] : ((c * v->planes + x) * v->phases + down % v->sh) * plane
-            + down / v->sh * v->width + across;
+        offsets[k] = v->lies
+            ? c * v->tx->strides[1]
+            : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
         offsets[v->k + k] = k * panel_width;
     }
 }

@@ -10,8 +10,7 @@ static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t l
         memset(to, 0, (size_t)low * sizeof *to);
     if (v->sw == 2 && step == 1 && v->plain) { /* faster than element by element */
         const IK_T *from = (const IK_T *)(const void *)row;
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             to[low + i] = from[2 * i];
     } else {
         IK_OF(load)(v->tx->dtype, row, step * v->sw, n, to + low);
@@ -52,8 +51,8 @@ static void IK_OF(copy_last_panel)(const ik_conv *v, const IK_T *x, int64_t pixe
 }
 
 /* Read taps k0 .. k0 + k of `rows` filters into contiguous rows. */
-static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_t k0, int64_t k, IK_T *to,
-    int64_t to_row)
+static void IK_OF(filters)(
+    const ik_conv *v, const char *w, int64_t rows, int64_t k0, int64_t k, IK_T *to, int64_t to_row)
 {
     const int64_t size = ik_itemsize(v->tw->dtype), *step = v->tw->strides;
     bool joined = step[3] == 1 && (step[2] == v->kw || v->kh == 1) && (step[1] == v->kh * v->kw || v->channels == 1);
@@ -65,8 +64,8 @@ static void IK_OF(filters)(const ik_conv *v, const char *w, int64_t rows, int64_
         for (int64_t at = k0, run; at < k0 + k; at += run) { /* one row of a window at a time */
             int64_t c = at / (v->kh * v->kw), ky = at / v->kw % v->kh, kx = at % v->kw;
             run = ik_min(v->kw - kx, k0 + k - at);
-            IK_OF(load)(v->tw->dtype, w + (c * step[1] + ky * step[2] + kx * step[3]) * size, step[3], run,
-                to + at - k0);
+            IK_OF(load)(
+                v->tw->dtype, w + (c * step[1] + ky * step[2] + kx * step[3]) * size, step[3], run, to + at - k0);
         }
     }
 }
@@ -89,8 +88,7 @@ static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const 
         const IK_T *other = (const IK_T *)(const void *)residual;
         IK_T *to = (IK_T *)(void *)y;
         const bool relu = v->activation == IK_CONV2D_RELU;
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++) {
+        IK_VECTORISE for (int64_t i = 0; i < n; i++) {
             IK_T x = other != NULL ? sums[i] + other[i] : sums[i];
             to[i] = relu && x < 0 ? 0 : x;
         }
@@ -118,11 +116,12 @@ static void IK_OF(finish_pixels)(const ik_conv *v, int64_t image, int64_t output
     for (int64_t left = n, run; left > 0; left -= run, row++, sums += width - col, col = 0) {
         run = joined ? left : ik_min(left, v->ow - col);
         char *y = v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * size;
-        const char *residual = v->residual != NULL ? v->residual
-            + (image * rs[0] + output * rs[1] + row * rs[2] + col * rs[3]) * size : NULL;
+        const char *residual = v->residual != NULL
+            ? v->residual + (image * rs[0] + output * rs[1] + row * rs[2] + col * rs[3]) * size
+            : NULL;
         for (int64_t o = 0; o < outputs; o++)
-            IK_OF(finish)(v, run, sums + o * pitch, residual != NULL ? residual + o * rs[1] * size : NULL,
-                y + o * ys[1] * size);
+            IK_OF(finish)(
+                v, run, sums + o * pitch, residual != NULL ? residual + o * rs[1] * size : NULL, y + o * ys[1] * size);
     }
 }
 
@@ -131,23 +130,24 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
     int64_t last, int64_t output0, int64_t row0, int64_t band, char *slice)
 {
     const int64_t panel_width = IK_OF(panel_width), *step = v->ty->strides,
-        *other = v->tr != NULL ? v->tr->strides : step, pixels = band * v->ow,
-        spread = ik_round_up(v->max_band * v->width, panel_width);
+                  *other = v->tr != NULL ? v->tr->strides : step, pixels = band * v->ow,
+                  spread = ik_round_up(v->max_band * v->width, panel_width);
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace,
-        panels = ik_ceil_div(last - first, IK_TILE_ROWS);
+                  panels = ik_ceil_div(last - first, IK_TILE_ROWS);
     const IK_T *tail = (const IK_T *)(const void *)slice;
     IK_T *panel = (IK_T *)(void *)(slice + v->plane_bytes),
-        *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+         *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
     IK_T bias[IK_TILE_ROWS * IK_OF(panel_width)];
     for (int64_t i = 0; i < panels; i++) {
         int64_t row = first + (last - first) * i / panels, rows = first + (last - first) * (i + 1) / panels - row;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < panel_width; j++)
                 bias[r * panel_width + j] = IK_OF(bias_of)(v, output0 + row + r);
-        IK_T *at = v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2]
+        IK_T *at =
+            v->y_in_place ? (IK_T *)(void *)v->y + image * step[0] + (output0 + row) * step[1] + row0 * step[2] : NULL;
+        const IK_T *add = v->y_in_place && v->residual != NULL
+            ? (const IK_T *)(const void *)v->residual + image * other[0] + (output0 + row) * other[1] + row0 * other[2]
             : NULL;
-        const IK_T *add = v->y_in_place && v->residual != NULL ? (const IK_T *)(const void *)v->residual
-            + image * other[0] + (output0 + row) * other[1] + row0 * other[2] : NULL;
         for (int64_t block = 0; block < v->k_blocks; block++) {
             int64_t k0 = block * v->max_k;
             ik_tile t = { .k = ik_min(v->max_k, v->k - k0), .a_row = v->tw->strides[0], .a_step = 1 };
@@ -197,7 +197,7 @@ static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w
     enum { LANES = IK_OF(lanes) };
     const int64_t pixels = (band - 1) * v->width + v->ow, *offsets = (const int64_t *)(const void *)v->workspace;
     IK_T *taps = (IK_T *)(void *)(slice + v->plane_bytes),
-        *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
+         *sums = (IK_T *)(void *)(slice + v->plane_bytes + v->panel_bytes);
     for (int64_t o = 0; o < v->outputs; o++) {
         const IK_T *filter = (const IK_T *)(const void *)(w + o * v->tw->strides[0] * ik_itemsize(v->tw->dtype));
         if (!v->w_in_place)
@@ -233,12 +233,12 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
     const int64_t size = ik_itemsize(v->ty->dtype), *xs = v->tx->strides;
     for (int64_t task = begin; task < end; task++) {
         int64_t block = task % v->row_blocks, band = task / v->row_blocks % v->bands,
-            image = task / (v->row_blocks * v->bands * v->groups);
+                image = task / (v->row_blocks * v->bands * v->groups);
         int64_t group = task / (v->row_blocks * v->bands) % v->groups, row = band * v->max_band,
-            rows = ik_min(v->max_band, v->oh - row);
+                rows = ik_min(v->max_band, v->oh - row);
         int64_t output0 = group * v->outputs;
         const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size,
-            *w = v->w + output0 * v->tw->strides[0] * size;
+                   *w = v->w + output0 * v->tw->strides[0] * size;
         const IK_T *values = planes;
         if (v->lies) {
             values = (const IK_T *)(const void *)x + row * v->ow;

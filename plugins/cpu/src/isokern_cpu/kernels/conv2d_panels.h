@@ -58,6 +58,7 @@ static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, 
 #define IK_PIXELS(n, m) \
     case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, relu, prefetch); return;
     switch (16 * vecs + rows) {
+        /* clang-format off */
         IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
 #if defined(__AVX__)
         IK_PIXELS(6, 2)
@@ -68,6 +69,7 @@ static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, 
         IK_PIXELS(1, 4) IK_PIXELS(2, 4) IK_PIXELS(3, 4) IK_PIXELS(4, 4) IK_PIXELS(5, 4) IK_PIXELS(6, 4) IK_PIXELS(7, 4)
 #endif
     }
+/* clang-format on */
 #undef IK_PIXELS
 }
 
@@ -86,8 +88,9 @@ static void IK_OF(pack_panels)(void *context, int64_t begin, int64_t end, int32_
             for (int64_t k = 0, run; k < v->k; k += run) {
                 run = ik_min(RUN, v->k - k);
                 if (first + o < v->outputs)
-                    IK_OF(filters)(v, v->w + (group * v->outputs + first + o) * v->tw->strides[0]
-                        * ik_itemsize(v->tw->dtype), 1, k, run, taps, run);
+                    IK_OF(filters)(v,
+                        v->w + (group * v->outputs + first + o) * v->tw->strides[0] * ik_itemsize(v->tw->dtype), 1, k,
+                        run, taps, run);
                 else
                     memset(taps, 0, sizeof taps);
                 for (int64_t i = 0; i < run; i++)
@@ -111,8 +114,8 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
 
 /* Transpose some pixels of one panel, from the sums of all outputs for each pixel to runs of pixels for each output;
  * whole vectors go straight to y where no epilogue is left and y has a run for them. */
-static void IK_OF(transpose_pixels)(const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first,
-    int64_t n, IK_T *sums)
+static void IK_OF(transpose_pixels)(
+    const ik_conv *v, int64_t image, int64_t output, int64_t outputs, int64_t first, int64_t n, IK_T *sums)
 {
     enum { LANES = IK_OF(lanes), RUN = IK_OF(panel_pixels), SIZE = sizeof(IK_T) };
     IK_T runs[4 * LANES * RUN];
@@ -134,13 +137,13 @@ static void IK_OF(transpose_pixels)(const ik_conv *v, int64_t image, int64_t out
 }
 
 /* Compute one panel over a band of lines. `x` is the start of the first line's windows. */
-static void IK_OF(contract_panel)(const ik_conv *v, const IK_T *x, int64_t image, int64_t group, int64_t s,
-    int64_t first, int64_t last, IK_T *sums)
+static void IK_OF(contract_panel)(
+    const ik_conv *v, const IK_T *x, int64_t image, int64_t group, int64_t s, int64_t first, int64_t last, IK_T *sums)
 {
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panel_width = v->panel_width,
-        area = v->oh * v->ow;
+                  area = v->oh * v->ow;
     const int64_t output = group * v->outputs + s * panel_width,
-        outputs = ik_min(panel_width, v->outputs - s * panel_width);
+                  outputs = ik_min(panel_width, v->outputs - s * panel_width);
     const int64_t begins = first * v->line, ends = ik_min(area, last * v->line);
     const bool at_once = v->k_blocks == 1; /* then a line is finished while its sums are in cache */
     const IK_T *w = (const IK_T *)(const void *)v->w + (group * v->panels + s) * v->k * panel_width;
@@ -152,7 +155,7 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_T *x, int64_t image
         const IK_T *now = w + k0 * panel_width;
         const bool relu = block + 1 == v->k_blocks && v->activation == IK_CONV2D_RELU && v->residual == NULL;
         const char *prefetch = block + 1 < v->k_blocks ? (const char *)(now + k * panel_width) : NULL,
-            *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * panel_width);
+                   *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * panel_width);
         for (int64_t line = first; line < last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
             const IK_T *from = x + (line - first) * (v->lies ? v->line : v->width);
@@ -180,9 +183,9 @@ static void IK_OF(panel_tasks)(void *context, int64_t begin, int64_t end, int32_
     IK_T *sums = (IK_T *)(void *)slice, *own = (IK_T *)(void *)(slice + v->sum_bytes);
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % parts, group = task / parts % v->groups,
-            band = task / (parts * v->groups) % v->bands;
+                      band = task / (parts * v->groups) % v->bands;
         const int64_t image = task / (parts * v->groups * v->bands), first = v->lines * band / v->bands,
-            last = v->lines * (band + 1) / v->bands;
+                      last = v->lines * (band + 1) / v->bands;
         const char *given = v->x + ((v->image + image) * step[0] + group * v->channels * step[1]) * size;
         const IK_T *x = own;
         if (v->local)

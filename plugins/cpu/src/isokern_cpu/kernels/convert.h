@@ -46,15 +46,13 @@ static inline void ik_f32_run_to_f16(int64_t n, const float *in, uint16_t *out)
 
 static inline void ik_bf16_run_to_f32(int64_t n, const uint16_t *in, float *out)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         out[i] = ik_bf16_to_f32(in[i]);
 }
 
 static inline void ik_f32_run_to_bf16(int64_t n, const float *in, uint16_t *out)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         out[i] = ik_f32_to_bf16(in[i]);
 }
 
@@ -129,9 +127,11 @@ static inline void ik_store_f64(const double *from, void *to, int64_t stride, in
 }
 
 /* Every integer dtype and its C type. */
+/* clang-format off */
 #define IK_INTEGER_TYPES(X) \
     X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
     X(IK_U32, uint32_t) X(IK_U64, uint64_t)
+/* clang-format on */
 
 /* Loops over elements `stride` apart: with a constant stride of 1 they vectorise, hence the pairs of calls below. */
 #define IK_LOOP static inline __attribute__((always_inline, unused)) void
@@ -151,37 +151,27 @@ IK_LOOP ik_bool_loop_f64(const uint8_t *from, int64_t stride, int64_t n, double 
 
 IK_LOOP ik_truth_loop_f32(const float *from, uint8_t *to, int64_t stride, int64_t n)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         to[i * stride] = from[i] != 0;
 }
 
 IK_LOOP ik_truth_loop_f64(const double *from, uint8_t *to, int64_t stride, int64_t n)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         to[i * stride] = from[i] != 0;
 }
 
 static inline void ik_load_bool_f32(const uint8_t *from, int64_t stride, int64_t n, float *to)
-{
-    stride == 1 ? ik_bool_loop_f32(from, 1, n, to) : ik_bool_loop_f32(from, stride, n, to);
-}
+{ stride == 1 ? ik_bool_loop_f32(from, 1, n, to) : ik_bool_loop_f32(from, stride, n, to); }
 
 static inline void ik_load_bool_f64(const uint8_t *from, int64_t stride, int64_t n, double *to)
-{
-    stride == 1 ? ik_bool_loop_f64(from, 1, n, to) : ik_bool_loop_f64(from, stride, n, to);
-}
+{ stride == 1 ? ik_bool_loop_f64(from, 1, n, to) : ik_bool_loop_f64(from, stride, n, to); }
 
 static inline void ik_store_bool_f32(const float *from, uint8_t *to, int64_t stride, int64_t n)
-{
-    stride == 1 ? ik_truth_loop_f32(from, to, 1, n) : ik_truth_loop_f32(from, to, stride, n);
-}
+{ stride == 1 ? ik_truth_loop_f32(from, to, 1, n) : ik_truth_loop_f32(from, to, stride, n); }
 
 static inline void ik_store_bool_f64(const double *from, uint8_t *to, int64_t stride, int64_t n)
-{
-    stride == 1 ? ik_truth_loop_f64(from, to, 1, n) : ik_truth_loop_f64(from, to, stride, n);
-}
+{ stride == 1 ? ik_truth_loop_f64(from, to, 1, n) : ik_truth_loop_f64(from, to, stride, n); }
 
 /* Widen n integers or booleans to 64 bits (sign- or zero-extended; U64 keeps its bits). */
 IK_LOOP ik_widen_loop(int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
@@ -218,17 +208,13 @@ IK_LOOP ik_narrow_loop(int32_t dtype, const int64_t *from, void *to, int64_t str
 }
 
 /* Not inlined: each expands to nine loops, twice. */
-static __attribute__((noinline, unused)) void ik_load_i64(int32_t dtype, const void *from, int64_t stride, int64_t n,
-    int64_t *to)
-{
-    stride == 1 ? ik_widen_loop(dtype, from, 1, n, to) : ik_widen_loop(dtype, from, stride, n, to);
-}
+static __attribute__((noinline, unused)) void ik_load_i64(
+    int32_t dtype, const void *from, int64_t stride, int64_t n, int64_t *to)
+{ stride == 1 ? ik_widen_loop(dtype, from, 1, n, to) : ik_widen_loop(dtype, from, stride, n, to); }
 
-static __attribute__((noinline, unused)) void ik_store_i64(int32_t dtype, const int64_t *from, void *to, int64_t stride,
-    int64_t n)
-{
-    stride == 1 ? ik_narrow_loop(dtype, from, to, 1, n) : ik_narrow_loop(dtype, from, to, stride, n);
-}
+static __attribute__((noinline, unused)) void ik_store_i64(
+    int32_t dtype, const int64_t *from, void *to, int64_t stride, int64_t n)
+{ stride == 1 ? ik_narrow_loop(dtype, from, to, 1, n) : ik_narrow_loop(dtype, from, to, stride, n); }
 
 /* Copy past the caches to memory that will not be read soon. Any alignment. */
 static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)

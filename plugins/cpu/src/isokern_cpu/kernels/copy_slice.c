@@ -10,9 +10,7 @@ typedef struct run {
 } run;
 
 static void copy_element(const run *r, int64_t i)
-{
-    memcpy(r->y + i * r->y_step * r->size, r->x + i * r->x_step * r->size, (size_t)r->size);
-}
+{ memcpy(r->y + i * r->y_step * r->size, r->x + i * r->x_step * r->size, (size_t)r->size); }
 
 /* Copy elements i and j, reading both before writing either. */
 static void copy_two(const run *r, int64_t i, int64_t j)
@@ -28,9 +26,9 @@ static bool overlap(const run *r)
 {
     int64_t y_reach = (r->n - 1) * r->y_step * r->size, x_reach = (r->n - 1) * r->x_step * r->size;
     uintptr_t y_low = (uintptr_t)r->y + (uintptr_t)ik_min(0, y_reach),
-        y_high = (uintptr_t)r->y + (uintptr_t)ik_max(0, y_reach);
+              y_high = (uintptr_t)r->y + (uintptr_t)ik_max(0, y_reach);
     uintptr_t x_low = (uintptr_t)r->x + (uintptr_t)ik_min(0, x_reach),
-        x_high = (uintptr_t)r->x + (uintptr_t)ik_max(0, x_reach);
+              x_high = (uintptr_t)r->x + (uintptr_t)ik_max(0, x_reach);
     return y_low < x_high + (uintptr_t)r->size && x_low < y_high + (uintptr_t)r->size;
 }
 
@@ -65,7 +63,7 @@ static void copy_overlapping(const run *r)
         low++;
     for (int64_t high = low + 1; low >= 0 || high < n;) {
         int64_t a = low >= 0 ? ik_magnitude(apart + slope * low) : INT64_MAX,
-            b = high < n ? ik_magnitude(apart + slope * high) : INT64_MAX;
+                b = high < n ? ik_magnitude(apart + slope * high) : INT64_MAX;
         if (a == b)
             copy_two(r, low--, high++);
         else

@@ -30,14 +30,14 @@ typedef struct ik_row {
 extern const ik_row IK_SHARED(elementwise_f32)[], IK_SHARED(elementwise_f64)[];
 
 #if IK_IN_PART(1)
-const ik_row IK_SHARED(elementwise_f32)[] = { IK_ROWS_F32(F32) { 0 } };
+const ik_row IK_SHARED(elementwise_f32)[] = { IK_ROWS_F32(F32){ 0 } };
 #endif
 #if IK_IN_PART(2)
-const ik_row IK_SHARED(elementwise_f64)[] = { IK_ROWS_F64(F64) { 0 } };
+const ik_row IK_SHARED(elementwise_f64)[] = { IK_ROWS_F64(F64){ 0 } };
 #endif
 
 #if IK_IN_PART(0)
-static const ik_row integers[] = { IK_ROWS_I64(I64) IK_ROWS_U64(U64) { 0 } };
+static const ik_row integers[] = { IK_ROWS_I64(I64) IK_ROWS_U64(U64){ 0 } };
 
 enum { MAX_INPUTS = 4, MAX_ATTRS = 8 };
 
@@ -66,7 +66,8 @@ static const ik_row *find_row(const ik_plan *plan)
     /* The last input has the compute type's dtype. */
     int32_t compute = ik_compute_of(plan->tensors[plan->tensor_count - 1].dtype);
     const ik_row *row = compute == IK_F32 ? IK_PART_NAME(elementwise_f32)
-        : compute == IK_F64 ? IK_PART_NAME(elementwise_f64) : integers;
+        : compute == IK_F64               ? IK_PART_NAME(elementwise_f64)
+                                          : integers;
     while (row->run != NULL && (row->kind != plan->kind || row->compute != compute))
         row++;
     return row->run != NULL ? row : NULL;
@@ -84,8 +85,10 @@ static void read_attrs(job *j)
         else if (j->row->compute == IK_F64)
             j->attrs.f64[i] = value;
         else
-            j->attrs.i64[i] = value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN
-                : value == value ? (int64_t)value : 0;
+            j->attrs.i64[i] = value >= 0x1p63 ? INT64_MAX
+                : value <= -0x1p63            ? INT64_MIN
+                : value == value              ? (int64_t)value
+                                              : 0;
     }
 }
 

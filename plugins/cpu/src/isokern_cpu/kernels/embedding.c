@@ -31,9 +31,7 @@ static int64_t row_of(const job *j, int64_t at)
 }
 
 static const char *address(const job *j, int64_t row)
-{
-    return row < 0 ? NULL : j->x + ik_bytes(j->table->dtype, row * j->table->strides[0]);
-}
+{ return row < 0 ? NULL : j->x + ik_bytes(j->table->dtype, row * j->table->strides[0]); }
 
 static void copy_row(const job *j, const char *x, char *y, const char *next)
 {
@@ -81,7 +79,7 @@ IK_KERNEL(embedding)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_EMBEDDING_Y], *table = &plan->tensors[IK_EMBEDDING_TABLE],
-        *indices = &plan->tensors[IK_EMBEDDING_INDICES];
+                    *indices = &plan->tensors[IK_EMBEDDING_INDICES];
     job j = { .ty = y, .table = table, .indices = indices, .d = table->shape[1], .first_bad = INT64_MAX };
     j.y = ik_ptr(plan, data, IK_EMBEDDING_Y);
     j.x = ik_ptr(plan, data, IK_EMBEDDING_TABLE);
@@ -95,5 +93,5 @@ IK_KERNEL(embedding)
     ik_parallel_for(picks, IK_THREAD_BYTES / ik_max(bytes, 1), embed, &j);
     int64_t bad = atomic_load(&j.first_bad);
     return bad == INT64_MAX ? IK_SUCCESS
-        : ik_bad_value(bad, ik_index_at(indices->dtype, j.index, ik_row_offset(indices, bad, 0)));
+                            : ik_bad_value(bad, ik_index_at(indices->dtype, j.index, ik_row_offset(indices, bad, 0)));
 }

@@ -11,8 +11,8 @@ IK_KERNEL(fill)
     const int64_t still[IK_MAX_RANK] = { 0 };
     char value[8];
     ik_convert_value(attrs->value, y->dtype, value);
-    ik_block block = ik_block_of(ik_itemsize(y->dtype), y->ndim, y->shape, ik_ptr(plan, data, IK_FILL_Y), y->strides,
-        value, still);
+    ik_block block =
+        ik_block_of(ik_itemsize(y->dtype), y->ndim, y->shape, ik_ptr(plan, data, IK_FILL_Y), y->strides, value, still);
     ik_move(&block);
     return IK_SUCCESS;
 }

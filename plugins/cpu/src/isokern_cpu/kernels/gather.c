@@ -73,8 +73,8 @@ static inline __attribute__((always_inline)) void pick_elements(int64_t size, jo
 }
 
 /* Gather n slices. */
-static void pick_slices(job *j, int64_t n, int64_t position, char *y, int64_t ys, const char *x, const char *indices,
-    int64_t step)
+static void pick_slices(
+    job *j, int64_t n, int64_t position, char *y, int64_t ys, const char *x, const char *indices, int64_t step)
 {
     const ik_block *s = &j->slice;
     bool runs = s->ndim == 1 && s->ys[0] == s->size && s->xs[0] == s->size && s->shape[0] * s->size >= 64;
@@ -105,10 +105,10 @@ static void gather(void *context, int64_t begin, int64_t end, int32_t worker)
     job *j = context;
     const ik_block *s = &j->slice;
     int64_t run_length = j->index.shape[j->index.ndim - 1], ys = j->index.ys[j->index.ndim - 1],
-        step = j->index.xs[j->index.ndim - 1];
+            step = j->index.xs[j->index.ndim - 1];
     for (int64_t at = begin; at < end;) {
         int64_t position = at % j->index.count, n = ik_min(end - at, run_length - position % run_length), yo = 0,
-            xo = 0, io = 0;
+                xo = 0, io = 0;
         offsets(&j->before, at / j->index.count, &yo, &xo);
         offsets(&j->index, position, &yo, &io);
         char *y = s->y + yo;
@@ -133,12 +133,13 @@ IK_KERNEL(gather)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_GATHER_Y], *x = &plan->tensors[IK_GATHER_X],
-        *indices = &plan->tensors[IK_GATHER_INDICES];
+                    *indices = &plan->tensors[IK_GATHER_INDICES];
     const ik_gather_attrs *attrs = plan->attrs;
     int32_t axis = (int32_t)(attrs->axis + (attrs->axis < 0 ? x->ndim : 0)), after = axis + indices->ndim;
     int64_t size = ik_itemsize(y->dtype), index_size = ik_itemsize(indices->dtype);
-    job j = { .dtype = indices->dtype, .rows = x->shape[axis], .row_step = x->strides[axis] * size,
-        .first_bad = INT64_MAX };
+    job j = {
+        .dtype = indices->dtype, .rows = x->shape[axis], .row_step = x->strides[axis] * size, .first_bad = INT64_MAX
+    };
     j.indices = ik_ptr(plan, data, IK_GATHER_INDICES);
     j.before.count = j.index.count = 1;
     for (int32_t i = 0; i < axis; i++)

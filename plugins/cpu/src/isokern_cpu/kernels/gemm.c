@@ -26,11 +26,14 @@
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
     static const ik_gemm_loops u32 = { sizeof(uint32_t), panel_width_u32, tasks_u32, NULL },
-        u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL };
+                               u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL };
     switch (dtype) {
-    case IK_F32: case IK_F16: case IK_BF16: return &IK_PART_NAME(gemm_f32);
+    case IK_F32:
+    case IK_F16:
+    case IK_BF16: return &IK_PART_NAME(gemm_f32);
     case IK_F64: return &IK_PART_NAME(gemm_f64);
-    case IK_I64: case IK_U64: return &u64;
+    case IK_I64:
+    case IK_U64: return &u64;
     default: return &u32;
     }
 }

@@ -57,9 +57,7 @@ static inline void ik_exchange(ik_gemm_args *g)
 }
 
 static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
-{
-    return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype);
-}
+{ return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype); }
 
 /* Product number `batch` of the batch. */
 static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
@@ -78,8 +76,8 @@ static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
 
 /* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `panel_width` columns, and a
  * multiple of `k_step` for max_k. */
-static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t tile_rows, int64_t panel_width,
-    int64_t k_step)
+static inline void ik_choose_blocking(
+    ik_gemm_args *g, int64_t size, int64_t tile_rows, int64_t panel_width, int64_t k_step)
 {
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
@@ -94,7 +92,7 @@ static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t til
     g->col_blocks = ik_max(1, ik_ceil_div(g->n, cols));
     double products = (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
     int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 2.0 * ik_threads() ? products / IK_THREAD_PRODUCTS
-        : 2.0 * ik_threads());
+                                                                                  : 2.0 * ik_threads());
     int64_t others = g->batch * g->col_blocks;
     if (others * g->row_blocks < wanted)
         g->row_blocks = ik_max(g->row_blocks, ik_min(ik_ceil_div(wanted, others), g->m / (4 * tile_rows)));
@@ -109,7 +107,7 @@ static inline void ik_choose_blocking(ik_gemm_args *g, int64_t size, int64_t til
     g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->max_rows <= 3 * tile_rows
         && g->k * g->n * size <= 256 << 10;
     int64_t packed_cols = g->b_in_place ? panel_width : g->max_cols,
-        sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
+            sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
     g->packed_bytes = ik_round_up(g->max_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->max_k + 16), 16 * g->max_k) * size, 64);
     int64_t sums = g->pure ? ik_max(1, tile_rows) * panel_width : sum_rows * g->max_cols;
@@ -130,9 +128,7 @@ static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)
 }
 
 static inline int64_t ik_tasks(const ik_gemm_args *g)
-{
-    return g->batch * (g->skinny ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks);
-}
+{ return g->batch * (g->skinny ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks); }
 
 /* The smallest number of tasks that a thread should run. */
 static inline int64_t ik_task_grain(const ik_gemm_args *g)
@@ -166,8 +162,12 @@ static inline ik_matrix ik_matrix_of(const ik_plan *plan, void *const *data, uin
 static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
-    ik_gemm_args g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
-        .k = a->shape[a->ndim - 1], .alpha = 1 };
+    ik_gemm_args g = { .plan = plan,
+        .batch = 1,
+        .m = y->shape[y->ndim - 2],
+        .n = y->shape[y->ndim - 1],
+        .k = a->shape[a->ndim - 1],
+        .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_GEMM_Y);
@@ -195,9 +195,9 @@ static inline void ik_transpose_4(const char *from, int64_t column, int64_t k, f
 #if defined(__SSE2__)
     for (; p + 4 <= k; p += 4) {
         __m128i x0 = _mm_loadu_si128((const void *)(from + 4 * p)),
-            x1 = _mm_loadu_si128((const void *)(from + column + 4 * p));
+                x1 = _mm_loadu_si128((const void *)(from + column + 4 * p));
         __m128i x2 = _mm_loadu_si128((const void *)(from + 2 * column + 4 * p)),
-            x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
+                x3 = _mm_loadu_si128((const void *)(from + 3 * column + 4 * p));
         __m128i low0 = _mm_unpacklo_epi32(x0, x1), low1 = _mm_unpacklo_epi32(x2, x3);
         __m128i high0 = _mm_unpackhi_epi32(x0, x1), high1 = _mm_unpackhi_epi32(x2, x3);
         _mm_storeu_si128((void *)(to + p * panel_width), _mm_unpacklo_epi64(low0, low1));
@@ -212,8 +212,8 @@ static inline void ik_transpose_4(const char *from, int64_t column, int64_t k, f
 }
 
 /* Transpose a block of b whose columns are contiguous into the rows of a panel. */
-static inline void transpose_f32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to,
-    int64_t panel_width)
+static inline void transpose_f32(
+    int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, float *to, int64_t panel_width)
 {
     float wide[4][IK_BLOCK_K];
     int64_t j = 0, size = ik_itemsize(dtype);
@@ -234,8 +234,8 @@ static inline void transpose_f32(int32_t dtype, const char *from, int64_t column
 }
 
 /* Transpose the same for F64. */
-static inline void transpose_f64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to,
-    int64_t panel_width)
+static inline void transpose_f64(
+    int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, double *to, int64_t panel_width)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)

@@ -89,8 +89,8 @@ static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t d
 }
 
 /* sums[j] += Σ_i w[i] b[i, j] for the 4 rows of b at x[0] .. x[3], j < n, n a multiple of a vector's lanes. */
-static inline __attribute__((always_inline)) void IK_OF(add_rows)(const int32_t dtype, int64_t n, const IK_T *w,
-    const char *const *x, IK_T *sums)
+static inline __attribute__((always_inline)) void IK_OF(add_rows)(
+    const int32_t dtype, int64_t n, const IK_T *w, const char *const *x, IK_T *sums)
 {
     const int64_t size = ik_itemsize(dtype);
     IK_OF(vector) zero = { 0 }, w0 = w[0] - zero, w1 = w[1] - zero, w2 = w[2] - zero, w3 = w[3] - zero;

@@ -7,7 +7,7 @@ static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t 
 {
     const ik_matrix *b = &g->b;
     const int64_t panel_width = IK_OF(panel_width), whole = cols / panel_width * panel_width,
-        size = ik_itemsize(b->dtype);
+                  size = ik_itemsize(b->dtype);
     if (cols > whole)
         memset(to + whole * k, 0, (size_t)(panel_width * k) * sizeof *to);
     if (b->row == 1 && b->col != 1) {

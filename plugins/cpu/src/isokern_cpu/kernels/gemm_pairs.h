@@ -20,9 +20,7 @@
 #undef IK_OF
 
 static void finish_pair(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n, float *sums)
-{
-    finish_f32(g, row, col, n, sums);
-}
+{ finish_f32(g, row, col, n, sums); }
 
 /* to[j] = (low[j], high[j]) for n numbers each. */
 static inline void interleave(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *to)
@@ -40,9 +38,7 @@ static inline void interleave(const uint16_t *low, const uint16_t *high, int64_t
 static const uint16_t zeros[64]; /* paired with the last row of an odd k */
 
 static const uint16_t *number(const ik_matrix *x, int64_t row, int64_t col)
-{
-    return (const uint16_t *)(const void *)ik_element(x, row, col);
-}
+{ return (const uint16_t *)(const void *)ik_element(x, row, col); }
 
 /* Number of elements along k in `k` pairs from pair p0 on: less than 2k at the end. */
 static int64_t numbers(const ik_gemm_args *g, int64_t p0, int64_t k)
@@ -86,8 +82,8 @@ static void pack_b_pair(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t fi
         if (pairs < k)
             memset(to + pairs * panel_width, 0, (size_t)((k - pairs) * panel_width) * sizeof *to);
         for (; c + 4 <= width; c += 4)
-            ik_transpose_4(ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c),
-                panel_width);
+            ik_transpose_4(
+                ik_element(&g->b, 2 * p0, first + j + c), g->b.col * 2, pairs, (float *)(void *)(to + c), panel_width);
         for (; c < width; c++)
             for (int64_t p = 0; p < pairs; p++)
                 memcpy(to + p * panel_width + c, number(&g->b, 2 * (p0 + p), first + j + c), 4);
@@ -122,8 +118,9 @@ static void find_min(void *context, int64_t begin, int64_t end, int32_t worker)
 static int64_t min_exponent(const ik_matrix *x, int64_t rows, int64_t cols)
 {
     bool by_rows = x->col == 1;
-    search s = { .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col,
-        .min = UINT16_MAX };
+    search s = {
+        .x = number(x, 0, 0), .length = by_rows ? cols : rows, .step = by_rows ? x->row : x->col, .min = UINT16_MAX
+    };
     ik_parallel_for(by_rows ? rows : cols, IK_THREAD_BYTES / (2 * s.length) + 1, find_min, &s);
     int64_t exponent = (int64_t)(atomic_load(&s.min) + 1) >> 7;
     return exponent == 0 ? -1000 : exponent - 127; /* exponent 0: subnormal */

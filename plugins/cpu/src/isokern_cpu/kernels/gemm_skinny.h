@@ -23,8 +23,8 @@ static void IK_OF(dot_columns)(const ik_gemm_args *g, int64_t first, int64_t col
             else if (sizeof(IK_T) == 4 && g->b.dtype == IK_BF16)
                 IK_OF(dots_of)(IK_BF16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
             else
-                IK_OF(dots_of)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to,
-                    IK_OF(run));
+                IK_OF(dots_of)(
+                    sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
         }
 }
 
@@ -45,8 +45,8 @@ static void IK_OF(add_columns)(const ik_gemm_args *g, int64_t first, int64_t col
             else if (g->b.dtype == IK_BF16)
                 IK_OF(add_rows)(IK_BF16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
             else
-                IK_OF(add_rows)(sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x,
-                    sums + r * IK_OF(run));
+                IK_OF(add_rows)(
+                    sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
     }
     IK_T rest[IK_OF(run)];
     for (int64_t p = 0; p < g->k; p++) { /* the last columns, and the last rows */
@@ -56,8 +56,8 @@ static void IK_OF(add_columns)(const ik_gemm_args *g, int64_t first, int64_t col
         IK_OF(load)(g->b.dtype, ik_element(&g->b, p, first) + from * size, 1, cols - from, rest);
         for (int64_t r = 0; r < g->m; r++)
             for (int64_t j = from; j < cols; j++)
-                sums[r * IK_OF(run) + j] = IK_OF(multiply_add)(a[r * g->a.row + p], rest[j - from],
-                    sums[r * IK_OF(run) + j]);
+                sums[r * IK_OF(run) + j] =
+                    IK_OF(multiply_add)(a[r * g->a.row + p], rest[j - from], sums[r * IK_OF(run) + j]);
     }
 }
 

@@ -81,11 +81,11 @@ static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dty
 #if defined(__AVX512F__)
     __m256i half = _mm256_loadu_si256(from);
     return dtype == IK_F16 ? _mm512_cvtph_ps(half)
-        : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+                           : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 #elif defined(__AVX2__)
     __m128i half = _mm_loadu_si128(from);
     return dtype == IK_F16 ? _mm256_cvtph_ps(half)
-        : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+                           : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 #else
     ik_f32s x = { 0 }; /* every element is written below, which gcc does not see */
     for (size_t i = 0; i < sizeof x / sizeof(float); i++) {
@@ -105,14 +105,12 @@ static inline __attribute__((always_inline)) ik_f64s widen_f64(const int32_t dty
 }
 
 /* Not inlined: many small functions that read the rests of runs. */
-static __attribute__((noinline, unused)) void load_run_f32(int32_t dtype, const void *from, int64_t stride, int64_t n,
-    float *to)
-{
-    ik_load_f32(dtype, from, stride, n, to);
-}
+static __attribute__((noinline, unused)) void load_run_f32(
+    int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{ ik_load_f32(dtype, from, stride, n, to); }
 
-static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n,
-    float *to)
+static inline __attribute__((always_inline)) void load_f32(
+    int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
 {
     if (dtype == IK_F32 && stride == 1)
         memcpy(to, from, (size_t)n * sizeof *to); /* a few moves where n is a constant */
@@ -120,8 +118,8 @@ static inline __attribute__((always_inline)) void load_f32(int32_t dtype, const 
         load_run_f32(dtype, from, stride, n, to);
 }
 
-static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n,
-    double *to)
+static inline __attribute__((always_inline)) void load_f64(
+    int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
 {
     (void)dtype;
     if (stride == 1)
@@ -131,9 +129,7 @@ static inline __attribute__((always_inline)) void load_f64(int32_t dtype, const 
 }
 
 static inline void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
-{
-    ik_store_f32(dtype, from, to, stride, n);
-}
+{ ik_store_f32(dtype, from, to, stride, n); }
 
 static inline void store_f64(int32_t dtype, const double *from, void *to, int64_t stride, int64_t n)
 {
@@ -152,8 +148,12 @@ static inline ik_u64s fma_u64(ik_u64s a, ik_u64s b, ik_u64s c) { return a * b + 
 typedef IK_T IK_OF(vector) __attribute__((vector_size(IK_VECTOR)));
 /* A vector in memory. */
 typedef IK_T IK_OF(loose) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias));
-enum { IK_OF(lanes) = IK_VECTOR / sizeof(IK_T), IK_OF(panel_width) = 2 * IK_OF(lanes), IK_OF(panel_rows) = IK_TILE_ROWS,
-    IK_OF(row_step) = 1 };
+enum {
+    IK_OF(lanes) = IK_VECTOR / sizeof(IK_T),
+    IK_OF(panel_width) = 2 * IK_OF(lanes),
+    IK_OF(panel_rows) = IK_TILE_ROWS,
+    IK_OF(row_step) = 1
+};
 
 /* x, or zero where x is negative. */
 static inline __attribute__((unused)) IK_OF(vector) IK_OF(zero_negative)(IK_OF(vector) x)
@@ -163,8 +163,8 @@ static inline __attribute__((unused)) IK_OF(vector) IK_OF(zero_negative)(IK_OF(v
 }
 
 /* sum[i][j] += from[i, j]. */
-static inline __attribute__((always_inline)) void IK_OF(add_to)(const int rows, const int vecs, IK_OF(vector) (*sum)[2],
-    const IK_T *from, int64_t from_row)
+static inline __attribute__((always_inline)) void IK_OF(add_to)(
+    const int rows, const int vecs, IK_OF(vector) (*sum)[2], const IK_T *from, int64_t from_row)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, from += from_row)
@@ -245,6 +245,7 @@ static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 #define IK_ROWS(n) \
     case 2 * n + 1: IK_OF(tile_of)(n, 1, t); return; \
     case 2 * n + 2: IK_OF(tile_of)(n, 2, t); return;
+    /* clang-format off */
     switch (2 * rows + vecs) {
         IK_ROWS(1) IK_ROWS(2) IK_ROWS(3) IK_ROWS(4) IK_ROWS(5)
 #if defined(__AVX__)
@@ -253,6 +254,7 @@ static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 #if defined(__AVX512F__)
         IK_ROWS(7) IK_ROWS(8) IK_ROWS(9) IK_ROWS(10) IK_ROWS(11) IK_ROWS(12) IK_ROWS(13) IK_ROWS(14)
 #endif
+        /* clang-format on */
     }
 #undef IK_ROWS
 }

@@ -17,12 +17,10 @@ static __attribute__((noinline)) void load_u32(int32_t dtype, const void *from, 
 }
 
 static __attribute__((noinline)) void load_u64(int32_t dtype, const void *from, int64_t stride, int64_t n, uint64_t *to)
-{
-    ik_load_i64(dtype, from, stride, n, (int64_t *)to);
-}
+{ ik_load_i64(dtype, from, stride, n, (int64_t *)to); }
 
-static __attribute__((noinline)) void finish_u32(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n,
-    const uint32_t *sums)
+static __attribute__((noinline)) void finish_u32(
+    const ik_gemm_args *g, int64_t row, int64_t col, int64_t n, const uint32_t *sums)
 {
     for (int64_t j = 0; j < n; j++) {
         int64_t wide = (int64_t)sums[j];
@@ -30,15 +28,13 @@ static __attribute__((noinline)) void finish_u32(const ik_gemm_args *g, int64_t 
     }
 }
 
-static __attribute__((noinline)) void finish_u64(const ik_gemm_args *g, int64_t row, int64_t col, int64_t n,
-    const uint64_t *sums)
-{
-    ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n);
-}
+static __attribute__((noinline)) void finish_u64(
+    const ik_gemm_args *g, int64_t row, int64_t col, int64_t n, const uint64_t *sums)
+{ ik_store_i64(g->y.dtype, (const int64_t *)sums, ik_element(&g->y, row, col), g->y.col, n); }
 
 /* transpose_f32 for integers. */
-static void transpose_u32(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to,
-    int64_t panel_width)
+static void transpose_u32(
+    int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint32_t *to, int64_t panel_width)
 {
     uint32_t wide[IK_BLOCK_K];
     for (int64_t j = 0; j < cols; j++) {
@@ -48,8 +44,8 @@ static void transpose_u32(int32_t dtype, const char *from, int64_t column, int64
     }
 }
 
-static void transpose_u64(int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to,
-    int64_t panel_width)
+static void transpose_u64(
+    int32_t dtype, const char *from, int64_t column, int64_t k, int64_t cols, uint64_t *to, int64_t panel_width)
 {
     (void)dtype;
     for (int64_t j = 0; j < cols; j++)

@@ -56,7 +56,7 @@ static void finish(frame *f, int64_t at, int64_t n)
 {
     const job *j = f->j;
     const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept),
-        init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
+                   init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
     ik_lanes_load(&init, j->init, at, n, f->out);
     if (j->sums) {
         float *narrow = (float *)(void *)f->out;
@@ -78,9 +78,7 @@ static void finish(frame *f, int64_t at, int64_t n)
 }
 
 static char *part(const job *j, int64_t chunk, int64_t at)
-{
-    return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double);
-}
+{ return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double); }
 
 /* Run tasks begin .. end, numbered tile * chunks + chunk. */
 static void reduce(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -118,7 +116,7 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
         clear_sums(&f, n);
         for (int64_t chunk = 0; chunk < j->chunks; chunk++) {
             const double *high = (const double *)(const void *)part(j, chunk, at),
-                *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
+                         *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
             const char *made = part(j, chunk, 0) + at * j->size;
             const void *in[3] = { f.acc, made };
             for (int64_t i = 0; i < n && j->sums; i++) {
@@ -182,8 +180,9 @@ static const char *set_up(const ik_plan *plan, job *j)
         *(kept ? &j->kept : &j->reduced) += 1;
     }
     j->sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
-    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM
-        : IK_CODE_FN_MINIMUM;
+    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD
+        : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM
+                                           : IK_CODE_FN_MINIMUM;
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1]
         && y->dtype != IK_BOOL;
     if (j->sums && product)
@@ -246,7 +245,7 @@ IK_KERNEL(generic)
         ik_contraction *c = &j.contraction;
         const bool exchanged = c->a != &plan->tensors[2];
         c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged],
-            c->workspace = workspace;
+        c->workspace = workspace;
         ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c),
             j.compute == IK_F32 ? IK_PART_NAME(generic_f32).contract : IK_PART_NAME(generic_f64).contract, c);
         return IK_SUCCESS;

@@ -16,7 +16,7 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
     const job *j = context;
     const ik_tensor *t = j->t;
     const int64_t last = t->ndim - 1, d = t->shape[last], tiles = (d + IK_TILE - 1) / IK_TILE,
-        size = ik_itemsize(t->dtype);
+                  size = ik_itemsize(t->dtype);
     const int32_t compute = ik_compute_of(t->dtype);
     union {
         float f32[IK_TILE];
@@ -25,7 +25,7 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
     } values;
     for (int64_t task = begin; task < end; task++) {
         int64_t row = task / tiles, at = task % tiles * IK_TILE, n = ik_min(IK_TILE, d - at),
-            first = j->start + j->step * at;
+                first = j->start + j->step * at;
         if (compute == IK_F32) /* every number is below 2^24, and so is every product */
             for (int32_t i = 0; i < (int32_t)n; i++)
                 values.f32[i] = (float)((int32_t)first + (int32_t)j->step * i);
@@ -41,9 +41,7 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
 }
 
 IK_SUPPORTED(iota)
-{
-    return plan->tensors[0].ndim < 1 ? "a tensor of rank 0: the normal form has one dim at least" : NULL;
-}
+{ return plan->tensors[0].ndim < 1 ? "a tensor of rank 0: the normal form has one dim at least" : NULL; }
 
 IK_KERNEL(iota)
 {
@@ -54,7 +52,7 @@ IK_KERNEL(iota)
     int64_t d = t->shape[t->ndim - 1], tiles = (d + IK_TILE - 1) / IK_TILE;
     if (ik_numel(t) == 0)
         return IK_SUCCESS;
-    ik_parallel_for(ik_numel(t) / d * tiles, 1 + IK_THREAD_BYTES / (ik_min(d, IK_TILE) * ik_itemsize(t->dtype)), run,
-        &j);
+    ik_parallel_for(
+        ik_numel(t) / d * tiles, 1 + IK_THREAD_BYTES / (ik_min(d, IK_TILE) * ik_itemsize(t->dtype)), run, &j);
     return IK_SUCCESS;
 }

@@ -42,9 +42,16 @@ enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
 static inline int64_t ik_itemsize(int32_t dtype)
 {
     switch (dtype) {
-    case IK_F64: case IK_I64: case IK_U64: return 8;
-    case IK_F32: case IK_I32: case IK_U32: return 4;
-    case IK_F16: case IK_BF16: case IK_I16: case IK_U16: return 2;
+    case IK_F64:
+    case IK_I64:
+    case IK_U64: return 8;
+    case IK_F32:
+    case IK_I32:
+    case IK_U32: return 4;
+    case IK_F16:
+    case IK_BF16:
+    case IK_I16:
+    case IK_U16: return 2;
     default: return 1;
     }
 }
@@ -89,9 +96,7 @@ static inline void *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
 }
 
 static inline bool ik_present(const ik_plan *plan, uint32_t i)
-{
-    return i < plan->tensor_count && plan->tensors[i].dtype != IK_NONE;
-}
+{ return i < plan->tensor_count && plan->tensors[i].dtype != IK_NONE; }
 
 /* Offset in elements of row number `row`, counted over all dims of t but the last `keep`. */
 static inline int64_t ik_row_offset(const ik_tensor *t, int64_t row, int32_t keep)

@@ -33,7 +33,9 @@ IK_KERNEL(layer_norm)
     IK_UNUSED;
     const ik_layer_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_row_reduction r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join,
+    ik_row_reduction r = { .eps = attrs->eps,
+        .measure = wide ? measure_f64 : measure_f32,
+        .join = join,
         .write = wide ? write_f64 : write_f32 };
     if (ik_row_reduction_set_up(&r, plan, data, workspace))
         ik_row_reduction_run(&r);
@@ -42,8 +44,8 @@ IK_KERNEL(layer_norm)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer,
-    const ik_row_neighbours *neighbours)
+static ik_stat IK_TYPED(measure)(
+    const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     (void)neighbours;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
@@ -64,20 +66,16 @@ static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *t
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
     IK_REAL mean = (IK_REAL)stat->a, factor = (IK_REAL)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
     if (w == NULL && bias == NULL) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor;
     } else if (bias == NULL) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor * w[at + i];
     } else if (w == NULL) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor + bias[at + i];
     } else {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor * w[at + i] + bias[at + i];
     }
     IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);

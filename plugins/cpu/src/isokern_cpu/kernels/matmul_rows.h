@@ -29,9 +29,7 @@ static epilogue epilogue_of(const ik_plan *plan, void *const *data)
 
 /* Offset of a row; most calls have one dim of rows, and a division for every few sums would cost measurable time. */
 static inline int64_t row_offset(const ik_tensor *t, int64_t row)
-{
-    return t->ndim == 2 ? row * t->strides[0] : ik_row_offset(t, row, 1);
-}
+{ return t->ndim == 2 ? row * t->strides[0] : ik_row_offset(t, row, 1); }
 
 /* sums[i] += term[at + i * step] for a tensor t of floats. */
 static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int64_t step, int64_t count, float *sums)
@@ -46,8 +44,8 @@ static inline void add_run(const ik_tensor *t, const char *term, int64_t at, int
 }
 
 /* Finish `count` sums, at most 16, and write them to y[row, col ..]. */
-static void finish_sums(const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count,
-    float *sums)
+static void finish_sums(
+    const epilogue *e, const ik_tensor *ty, char *y, int64_t row, int64_t col, int64_t count, float *sums)
 {
     if (e->c != NULL) {
         const int64_t step = e->tc->strides[e->tc->ndim - 1];
@@ -67,8 +65,8 @@ static bool is_quantised(const ik_plan *plan)
 {
     if (plan->kind == IK_OP_LINEAR_MIXED)
         return ((const ik_linear_mixed_attrs *)plan->attrs)->lhs_quantization == IK_LINEAR_MIXED_Q8_0;
-    return plan->kind == IK_OP_MATMUL_TRANSPOSED && ((const ik_matmul_transposed_attrs *)plan->attrs)->lhs_quantization
-        == IK_MATMUL_TRANSPOSED_Q8_0;
+    return plan->kind == IK_OP_MATMUL_TRANSPOSED
+        && ((const ik_matmul_transposed_attrs *)plan->attrs)->lhs_quantization == IK_MATMUL_TRANSPOSED_Q8_0;
 }
 
 typedef struct job {
@@ -86,7 +84,8 @@ typedef struct job {
 
 static job job_of(const ik_plan *plan)
 {
-    job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
+    job j = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y],
+        .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
         .tw = &plan->tensors[IK_MATMUL_TRANSPOSED_W] };
     j.k = j.tx->shape[j.tx->ndim - 1];
     j.n = j.tw->shape[0];
@@ -105,9 +104,7 @@ static uint64_t dots_workspace(const ik_plan *plan)
 }
 
 static const char *row_of(const job *j, int64_t row)
-{
-    return j->x + ik_row_offset(j->tx, row, 1) * ik_itemsize(j->tx->dtype);
-}
+{ return j->x + ik_row_offset(j->tx, row, 1) * ik_itemsize(j->tx->dtype); }
 
 /* Convert rows of x to what the dot products read: F32 or quantised. */
 static void convert_rows(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -128,8 +125,8 @@ static void convert_rows(void *context, int64_t begin, int64_t end, int32_t work
 
 /* Compute rows first .. first + count of w, at most GROUP: unpacked first where x has several rows, then multiplied by
  * 4 rows of x at a time. */
-static inline __attribute__((always_inline)) void quantised_dots(const int32_t dtype, const job *j, int64_t first,
-    int64_t count, char *scratch)
+static inline __attribute__((always_inline)) void quantised_dots(
+    const int32_t dtype, const job *j, int64_t first, int64_t count, char *scratch)
 {
     const int64_t pairs = ik_pairs(j->k), each = pairs * (IK_PAIR + 2 * 2 * 4);
     float sums[AT_ONCE * GROUP];
@@ -163,8 +160,8 @@ static inline __attribute__((always_inline)) void quantised_dots(const int32_t d
 }
 
 /* Compute the same where the rows of x are floats. */
-static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dtype, const job *j, int64_t first,
-    int64_t count)
+static inline __attribute__((always_inline)) void unpacked_dots(
+    const int32_t dtype, const job *j, int64_t first, int64_t count)
 {
     float sums[AT_ONCE * GROUP];
     for (int64_t row = 0; row < j->m; row += AT_ONCE) {
@@ -172,7 +169,7 @@ static inline __attribute__((always_inline)) void unpacked_dots(const int32_t dt
         const float *x[AT_ONCE];
         for (int64_t r = 0; r < rows; r++)
             x[r] = (const float *)(const void *)(j->converted != NULL ? j->converted + (row + r) * j->converted_bytes
-                : row_of(j, row + r));
+                                                                      : row_of(j, row + r));
         for (int64_t c = 0; c < count; c++) {
             const char *w = j->w + ik_bytes(dtype, (first + c) * j->tw->strides[0]);
             if (rows == AT_ONCE)

@@ -61,15 +61,21 @@ static bool is_dots(const ik_plan *plan)
 static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
-        *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    ik_gemm_args g = { .plan = plan, .batch = 1, .m = y->shape[y->ndim - 2], .n = y->shape[y->ndim - 1],
-        .k = x->shape[x->ndim - 1], .alpha = 1 };
+                    *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    ik_gemm_args g = { .plan = plan,
+        .batch = 1,
+        .m = y->shape[y->ndim - 2],
+        .n = y->shape[y->ndim - 1],
+        .k = x->shape[x->ndim - 1],
+        .alpha = 1 };
     for (int32_t i = 0; i < y->ndim - 2; i++)
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
     g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
     const bool transposed = plan->kind != IK_OP_MATMUL_MIXED;
-    g.b = (ik_matrix){ .at = (char *)1, .dtype = w->dtype, .row = w->strides[!transposed ? 0 : 1],
+    g.b = (ik_matrix){ .at = (char *)1,
+        .dtype = w->dtype,
+        .row = w->strides[!transposed ? 0 : 1],
         .col = w->strides[transposed ? 0 : 1] };
     if (data != NULL)
         g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);

@@ -73,8 +73,8 @@ static inline void ik_choose_tiles(ik_block *b)
 }
 
 /* A block that copies y = x for `ndim` dims of `shape`; strides in elements of `size` bytes, those of x may be zero. */
-static inline ik_block ik_block_of(int64_t size, int32_t ndim, const int64_t *shape, void *y, const int64_t *ys,
-    const void *x, const int64_t *xs)
+static inline ik_block ik_block_of(
+    int64_t size, int32_t ndim, const int64_t *shape, void *y, const int64_t *ys, const void *x, const int64_t *xs)
 {
     ik_block b = { .y = y, .x = x, .size = size, .count = 1 };
     for (int32_t i = 0; i < ndim; i++) {
@@ -140,11 +140,10 @@ static inline void ik_fill_line(int64_t size, int64_t n, char *y, const char *x,
     }
 }
 
-static inline __attribute__((always_inline)) void ik_move_elements(int64_t size, int64_t n, char *y, int64_t ys,
-    const char *x, int64_t xs)
+static inline __attribute__((always_inline)) void ik_move_elements(
+    int64_t size, int64_t n, char *y, int64_t ys, const char *x, int64_t xs)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         memcpy(y + i * ys, x + i * xs, (size_t)size);
 }
 
@@ -185,8 +184,8 @@ static inline void ik_move_lines(void *context, int64_t begin, int64_t end, int3
     int32_t last = b->ndim - 1;
     int64_t rest = begin, line = b->shape[last] * b->size;
     bool runs = b->ys[last] == b->size && b->xs[last] == b->size && last > 0 && line >= 128 && line <= 4 * IK_PREFETCH;
-    int64_t prefetch = runs && b->count * b->size >= IK_STREAM_BYTES
-        ? b->xs[last - 1] * ik_ceil_div(IK_PREFETCH, line) : 0;
+    int64_t prefetch =
+        runs && b->count * b->size >= IK_STREAM_BYTES ? b->xs[last - 1] * ik_ceil_div(IK_PREFETCH, line) : 0;
     for (int32_t d = last; d >= 0; d--) {
         index[d] = rest % b->shape[d];
         rest /= b->shape[d];
@@ -249,7 +248,7 @@ static inline void ik_move_tiles(void *context, int64_t begin, int64_t end, int3
     int64_t across = ik_ceil_div(b->shape[l], b->tile_rows), down = ik_ceil_div(b->shape[p], b->tile_columns);
     for (int64_t tile = begin; tile < end; tile++) {
         int64_t row = tile % across * b->tile_rows, column = tile / across % down * b->tile_columns,
-            rest = tile / across / down;
+                rest = tile / across / down;
         int64_t rows = ik_min(b->tile_rows, b->shape[l] - row), columns = ik_min(b->tile_columns, b->shape[p] - column);
         char *y = b->y + row * b->ys[l] + column * b->ys[p];
         const char *x = b->x + row * b->xs[l] + column * b->xs[p];
@@ -280,8 +279,8 @@ static inline void ik_move(ik_block *b)
     if (b->count == 0)
         return;
     if (b->transposed)
-        ik_parallel_for(ik_tile_count(b), ik_ceil_div(IK_THREAD_BYTES, b->tile_rows * b->tile_columns * b->size),
-            ik_move_tiles, b);
+        ik_parallel_for(
+            ik_tile_count(b), ik_ceil_div(IK_THREAD_BYTES, b->tile_rows * b->tile_columns * b->size), ik_move_tiles, b);
     else
         ik_parallel_for(b->count, ik_max(IK_THREAD_BYTES / b->size, 1), ik_move_lines, b);
 }

@@ -8,8 +8,15 @@
 #include "contract.h"
 #include "program.h"
 
-enum { TILE_BYTES = 4096, LIVE_BYTES = 24 << 10, LINES = 64, FLUSH = 8, FEW = 16, CHUNK = 1 << 15,
-    MAX_WIDTH = TILE_BYTES / sizeof(float) };
+enum {
+    TILE_BYTES = 4096,
+    LIVE_BYTES = 24 << 10,
+    LINES = 64,
+    FLUSH = 8,
+    FEW = 16,
+    CHUNK = 1 << 15,
+    MAX_WIDTH = TILE_BYTES / sizeof(float)
+};
 /* PAD: tiles start in different sets of the cache. */
 enum { PAD = 64, SCRATCH_BYTES = LIVE_BYTES + (IK_PLACES + 2) * PAD };
 
@@ -137,8 +144,7 @@ static bool overflows(const frame *f)
     const float *acc = (const float *)(const void *)f->acc;
     const int64_t n = f->j->compute == IK_F32 ? f->lanes : 0;
     int bad = 0;
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         bad |= acc[i] - acc[i] != 0;
     return bad;
 }
@@ -147,13 +153,11 @@ static void flush_columns(frame *f)
 {
     if (f->j->compute == IK_F32) {
         const float *acc = (const float *)(const void *)f->acc;
-        IK_VECTORISE
-        for (int64_t i = 0; i < f->lanes; i++)
+        IK_VECTORISE for (int64_t i = 0; i < f->lanes; i++)
             f->high[i] += (double)acc[i];
     } else {
         const double *acc = (const double *)(const void *)f->acc;
-        IK_VECTORISE
-        for (int64_t i = 0; i < f->lanes; i++)
+        IK_VECTORISE for (int64_t i = 0; i < f->lanes; i++)
             add_double(&f->high[i], &f->low[i], acc[i]);
     }
     f->waiting = 0;
@@ -171,9 +175,7 @@ static void fold(frame *f)
 }
 
 static double value_of(const job *j, const char *at)
-{
-    return j->compute == IK_F32 ? (double)*(const float *)(const void *)at : *(const double *)(const void *)at;
-}
+{ return j->compute == IK_F32 ? (double)*(const float *)(const void *)at : *(const double *)(const void *)at; }
 
 /* Sum F32 accumulators in F64. */
 static double fold_wide(frame *f)

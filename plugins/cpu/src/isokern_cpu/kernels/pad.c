@@ -49,7 +49,7 @@ static void pad_lines(void *context, int64_t begin, int64_t end, int32_t worker)
 static void pad_one_line(const job *j)
 {
     int64_t still = 0, ys = j->ys[0] / j->size, xs = j->xs[0] / j->size, low = j->low[0], n = j->inner[0],
-        high = j->shape[0] - low - n;
+            high = j->shape[0] - low - n;
     ik_block before = ik_block_of(j->size, 1, &low, j->y, &ys, j->value, &still);
     ik_block middle = ik_block_of(j->size, 1, &n, j->y + low * j->ys[0], &ys, j->x, &xs);
     ik_block after = ik_block_of(j->size, 1, &high, j->y + (low + n) * j->ys[0], &ys, j->value, &still);

@@ -49,8 +49,7 @@ static void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n,
     if (!direct)
         ik_load_f32(dtype, from, stride, n, narrow);
     const float *x = direct ? from : narrow;
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         to[i] = x[i];
 }
 
@@ -89,8 +88,8 @@ static void pair(const ik_ints *given, const int64_t *otherwise, int64_t *to)
     to[1] = given->count == 0 ? otherwise[1] : given->v[given->count - 1];
 }
 
-static void read_window(pool *p, const ik_ints *kernel, const ik_ints *stride, const ik_ints *padding,
-    const ik_ints *dilation)
+static void read_window(
+    pool *p, const ik_ints *kernel, const ik_ints *stride, const ik_ints *padding, const ik_ints *dilation)
 {
     const int64_t ones[2] = { 1, 1 };
     pair(kernel, ones, p->kernel);
@@ -104,8 +103,9 @@ IK_KERNEL(pool2d)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_MAX_POOL2D_Y], *x = &plan->tensors[IK_MAX_POOL2D_X];
-    pool p = { .y = y, .x = x, .y_data = ik_ptr(plan, data, IK_MAX_POOL2D_Y),
-        .x_data = ik_ptr(plan, data, IK_MAX_POOL2D_X) };
+    pool p = {
+        .y = y, .x = x, .y_data = ik_ptr(plan, data, IK_MAX_POOL2D_Y), .x_data = ik_ptr(plan, data, IK_MAX_POOL2D_X)
+    };
     p.height = x->shape[2], p.width = x->shape[3], p.outputs = OUTPUTS;
     if (plan->kind == IK_OP_MAX_POOL2D) {
         const ik_max_pool2d_attrs *a = plan->attrs;

@@ -12,9 +12,7 @@ static inline __attribute__((always_inline)) real IK_POOL_NAME(larger)(real a, r
 }
 
 static inline __attribute__((always_inline)) real IK_POOL_NAME(combine)(bool largest, real a, real b)
-{
-    return largest ? IK_POOL_NAME(larger)(a, b) : a + b;
-}
+{ return largest ? IK_POOL_NAME(larger)(a, b) : a + b; }
 
 /* column[i] = combine over the window's rows of x[row][from + i], i < n. */
 static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(bool largest, const pool *p, const char *plane,
@@ -26,8 +24,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(bool lar
     if (direct && rows == 3) { /* the most common window, in one pass */
         const real *a = (const real *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
         const real *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
-        IK_VECTORISE
-        for (int64_t k = 0; k < n; k++)
+        IK_VECTORISE for (int64_t k = 0; k < n; k++)
             column[k] = IK_POOL_NAME(combine)(largest, IK_POOL_NAME(combine)(largest, a[k], b[k]), c[k]);
         return;
     }
@@ -40,8 +37,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(bool lar
         if (!direct)
             REAL_LOAD(p->x->dtype, at, along, n, loaded);
         const real *line = direct ? (const real *)(const void *)at : loaded;
-        IK_VECTORISE
-        for (int64_t k = 0; k < n; k++)
+        IK_VECTORISE for (int64_t k = 0; k < n; k++)
             column[k] = IK_POOL_NAME(combine)(largest, column[k], line[k]);
     }
 }
@@ -52,8 +48,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
     bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
 {
     if (taps == 3 && fresh) {
-        IK_VECTORISE
-        for (int64_t j = 0; j < n; j++) {
+        IK_VECTORISE for (int64_t j = 0; j < n; j++) {
             const real *w = v + j * step;
             real pair = IK_POOL_NAME(combine)(largest, w[0], w[spread]);
             y[j] = IK_POOL_NAME(combine)(largest, pair, w[2 * spread]);
@@ -63,8 +58,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
     real part[OUTPUTS]; /* sixteen taps at a time, so that long sums lose less precision */
     for (int64_t k = 0; k < taps; k++) {
         bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
-        IK_VECTORISE
-        for (int64_t j = 0; j < n; j++) {
+        IK_VECTORISE for (int64_t j = 0; j < n; j++) {
             real x = v[j * step + k * spread];
             part[j] = first ? x : IK_POOL_NAME(combine)(largest, part[j], x);
         }
@@ -104,8 +98,8 @@ static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
 }
 
 /* Compute outputs j0 .. j0 + n - 1 of row oy of a plane, for windows of one size. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool largest, const pool *p, const char *plane,
-    int64_t oy, int64_t j0, int64_t n, real *y)
+static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(
+    bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
 {
     real v[COLUMNS];
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
@@ -121,8 +115,8 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
         for (int64_t i = high; i < need; i++)
             v[i] = largest ? -REAL_INFINITY : 0;
         if (high > low)
-            IK_POOL_NAME(columns)(largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low,
-                high - low, v + low);
+            IK_POOL_NAME(columns)(
+                largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
         if (!largest && n == 1 && reach == 1)
             y[0] = (k == 0 ? 0 : y[0]) + IK_POOL_NAME(sum)(taps, v);
         else
@@ -132,7 +126,7 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(bool lar
         return;
     int64_t space = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
     int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0,
-        end = space < 0 ? begin : ik_max(begin, ik_min(n, space / p->step[1] + 1));
+            end = space < 0 ? begin : ik_max(begin, ik_min(n, space / p->step[1] + 1));
     if (p->count_all)
         begin = 0, end = n, rows = p->kernel[0];
     real whole = (real)(rows * p->kernel[1]);
@@ -150,7 +144,7 @@ static inline void IK_POOL_NAME(bins)(const pool *p, const char *plane, int64_t 
 {
     real v[COLUMNS];
     int64_t top = bin_begin(oy, p->height, p->y->shape[2]), rows = bin_end(oy, p->height, p->y->shape[2]) - top,
-        have = 0, base = 0;
+            have = 0, base = 0;
     for (int64_t j = 0; j < n; j++) {
         int64_t begin = bin_begin(j0 + j, p->width, p->y->shape[3]), end = bin_end(j0 + j, p->width, p->y->shape[3]);
         y[j] = 0;

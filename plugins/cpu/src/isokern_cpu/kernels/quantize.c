@@ -60,18 +60,17 @@ static void dequantize(void *context, int64_t begin, int64_t end, int32_t worker
 
 /* Whether rows follow one another in memory, along the last of the leading dims. */
 static bool dense(const ik_tensor *t)
-{
-    return t->ndim == 2 && t->strides[1] == 1 && (t->strides[0] == t->shape[1] || t->shape[0] == 1);
-}
+{ return t->ndim == 2 && t->strides[1] == 1 && (t->strides[0] == t->shape[1] || t->shape[0] == 1); }
 
 IK_KERNEL(quantize)
 {
     IK_UNUSED;
     const ik_tensor *t = plan->tensors;
-    job j = { .ty = &t[0], .tx = &t[1], .y = ik_ptr(plan, data, 0), .x = ik_ptr(plan, data, 1),
-        .d = t->shape[t->ndim - 1] };
+    job j = {
+        .ty = &t[0], .tx = &t[1], .y = ik_ptr(plan, data, 0), .x = ik_ptr(plan, data, 1), .d = t->shape[t->ndim - 1]
+    };
     int64_t n = ik_numel(t), rows = n == 0 ? 0 : n / j.d,
-        floats = ik_bytes(t[plan->kind == IK_OP_QUANTIZE].dtype, TILE);
+            floats = ik_bytes(t[plan->kind == IK_OP_QUANTIZE].dtype, TILE);
     if (dense(&t[0]) && dense(&t[1]))
         rows = rows != 0, j.d = n;
     j.tiles = (j.d + TILE - 1) / TILE;

@@ -42,14 +42,13 @@ static void load(const job *j, row *r)
         int64_t n = ik_min(r->v - at, IK_TILE);
         float *l = r->l + at;
         const float *from = ik_fetch_f32(j->tl->dtype, x + at * stride * size, stride, n, l);
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             l[i] = from[i] + 0.0f;
     }
     int64_t past = j->history == NULL ? 0 : j->th->shape[j->th->ndim - 1];
     for (int64_t i = 0; i < past; i++) {
-        int64_t token = ik_index_at(j->th->dtype, j->history,
-            ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]);
+        int64_t token = ik_index_at(
+            j->th->dtype, j->history, ik_row_offset(j->th, r->number, 1) + i * j->th->strides[j->th->ndim - 1]);
         if (token < 0 || token >= r->v)
             continue;
         float l; /* read again from the logits: a token may be in the history twice */
@@ -76,8 +75,8 @@ static int64_t count_kept(const job *j, const uint32_t *w, int64_t n)
 
 static uint64_t draw(const job *j, const row *r, uint64_t total)
 {
-    int64_t step = j->steps == NULL ? j->attrs->step
-        : ik_index_at(j->ts->dtype, j->steps, ik_row_offset(j->ts, r->number, 1));
+    int64_t step =
+        j->steps == NULL ? j->attrs->step : ik_index_at(j->ts->dtype, j->steps, ik_row_offset(j->ts, r->number, 1));
     return ik_sample_high(ik_sample_philox((uint64_t)j->attrs->seed, (uint32_t)r->number, (uint64_t)step), total);
 }
 
@@ -93,8 +92,7 @@ static int64_t sample_few(const job *j, const row *r)
     uint32_t w[FEW], keys[IK_TILE] IK_ALIGNED;
     for (int64_t at = 0; at < r->v; at += IK_TILE) {
         int64_t n = ik_min(r->v - at, IK_TILE);
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             keys[i] = ik_sample_key(r->l[at + i]);
         ik_offer_32(list, j->kept, keys, n, at);
     }
@@ -128,8 +126,7 @@ typedef struct histogram {
 static void find_bins(const row *r, int64_t at, int64_t n, uint16_t *bins)
 {
     const float *l = r->l + at, top = r->top, factor = r->factor;
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++) {
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
         const float z = l[i] == top ? 0.0f : (l[i] - top) * factor, near = z > -32.0f ? z : -32.0f;
         bins[i] = (uint16_t)((int32_t)(near * -16777216.0f) >> BIN_SHIFT);
     }
@@ -137,8 +134,7 @@ static void find_bins(const row *r, int64_t at, int64_t n, uint16_t *bins)
 
 static void weigh(const row *r)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < r->v; i++)
+    IK_VECTORISE for (int64_t i = 0; i < r->v; i++)
         r->w[i] = ik_sample_weight(r->l[i], r->top, r->factor);
 }
 
@@ -268,8 +264,8 @@ static row row_of(const job *j, int64_t number, int32_t worker)
     char *scratch = j->workspace + (j->rows <= ik_threads() ? number : worker) * j->slot_bytes;
     int64_t part = (int64_t)ik_round_up((uint64_t)j->v * sizeof(float));
     void *at[] = { scratch, scratch + part, scratch + 2 * part, scratch + 3 * part };
-    return (row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3],
-        .factor = j->factor };
+    return (
+        row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3], .factor = j->factor };
 }
 
 static void rows(void *context, int64_t begin, int64_t end, int32_t worker)

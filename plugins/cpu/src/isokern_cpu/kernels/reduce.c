@@ -12,8 +12,15 @@
 
 /* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that reads 4 KB of each row waits for
  * each. */
-enum { WIDTH = 4 * IK_TILE, NARROW = IK_TILE, FEW = 64, ROW_CHUNK = 1 << 15, COLUMN_CHUNK = 1 << 16, COLUMN_ROWS = 256,
-    FLUSH = 8 };
+enum {
+    WIDTH = 4 * IK_TILE,
+    NARROW = IK_TILE,
+    FEW = 64,
+    ROW_CHUNK = 1 << 15,
+    COLUMN_CHUNK = 1 << 16,
+    COLUMN_ROWS = 256,
+    FLUSH = 8
+};
 
 /* A float result is high + low. */
 typedef union value {
@@ -32,7 +39,7 @@ typedef struct job {
     int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
     int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
     int64_t tiles, chunks, per_chunk, span; /* span: accumulators of a tile */
-    value *parts;    /* [chunks][outputs] */
+    value *parts; /* [chunks][outputs] */
     double *scratch; /* [threads][4][span] */
 } job;
 
@@ -56,8 +63,8 @@ static void join(const job *j, value *into, value part)
         ik_add_double(&into->f.high, &into->f.low, part.f.high, true);
         into->f.low += part.f.low;
     } else {
-        into->f.high = j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high)
-            : ik_minimum_f64(into->f.high, part.f.high);
+        into->f.high =
+            j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high) : ik_minimum_f64(into->f.high, part.f.high);
     }
 }
 
@@ -112,27 +119,25 @@ static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
 
 static value run_of_f32(int32_t what, int64_t n, const float *x)
 {
-    double f = what == IK_SUM ? ik_sum_of_f32(IK_SUM, n, x, 0)
+    double f = what == IK_SUM
+        ? ik_sum_of_f32(IK_SUM, n, x, 0)
         : (double)(what == IK_MAX ? ik_extreme_of_f32(IK_MAX, n, x) : ik_extreme_of_f32(IK_MIN, n, x));
     return (value){ .f = { f, 0 } };
 }
 
 static value run_of_f64(int32_t what, int64_t n, const double *x)
 {
-    double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0) : what == IK_MAX ? ik_extreme_of_f64(IK_MAX, n, x)
-        : ik_extreme_of_f64(IK_MIN, n, x);
+    double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0)
+        : what == IK_MAX      ? ik_extreme_of_f64(IK_MAX, n, x)
+                              : ik_extreme_of_f64(IK_MIN, n, x);
     return (value){ .f = { f, 0 } };
 }
 
 static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *run_scratch)
-{
-    return ik_fetch_f32(j->dtype, from, step, n, run_scratch);
-}
+{ return ik_fetch_f32(j->dtype, from, step, n, run_scratch); }
 
 static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *run_scratch)
-{
-    return ik_fetch_f64(j->dtype, from, step, n, run_scratch);
-}
+{ return ik_fetch_f64(j->dtype, from, step, n, run_scratch); }
 
 /* A position in the reduced dims. */
 typedef struct place {
@@ -274,10 +279,11 @@ IK_KERNEL(reduce)
         return IK_SUCCESS;
     }
     ik_task *task = j.integer ? j.columns ? columns_i64 : rows_i64
-        : j.dtype == IK_F64 ? j.columns ? columns_f64 : rows_f64
-        : j.columns ? columns_f32 : rows_f32;
+        : j.dtype == IK_F64   ? j.columns ? columns_f64 : rows_f64
+        : j.columns           ? columns_f32
+                              : rows_f32;
     int64_t width = j.columns ? ik_min(j.columns_dim, WIDTH) : 1,
-        n = j.chunks * (j.columns ? j.outputs / j.columns_dim * j.tiles : j.outputs);
+            n = j.chunks * (j.columns ? j.outputs / j.columns_dim * j.tiles : j.outputs);
     ik_parallel_for(n, IK_THREAD_BYTES / (j.per_chunk * width * j.size), task, &j);
     if (j.chunks > 1)
         ik_parallel_for(j.outputs, IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(value)), join_parts, &j);

@@ -9,7 +9,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     IK_REAL run_scratch[IK_TILE] IK_ALIGNED;
     for (int64_t task = begin; task < end; task++) {
         int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk,
-            left = ik_min(j->length - at, j->per_chunk);
+                left = ik_min(j->length - at, j->per_chunk);
         const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
         place p = place_at(j, at);
         value v = nothing(j);
@@ -41,20 +41,17 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-static inline __attribute__((always_inline)) void IK_TYPED(add_row)(int32_t what, int64_t n, const IK_REAL *x,
-    IK_REAL *acc)
+static inline __attribute__((always_inline)) void IK_TYPED(add_row)(
+    int32_t what, int64_t n, const IK_REAL *x, IK_REAL *acc)
 {
     if (what == IK_SUM) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] += x[i];
     } else if (what == IK_MAX) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] = IK_TYPED(ik_maximum)(acc[i], x[i]);
     } else {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] = IK_TYPED(ik_minimum)(acc[i], x[i]);
     }
 }
@@ -73,7 +70,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
     for (int64_t task = begin; task < end; task++) {
         int64_t tile = task % j->tiles, chunk = task / j->tiles % j->chunks, outer = task / j->tiles / j->chunks;
         int64_t width = ik_min(WIDTH, j->columns_dim - tile * WIDTH), all = width * j->group,
-            output = outer * j->columns_dim + tile * WIDTH;
+                output = outer * j->columns_dim + tile * WIDTH;
         const char *x = j->x + offset_of(j->kept, j->shape[0], j->step[0], output) * j->size;
         int64_t at = chunk * j->per_chunk, left = ik_min(j->length - at, j->per_chunk), waiting = 0;
         place p = place_at(j, at);
@@ -88,8 +85,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
             left -= rows;
             IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, from, j->column_step, n, run_scratch), acc);
             if (flushes && (++waiting == FLUSH || left <= 0)) {
-                IK_VECTORISE
-                for (int64_t i = 0; i < all; i++) {
+                IK_VECTORISE for (int64_t i = 0; i < all; i++) {
                     ik_add_double(&high[i], &low[i], (double)acc[i], wide);
                     acc[i] = 0;
                 }
@@ -109,8 +105,8 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
                 if ((IK_REAL)0.5 == 0)
                     j->parts[chunk * j->outputs + output + i].i = (int64_t)acc[i];
                 else
-                    j->parts[chunk * j->outputs + output + i] = (value){
-                        .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
+                    j->parts[chunk * j->outputs + output + i] =
+                        (value){ .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
             continue;
         }
         double count = j->mean ? (double)j->length : 1;

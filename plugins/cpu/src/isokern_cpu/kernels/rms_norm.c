@@ -27,7 +27,9 @@ IK_KERNEL(rms_norm)
     IK_UNUSED;
     const ik_rms_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_row_reduction r = { .eps = attrs->eps, .measure = wide ? measure_f64 : measure_f32, .join = join,
+    ik_row_reduction r = { .eps = attrs->eps,
+        .measure = wide ? measure_f64 : measure_f32,
+        .join = join,
         .write = wide ? write_f64 : write_f32 };
     if (ik_row_reduction_set_up(&r, plan, data, workspace))
         ik_row_reduction_run(&r);
@@ -36,8 +38,8 @@ IK_KERNEL(rms_norm)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer,
-    const ik_row_neighbours *neighbours)
+static ik_stat IK_TYPED(measure)(
+    const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     (void)neighbours;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
@@ -57,13 +59,11 @@ static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *t
     IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
     IK_REAL factor = (IK_REAL)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps));
     if (w == NULL) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = x[i] * factor;
     } else {
         w += at;
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = x[i] * factor * w[i];
     }
     IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);

@@ -33,8 +33,7 @@ static void find_freqs(const job *j, int64_t first, int64_t n, float *freqs)
         ik_load_f32(IK_F32, j->freqs + first * j->tf->strides[0], j->tf->strides[0], n, freqs);
         return;
     }
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         freqs[i] = (float)ik_exp_f64(-j->slope * (double)(first + i));
 }
 
@@ -47,16 +46,14 @@ static void find_rotations(const job *j, float position, int64_t n, rotations *t
         max = size > max ? size : max;
     }
     if (ik_float(max) < IK_NEAR_F32) {
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++) {
+        IK_VECTORISE for (int64_t i = 0; i < n; i++) {
             const float angle = position * t->freqs[i];
             t->cos[i] = j->magnitude * ik_cos_near_f32(angle);
             t->sin[i] = j->magnitude * ik_sin_near_f32(angle);
         }
         return;
     }
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++) {
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
         const float angle = position * t->freqs[i];
         t->cos[i] = j->magnitude * ik_cos_f32(angle);
         t->sin[i] = j->magnitude * ik_sin_f32(angle);
@@ -66,8 +63,7 @@ static void find_rotations(const job *j, float position, int64_t n, rotations *t
 /* Rotate n pairs (x[0], x[1]), (x[2], x[3]), ...; y may be x. */
 static void rotate_adjacent(int64_t n, const float *x, const rotations *t, float *y)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++) {
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
         const float a = x[2 * i], b = x[2 * i + 1];
         y[2 * i] = a * t->cos[i] - b * t->sin[i];
         y[2 * i + 1] = a * t->sin[i] + b * t->cos[i];
@@ -76,8 +72,7 @@ static void rotate_adjacent(int64_t n, const float *x, const rotations *t, float
 
 static void rotate_half(int64_t n, const float *a, const float *b, const rotations *t, float *y, float *z)
 {
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++) {
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
         const float p = a[i], q = b[i];
         y[i] = p * t->cos[i] - q * t->sin[i];
         z[i] = p * t->sin[i] + q * t->cos[i];
@@ -90,7 +85,7 @@ static void rotate_head(const job *j, const char *x, char *y, int64_t first, int
     float scratch[2][TILE] IK_ALIGNED, made[2][TILE] IK_ALIGNED;
     int32_t dtype = j->tx->dtype;
     int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1],
-        at = (j->adjacent ? 2 : 1) * first;
+            at = (j->adjacent ? 2 : 1) * first;
     x += at * from * j->size;
     y += at * to * j->size;
     if (j->adjacent) {
@@ -151,7 +146,8 @@ static void rope(void *context, int64_t begin, int64_t end, int32_t worker)
         int64_t xs = j->tx->strides[j->tx->ndim - 2] * j->size, ys = j->ty->strides[j->ty->ndim - 2] * j->size;
         const char *x = j->x + ik_row_offset(j->tx, step, 2) * j->size + head * xs;
         char *y = j->y + ik_row_offset(j->ty, step, 2) * j->size + head * ys;
-        int64_t position = j->positions == NULL ? j->start + step % j->steps
+        int64_t position = j->positions == NULL
+            ? j->start + step % j->steps
             : ik_index_at(j->tp->dtype, j->positions, ik_row_offset(j->tp, step, 2));
         for (int64_t first = 0; first < j->pairs; first += TILE) {
             int64_t count = ik_min(j->pairs - first, TILE);
@@ -185,8 +181,9 @@ IK_KERNEL(rope)
     const ik_rope_attrs *attrs = plan->attrs;
     const ik_tensor *t = plan->tensors;
     int32_t ndim = t->ndim;
-    job j = { .ty = &t[IK_ROPE_Y], .tx = &t[IK_ROPE_X], .y = ik_ptr(plan, data, IK_ROPE_Y),
-        .x = ik_ptr(plan, data, IK_ROPE_X) };
+    job j = {
+        .ty = &t[IK_ROPE_Y], .tx = &t[IK_ROPE_X], .y = ik_ptr(plan, data, IK_ROPE_Y), .x = ik_ptr(plan, data, IK_ROPE_X)
+    };
     j.positions = ik_ptr(plan, data, IK_ROPE_POSITIONS);
     j.freqs = ik_ptr(plan, data, IK_ROPE_FREQS);
     if (j.positions != NULL)

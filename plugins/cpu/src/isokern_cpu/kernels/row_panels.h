@@ -12,9 +12,7 @@ enum { PANEL_WIDTH = 16, X_ROWS = 8 /* X_ROWS: rows of x at once */ };
 static inline int64_t panel_bytes(int32_t dtype, int64_t k) { return PANEL_WIDTH * ik_bytes(dtype, k); }
 
 static uint64_t packed_bytes(const ik_tensor *w)
-{
-    return (uint64_t)(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH * panel_bytes(w->dtype, w->shape[1]));
-}
+{ return (uint64_t)(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH * panel_bytes(w->dtype, w->shape[1])); }
 
 typedef struct packing {
     const ik_tensor *tw;
@@ -28,7 +26,7 @@ static void pack_panels(void *context, int64_t begin, int64_t end, int32_t worke
     const packing *p = context;
     const int32_t dtype = p->tw->dtype;
     const int64_t n = p->tw->shape[0], k = p->tw->shape[1], bytes = ik_bytes(dtype, IK_BLOCK),
-        quants = dtype == IK_Q8_0 ? 32 : 16;
+                  quants = dtype == IK_Q8_0 ? 32 : 16;
     const int64_t heads = (bytes - quants) / 2; /* number of F16 values: scales, and minima */
     for (int64_t panel = begin; panel < end; panel++) {
         char *to = p->to + panel * panel_bytes(dtype, k);
@@ -99,8 +97,8 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
 }
 
 /* Sums of a panel with `rows` rows of x; `rows` is a constant. */
-static inline __attribute__((always_inline)) void panel_dots(const int32_t dtype, const int rows, const char *w,
-    int64_t k, const panel_x *x, float (*y)[PANEL_WIDTH])
+static inline __attribute__((always_inline)) void panel_dots(
+    const int32_t dtype, const int rows, const char *w, int64_t k, const panel_x *x, float (*y)[PANEL_WIDTH])
 {
     const int quads = 8;
     const __m512i low = _mm512_set1_epi8(15);

@@ -45,22 +45,16 @@ struct ik_row_reduction {
 };
 
 static inline const char *ik_row_reduction_x(const ik_row_reduction *r, int64_t row)
-{
-    return r->x + ik_row_offset(r->tx, row, 1) * r->size;
-}
+{ return r->x + ik_row_offset(r->tx, row, 1) * r->size; }
 
 static inline char *ik_row_reduction_y(const ik_row_reduction *r, int64_t row)
-{
-    return r->y + ik_row_offset(r->ty, row, 1) * r->size;
-}
+{ return r->y + ik_row_offset(r->ty, row, 1) * r->size; }
 
 /* Whether there are few long rows: their chunks are spread over the threads, in two passes. */
 static inline bool ik_row_reduction_splits(int64_t rows, int64_t d) { return rows < 8 && d > IK_CHUNK; }
 
 static inline bool ik_row_reduction_direct(const ik_tensor *t)
-{
-    return (t->dtype == IK_F32 || t->dtype == IK_F64) && (t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] == 1);
-}
+{ return (t->dtype == IK_F32 || t->dtype == IK_F64) && (t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] == 1); }
 
 /* Workspace for the statistics of split rows, and for the operands that are not in the compute type already. */
 static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
@@ -68,7 +62,8 @@ static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
     const ik_tensor *t = plan->tensors;
     int64_t d = t->shape[t->ndim - 1], rows = d == 0 ? 0 : ik_numel(t) / d;
     uint64_t bytes = ik_row_reduction_splits(rows, d)
-        ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat)) : 0;
+        ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat))
+        : 0;
     for (uint32_t i = 2; i < plan->tensor_count; i++)
         if (ik_present(plan, i) && !ik_row_reduction_direct(&plan->tensors[i]))
             bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
@@ -84,8 +79,8 @@ struct ik_row_neighbours {
 };
 
 /* Write elements [at, at + n) of the previous row and prefetch those of the next: n is at most IK_TILE. */
-static inline void ik_row_reduction_overlap(const ik_row_reduction *r, const ik_row_neighbours *b, int64_t at,
-    int64_t n)
+static inline void ik_row_reduction_overlap(
+    const ik_row_reduction *r, const ik_row_neighbours *b, int64_t at, int64_t n)
 {
     if (b->next != NULL)
         ik_prefetch(b->next + at * r->size, n * r->size);
@@ -102,8 +97,8 @@ static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_
         const char *x = neighbours.next;
         neighbours.next = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
         stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &neighbours);
-        neighbours = (ik_row_neighbours){ neighbours.next, x, ik_row_reduction_y(r, row), &stats[row % 2],
-            &buffers[row % 2] };
+        neighbours =
+            (ik_row_neighbours){ neighbours.next, x, ik_row_reduction_y(r, row), &stats[row % 2], &buffers[row % 2] };
     }
     for (int64_t at = 0; at < r->d; at += IK_TILE)
         ik_row_reduction_overlap(r, &neighbours, at, ik_min(r->d - at, IK_TILE));

@@ -57,8 +57,8 @@ typedef IK_REAL IK_TYPED(ik_vector) __attribute__((vector_size(IK_VECTOR), align
 
 /* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), then
  * blocks in double without loss, so that the error does not grow with n. */
-static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(int what, int64_t n, const IK_REAL *x,
-    IK_REAL shift)
+static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(
+    int what, int64_t n, const IK_REAL *x, IK_REAL shift)
 {
     typedef IK_TYPED(ik_vector) vector;
     enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 16 * LANES };
@@ -132,13 +132,13 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++)
             lane[k] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[k], lane[k + half])
-                : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
+                                     : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
     return lane[0];
 }
 
 /* n elements in the compute type: in place where possible, else converted into `scratch`. */
-static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n,
-    IK_REAL *scratch)
+static inline const IK_REAL *IK_TYPED(ik_fetch)(
+    int32_t dtype, const char *from, int64_t stride, int64_t n, IK_REAL *scratch)
 {
     const void *x = from;
     if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
@@ -152,9 +152,7 @@ static inline const IK_REAL *IK_TYPED(ik_fetch)(int32_t dtype, const char *from,
 
 /* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
 static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *scratch)
-{
-    return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : scratch;
-}
+{ return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : scratch; }
 
 static inline void IK_TYPED(ik_put)(int32_t dtype, const IK_REAL *from, char *y, int64_t stride, int64_t n, bool stream)
 {

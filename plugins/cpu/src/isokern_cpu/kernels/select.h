@@ -35,14 +35,10 @@ static inline __attribute__((always_inline, unused)) uint32_t ik_float_key(float
 #elif defined(IK_KEY) /* typed */
 
 static inline __attribute__((unused)) IK_ENTRY IK_TYPED(ik_entry)(IK_KEY key, int64_t index)
-{
-    return (IK_ENTRY)key << 8 * sizeof(IK_KEY) | (IK_KEY)~index;
-}
+{ return (IK_ENTRY)key << 8 * sizeof(IK_KEY) | (IK_KEY)~index; }
 static inline __attribute__((unused)) int64_t IK_TYPED(ik_index_of)(IK_ENTRY entry) { return (int64_t)(IK_KEY)~entry; }
 static inline __attribute__((unused)) IK_KEY IK_TYPED(ik_key_of)(IK_ENTRY entry)
-{
-    return (IK_KEY)(entry >> 8 * sizeof(IK_KEY));
-}
+{ return (IK_KEY)(entry >> 8 * sizeof(IK_KEY)); }
 
 /* Put `entry` at index `at` of a heap of n, or below it. */
 static inline void IK_TYPED(ik_sift)(IK_ENTRY *heap, int64_t n, int64_t at, IK_ENTRY entry)
@@ -74,8 +70,8 @@ static inline __attribute__((unused)) void IK_TYPED(ik_sort_heap)(IK_ENTRY *heap
 }
 
 /* Offer the next n keys of a row, from index `first` on, to a heap of k; k > 0. */
-static inline __attribute__((unused)) void IK_TYPED(ik_offer)(IK_ENTRY *heap, int64_t k, const IK_KEY *keys, int64_t n,
-    int64_t first)
+static inline __attribute__((unused)) void IK_TYPED(ik_offer)(
+    IK_ENTRY *heap, int64_t k, const IK_KEY *keys, int64_t n, int64_t first)
 {
     enum { RUN = 64 };
     int64_t i = 0;

@@ -13,9 +13,7 @@ enum { PIECE = IK_EXP_PIECE, COLUMNS = 128 };
 
 /* Whether neighbouring elements in memory belong to different rows. */
 static bool across(const ik_tensor *t)
-{
-    return t->strides[t->ndim - 1] != 1 && t->strides[t->ndim - 2] == 1 && t->shape[t->ndim - 2] >= 8;
-}
+{ return t->strides[t->ndim - 1] != 1 && t->strides[t->ndim - 2] == 1 && t->shape[t->ndim - 2] >= 8; }
 
 #define IK_REAL float
 #define IK_TYPED(name) name##_f32
@@ -34,8 +32,10 @@ IK_KERNEL(softmax)
 {
     IK_UNUSED;
     bool wide = plan->tensors[0].dtype == IK_F64;
-    ik_row_reduction r = { .measure = wide ? measure_f64 : measure_f32, .join = ik_exp_join,
-        .write = wide ? write_f64 : write_f32, .interleaved = true };
+    ik_row_reduction r = { .measure = wide ? measure_f64 : measure_f32,
+        .join = ik_exp_join,
+        .write = wide ? write_f64 : write_f32,
+        .interleaved = true };
     if (!ik_row_reduction_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
     int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
@@ -49,8 +49,8 @@ IK_KERNEL(softmax)
 
 #else
 
-static ik_stat IK_TYPED(measure)(const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer,
-    const ik_row_neighbours *neighbours)
+static ik_stat IK_TYPED(measure)(
+    const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     IK_REAL *e = (IK_REAL *)buffer;
     const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
@@ -80,15 +80,13 @@ static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *t
             e = scratch;
         } else {
             IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);
-            IK_VECTORISE
-            for (int64_t i = 0; i < n; i++)
+            IK_VECTORISE for (int64_t i = 0; i < n; i++)
                 y[i] = (x[i] - max) - log_sum;
         }
     }
     if (r->kind == IK_OP_SOFTMAX) {
         IK_REAL factor = (IK_REAL)(1 / stat->b);
-        IK_VECTORISE
-        for (int64_t i = 0; i < n; i++)
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = e[i] * factor;
     }
     IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
@@ -114,17 +112,14 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         }
         for (int64_t i = 0; i < r->d; i++) {
             const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
-            IK_VECTORISE
-            for (int64_t k = 0; k < n; k++)
+            IK_VECTORISE for (int64_t k = 0; k < n; k++)
                 max[k] = IK_TYPED(ik_maximum)(max[k], v[k]);
         }
         for (int64_t i = 0; i < r->d; i++) {
             const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
-            IK_VECTORISE
-            for (int64_t k = 0; k < n; k++)
+            IK_VECTORISE for (int64_t k = 0; k < n; k++)
                 scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]);
-            IK_VECTORISE
-            for (int64_t k = 0; k < n; k++)
+            IK_VECTORISE for (int64_t k = 0; k < n; k++)
                 ik_add_double(&sum[k], &low[k], (double)scratch[k], sizeof(IK_REAL) == sizeof(double));
         }
         for (int64_t k = 0; k < n; k++) {
@@ -134,12 +129,10 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         for (int64_t i = 0; i < r->d; i++) {
             const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             if (r->kind == IK_OP_SOFTMAX) {
-                IK_VECTORISE
-                for (int64_t k = 0; k < n; k++)
+                IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]) * last[k];
             } else {
-                IK_VECTORISE
-                for (int64_t k = 0; k < n; k++)
+                IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     scratch[k] = (v[k] - max[k]) - last[k];
             }
             IK_TYPED(ik_put)(r->ty->dtype, scratch, y + i * to, 1, n, false);

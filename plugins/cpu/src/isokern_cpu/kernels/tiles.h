@@ -24,24 +24,32 @@ extern const ik_nest_loops IK_SHARED(generic_f32), IK_SHARED(generic_f64);
 #if IK_IN_PART(0)
 static bool run_i64(int64_t code, int64_t n, const void *const *in, void *out)
 {
-    switch (code) { IK_TILES_I64(IK_CASE) default: return false; }
+    switch (code) {
+        IK_TILES_I64(IK_CASE) default : return false;
+    }
 }
 
 static bool run_u64(int64_t code, int64_t n, const void *const *in, void *out)
 {
-    switch (code) { IK_TILES_U64(IK_CASE) default: return false; }
+    switch (code) {
+        IK_TILES_U64(IK_CASE) default : return false;
+    }
 }
 #endif
 #if IK_IN_PART(1)
 static bool run_f32(int64_t code, int64_t n, const void *const *in, void *out)
 {
-    switch (code) { IK_TILES_F32(IK_CASE) default: return false; }
+    switch (code) {
+        IK_TILES_F32(IK_CASE) default : return false;
+    }
 }
 #endif
 #if IK_IN_PART(2)
 static bool run_f64(int64_t code, int64_t n, const void *const *in, void *out)
 {
-    switch (code) { IK_TILES_F64(IK_CASE) default: return false; }
+    switch (code) {
+        IK_TILES_F64(IK_CASE) default : return false;
+    }
 }
 #endif
 #undef IK_CASE

@@ -23,8 +23,7 @@ static void keys_32(int32_t dtype, const char *from, int64_t stride, int64_t n, 
         return;
     }
     const float *x = ik_fetch_f32(dtype, from, stride, n, scratch);
-    IK_VECTORISE
-    for (int64_t i = 0; i < n; i++)
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
         keys[i] = ik_float_key(x[i]);
 }
 
@@ -55,9 +54,7 @@ static void put(const job *j, int64_t row, int64_t at, int64_t index)
 /* Number of heaps: one per worker, or one per row where there are fewer. */
 static int64_t heaps(const job *j) { return ik_min(j->rows, ik_threads()); }
 static void *heap_of(const job *j, int64_t row, int32_t worker)
-{
-    return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes;
-}
+{ return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes; }
 
 static void rows_32(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -101,8 +98,11 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_topk_attrs *attrs = plan->attrs;
     const ik_tensor *x = &plan->tensors[IK_TOPK_X];
-    *j = (job){ .ty = &plan->tensors[IK_TOPK_Y], .ti = &plan->tensors[IK_TOPK_INDICES], .tx = x,
-        .d = x->shape[x->ndim - 1], .k = attrs->k };
+    *j = (job){ .ty = &plan->tensors[IK_TOPK_Y],
+        .ti = &plan->tensors[IK_TOPK_INDICES],
+        .tx = x,
+        .d = x->shape[x->ndim - 1],
+        .k = attrs->k };
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     j->size = ik_itemsize(x->dtype);
     j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_wide) : sizeof(uint64_t)));

@@ -24,14 +24,18 @@ enum { IK_SQUARES = sizeof(ik_square) / 16 };
 
 static inline __attribute__((always_inline)) ik_square ik_unpack_low(int64_t size, ik_square a, ik_square b)
 {
-    return size == 1 ? IK_UNPACK(lo, 8)(a, b) : size == 2 ? IK_UNPACK(lo, 16)(a, b)
-        : size == 4 ? IK_UNPACK(lo, 32)(a, b) : IK_UNPACK(lo, 64)(a, b);
+    return size == 1 ? IK_UNPACK(lo, 8)(a, b)
+        : size == 2  ? IK_UNPACK(lo, 16)(a, b)
+        : size == 4  ? IK_UNPACK(lo, 32)(a, b)
+                     : IK_UNPACK(lo, 64)(a, b);
 }
 
 static inline __attribute__((always_inline)) ik_square ik_unpack_high(int64_t size, ik_square a, ik_square b)
 {
-    return size == 1 ? IK_UNPACK(hi, 8)(a, b) : size == 2 ? IK_UNPACK(hi, 16)(a, b)
-        : size == 4 ? IK_UNPACK(hi, 32)(a, b) : IK_UNPACK(hi, 64)(a, b);
+    return size == 1 ? IK_UNPACK(hi, 8)(a, b)
+        : size == 2  ? IK_UNPACK(hi, 16)(a, b)
+        : size == 4  ? IK_UNPACK(hi, 32)(a, b)
+                     : IK_UNPACK(hi, 64)(a, b);
 }
 
 /* Transpose the lanes: lane j of v[i] goes to lane i of v[j]. */
@@ -114,10 +118,9 @@ static inline __attribute__((always_inline)) void ik_transpose_elements(
     bool by_columns = columns > rows;
     int64_t outer = by_columns ? rows : columns, inner = by_columns ? columns : rows;
     int64_t y_outer = by_columns ? yl : yp, y_inner = by_columns ? yp : yl, x_outer = by_columns ? xl : xp,
-        x_inner = by_columns ? xp : xl;
+            x_inner = by_columns ? xp : xl;
     for (int64_t i = 0; i < outer; i++) {
-        IK_VECTORISE
-        for (int64_t j = 0; j < inner; j++)
+        IK_VECTORISE for (int64_t j = 0; j < inner; j++)
             memcpy(y + i * y_outer + j * y_inner, x + i * x_outer + j * x_inner, (size_t)size);
     }
 }

@@ -7,7 +7,9 @@
 static inline int32_t ik_compute_of(int32_t dtype)
 {
     switch (dtype) {
-    case IK_F32: case IK_F16: case IK_BF16: return IK_F32;
+    case IK_F32:
+    case IK_F16:
+    case IK_BF16: return IK_F32;
     case IK_F64: return IK_F64;
     case IK_U64: return IK_U64;
     default: return IK_I64;
@@ -15,8 +17,8 @@ static inline int32_t ik_compute_of(int32_t dtype)
 }
 
 /* Not inlined: it has many loops. */
-static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t dtype, const char *from, int64_t stride,
-    int64_t n, void *to)
+static __attribute__((noinline, unused)) void ik_load(
+    int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)
 {
     const float *x = (const float *)(const void *)from;
     float *values = to;
@@ -35,8 +37,8 @@ static __attribute__((noinline, unused)) void ik_load(int32_t compute, int32_t d
         ik_load_bool_f64((const uint8_t *)from, stride, n, to);
 }
 
-static __attribute__((noinline, unused)) void ik_store(int32_t compute, int32_t dtype, const void *from, char *to,
-    int64_t stride, int64_t n)
+static __attribute__((noinline, unused)) void ik_store(
+    int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
 {
     if (compute == IK_F32 && dtype != IK_BOOL)
         ik_store_f32(dtype, from, to, stride, n);
@@ -61,8 +63,9 @@ typedef struct ik_lanes {
 static inline ik_lanes ik_lanes_of(const ik_tensor *t, int32_t compute, int32_t first, int32_t dims)
 {
     static const int64_t one = 1, none = 0;
-    ik_lanes l = { .compute = compute, .dtype = t->dtype, .dims = dims, .dense = true, .still = true,
-        .size = ik_itemsize(t->dtype) };
+    ik_lanes l = {
+        .compute = compute, .dtype = t->dtype, .dims = dims, .dense = true, .still = true, .size = ik_itemsize(t->dtype)
+    };
     l.shape = t->shape + first, l.strides = t->strides + first;
     if (dims == 0)
         l.dims = 1, l.shape = &one, l.strides = &none;
@@ -104,8 +107,8 @@ static inline char *ik_lanes_in_place(const ik_lanes *l, char *base, int64_t at,
  * pieces. */
 typedef void ik_piece(int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *values);
 
-static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, char *base, int64_t at, int64_t count,
-    char *values, ik_piece *each)
+static inline __attribute__((always_inline)) void ik_walk(
+    const ik_lanes *l, char *base, int64_t at, int64_t count, char *values, ik_piece *each)
 {
     int64_t index[IK_MAX_RANK], last = l->dims - 1, width = l->compute == IK_F32 ? 4 : 8;
     int64_t offset = 0;
@@ -133,28 +136,20 @@ static inline __attribute__((always_inline)) void ik_walk(const ik_lanes *l, cha
     }
 }
 
-static inline __attribute__((always_inline)) void ik_load_piece(int32_t compute, int32_t dtype, char *memory,
-    int64_t stride, int64_t n, char *to)
-{
-    ik_load(compute, dtype, memory, stride, n, to);
-}
+static inline __attribute__((always_inline)) void ik_load_piece(
+    int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
+{ ik_load(compute, dtype, memory, stride, n, to); }
 
-static inline __attribute__((always_inline)) void ik_store_piece(int32_t compute, int32_t dtype, char *memory,
-    int64_t stride, int64_t n, char *from)
-{
-    ik_store(compute, dtype, from, memory, stride, n);
-}
+static inline __attribute__((always_inline)) void ik_store_piece(
+    int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)
+{ ik_store(compute, dtype, from, memory, stride, n); }
 
-static __attribute__((noinline, unused)) void ik_lanes_load(const ik_lanes *l, const char *base, int64_t at,
-    int64_t count, void *to)
-{
-    ik_walk(l, (char *)(uintptr_t)base, at, count, to, ik_load_piece);
-}
+static __attribute__((noinline, unused)) void ik_lanes_load(
+    const ik_lanes *l, const char *base, int64_t at, int64_t count, void *to)
+{ ik_walk(l, (char *)(uintptr_t)base, at, count, to, ik_load_piece); }
 
-static __attribute__((noinline, unused)) void ik_lanes_store(const ik_lanes *l, char *base, int64_t at, int64_t count,
-    const void *from)
-{
-    ik_walk(l, base, at, count, (char *)(uintptr_t)from, ik_store_piece);
-}
+static __attribute__((noinline, unused)) void ik_lanes_store(
+    const ik_lanes *l, char *base, int64_t at, int64_t count, const void *from)
+{ ik_walk(l, base, at, count, (char *)(uintptr_t)from, ik_store_piece); }
 
 #endif

@@ -25,7 +25,7 @@ static const char *refuse_tiles(void)
     if (atomic_load(&answer) == UNKNOWN)
         atomic_store(&answer, syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? GIVEN : REFUSED);
     return atomic_load(&answer) == GIVEN ? NULL
-        : "Linux gives this process no AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)";
+                                         : "Linux gives this process no AMX tiles (arch_prctl, ARCH_REQ_XCOMP_PERM)";
 #else
     return "AMX tiles are asked for on Linux alone";
 #endif
@@ -59,10 +59,12 @@ const char *ik_level_missing(const char *level)
     if (strcmp(level, "x86_v4") == 0)
         return __builtin_cpu_supports("x86-64-v4") ? NULL : "the processor lacks x86-64-v4 (AVX-512 F, BW, CD, DQ, VL)";
     if (strcmp(level, "avx512_vnni") == 0)
-        return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni") ? NULL
+        return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni")
+            ? NULL
             : "the processor lacks AVX-512 VNNI";
     if (strcmp(level, "avx512_bf16") == 0)
-        return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") ? NULL
+        return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16")
+            ? NULL
             : "the processor lacks AVX-512 BF16";
     if (strcmp(level, "amx_bf16") == 0)
         return amx_bf16_missing();

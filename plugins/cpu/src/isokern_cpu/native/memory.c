@@ -7,9 +7,7 @@
 uint32_t ik_device_count(void) { return 1; }
 
 ik_status ik_device_select(uint32_t device)
-{
-    return device == 0 ? IK_SUCCESS : ik_fail(IK_INVALID_ARGUMENT, "device %u; allowed: 0", device);
-}
+{ return device == 0 ? IK_SUCCESS : ik_fail(IK_INVALID_ARGUMENT, "device %u; allowed: 0", device); }
 
 ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory)
 {
@@ -39,10 +37,6 @@ static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream)
 }
 
 ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream)
-{
-    return copy(to, from, bytes, stream);
-}
+{ return copy(to, from, bytes, stream); }
 ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream)
-{
-    return copy(to, from, bytes, stream);
-}
+{ return copy(to, from, bytes, stream); }

@@ -67,8 +67,8 @@ static uint64_t join(uint64_t seen)
     for (int spin = 0;; spin++) {
         uint64_t now = atomic_load_explicit(&state, memory_order_acquire);
         if (is_new(now, seen)) {
-            if (atomic_compare_exchange_weak_explicit(&state, &now, now + 1, memory_order_acq_rel,
-                memory_order_relaxed))
+            if (atomic_compare_exchange_weak_explicit(
+                    &state, &now, now + 1, memory_order_acq_rel, memory_order_relaxed))
                 return now >> 32;
         } else if (spin < SPINS) {
             pause_cpu();

@@ -12,6 +12,4 @@ void ik_stream_destroy(void *s)
 }
 
 ik_status ik_stream_synchronize(void *s)
-{
-    return s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS;
-}
+{ return s == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS; }

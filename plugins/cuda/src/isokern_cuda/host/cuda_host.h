@@ -38,8 +38,8 @@ extern char __stop_cuda_shared[] __attribute__((weak, visibility("hidden")));
 struct cuda_host_index {
     unsigned x;
 };
-#define threadIdx (cuda_host_index{static_cast<unsigned>(cuda_host_thread())})
-#define blockIdx (cuda_host_index{static_cast<unsigned>(cuda_host_block())})
+#define threadIdx (cuda_host_index{ static_cast<unsigned>(cuda_host_thread()) })
+#define blockIdx (cuda_host_index{ static_cast<unsigned>(cuda_host_block()) })
 
 #define CUDA_HOST_TEXT_(x) #x
 #define CUDA_HOST_TEXT(x) CUDA_HOST_TEXT_(x)
@@ -72,21 +72,17 @@ template <size_t... I>
 struct cuda_host_numbers {};
 template <class... P, size_t... I>
 static void cuda_host_call(void (*kernel)(P...), void **values, cuda_host_numbers<I...>)
-{
-    kernel(*static_cast<P *>(values[I])...);
-}
+{ kernel(*static_cast<P *>(values[I])...); }
 template <class... P>
 static void cuda_host_call(void (*kernel)(P...), void *values)
-{
-    cuda_host_call(kernel, static_cast<void **>(values), cuda_host_numbers<__integer_pack(sizeof...(P))...>());
-}
+{ cuda_host_call(kernel, static_cast<void **>(values), cuda_host_numbers<__integer_pack(sizeof...(P))...>()); }
 
 /* The function that the driver finds in the library: it returns null, or what the kernel did wrong. */
-#define CUDA_HOST_LAUNCH(kernel)                                                                      \
+#define CUDA_HOST_LAUNCH(kernel) \
     extern "C" const char *cuda_host_launch(void *values, int64_t blocks, int threads, uint64_t seed) \
-    {                                                                                                 \
-        const size_t bytes = static_cast<size_t>(__stop_cuda_shared - __start_cuda_shared);           \
-        return cuda_host_run([](void *v) { cuda_host_call(kernel, v); }, values, blocks, threads,     \
-            __start_cuda_shared, bytes, seed);                                                        \
+    { \
+        const size_t bytes = static_cast<size_t>(__stop_cuda_shared - __start_cuda_shared); \
+        return cuda_host_run( \
+            [](void *v) { cuda_host_call(kernel, v); }, values, blocks, threads, __start_cuda_shared, bytes, seed); \
     }
 #endif

@@ -14,13 +14,13 @@ extern "C" std::int64_t cuda_host_block() { return blocks.group(); }
 extern "C" int cuda_host_thread() { return blocks.item(); }
 extern "C" void cuda_host_barrier(const char *site) { blocks.barrier(site); }
 
-extern "C" std::uint64_t cuda_host_shuffle_down(std::uint64_t bits, unsigned mask, int lanes, int width,
-    const char *site)
+extern "C" std::uint64_t cuda_host_shuffle_down(
+    std::uint64_t bits, unsigned mask, int lanes, int width, const char *site)
 {
     const int first = blocks.item() / 32 * 32, there = std::min(32, threads_of_block - first);
     if (mask != 0xffffffffu >> (32 - there))
-        blocks.stop("the mask of the shuffle at " + std::string(site) + " is not that of the " + std::to_string(there) +
-            " threads of the warp");
+        blocks.stop("the mask of the shuffle at " + std::string(site) + " is not that of the " + std::to_string(there)
+            + " threads of the warp");
     return blocks.shuffle_down(bits, lanes, width, site);
 }
 
@@ -30,8 +30,8 @@ static void meet_warp(const Given &given, const char *site, Read read)
 {
     const int first = blocks.item() / 32 * 32;
     if (threads_of_block - first < 32)
-        blocks.stop("a warp of " + std::to_string(threads_of_block - first) + " threads is at " + site +
-            ", which takes 32");
+        blocks.stop(
+            "a warp of " + std::to_string(threads_of_block - first) + " threads is at " + site + ", which takes 32");
     blocks.meet(given, 32, site, [&](const std::vector<Given> &all) { read(all.data() + first); });
 }
 
@@ -39,8 +39,8 @@ static void need_shared(const void *place, std::size_t bytes, const char *site)
 {
     const char *const at = static_cast<const char *>(place);
     if (at < shared_begin || at + bytes > shared_end || (at - shared_begin) % 16 != 0)
-        blocks.stop("what is named at " + std::string(site) +
-            " is not 16 bytes of shared memory that begin at a multiple of 16");
+        blocks.stop("what is named at " + std::string(site)
+            + " is not 16 bytes of shared memory that begin at a multiple of 16");
 }
 
 /* mma.m16n8k16 (PTX ISA): sums += left × right, with the fragments that mma.h describes; rounded to F32 after each
@@ -70,7 +70,7 @@ extern "C" void cuda_host_mma(float *sums, const float *given, const char *site)
 extern "C" void cuda_host_load_matrices(unsigned *loaded, const void *row, int transposed, const char *site)
 {
     need_shared(row, 16, site);
-    meet_warp({reinterpret_cast<std::uintptr_t>(row)}, site, [&](const Given *warp) {
+    meet_warp({ reinterpret_cast<std::uintptr_t>(row) }, site, [&](const Given *warp) {
         const int g = blocks.item() % 32 / 4, t = blocks.item() % 4;
         for (int matrix = 0; matrix < 4; matrix++) {
             loaded[matrix] = 0;
@@ -103,9 +103,9 @@ extern "C" void cuda_host_copy_async(void *to, const void *from, int bytes, cons
 {
     need_shared(to, 16, site);
     if (bytes < 0 || bytes > 16 || (bytes != 0 && reinterpret_cast<std::uintptr_t>(from) % 16 != 0))
-        blocks.stop("the copy at " + std::string(site) +
-            " is not one of at most 16 bytes that begin at a multiple of 16");
-    const Copy made{to, from, static_cast<std::size_t>(bytes)};
+        blocks.stop(
+            "the copy at " + std::string(site) + " is not one of at most 16 bytes that begin at a multiple of 16");
+    const Copy made{ to, from, static_cast<std::size_t>(bytes) };
     if (at_once)
         made.perform();
     else
@@ -145,7 +145,7 @@ extern "C" const char *cuda_host_run(void (*thread)(void *), void *values, std::
     shared_begin = shared;
     shared_end = shared + bytes;
     copies.resize(std::max(copies.size(), static_cast<std::size_t>(threads)));
-    Launch launch{thread, values};
+    Launch launch{ thread, values };
     wrong = blocks.run(thread_of, &launch, count, threads, shared, bytes, seed);
     return wrong.empty() ? nullptr : wrong.c_str();
 }

@@ -11,17 +11,11 @@ enum { IK_BLOCK_BATCH = 32 }; /* blocks that are quantised at a time: they fill 
 
 /* The fields of a block, which lie at even addresses. */
 static inline __device__ float ik_block_scale(const char *block)
-{
-    return ik_f16_to_f32(*(const unsigned short *)block);
-}
+{ return ik_f16_to_f32(*(const unsigned short *)block); }
 static inline __device__ float ik_block_minimum(const char *block)
-{
-    return ik_f16_to_f32(((const unsigned short *)block)[1]);
-}
+{ return ik_f16_to_f32(((const unsigned short *)block)[1]); }
 static inline __device__ const unsigned char *ik_block_quants(int dtype, const char *block)
-{
-    return (const unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2);
-}
+{ return (const unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2); }
 
 /* Unpack a block's elements, front to back, so that the block may be the last bytes of the memory it is unpacked to. */
 static inline __device__ void ik_unpack_block(int dtype, const char *block, float *to)
@@ -51,16 +45,12 @@ static inline __device__ void ik_unpack_block(int dtype, const char *block, floa
 
 /* Bytes of n elements, which are whole blocks. */
 static inline __host__ __device__ long long ik_bytes_of(int dtype, long long n)
-{
-    return n / ik_block_of(dtype) * ik_itemsize(dtype);
-}
+{ return n / ik_block_of(dtype) * ik_itemsize(dtype); }
 
 /* The counterparts of ik_narrow_end and ik_widen_f32 for n weights: they lie at the far end of their tile before they
  * become floats. */
 static inline __device__ char *ik_weights_end(int dtype, float *tile, int n)
-{
-    return (char *)(tile + n) - ik_bytes_of(dtype, n);
-}
+{ return (char *)(tile + n) - ik_bytes_of(dtype, n); }
 
 static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
 {
@@ -74,8 +64,8 @@ static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
 }
 
 /* Fetch a run of n weights to local memory; mfence() completes it. Blocks are contiguous; `offset` counts elements. */
-static inline __device__ void ik_fetch_weights(int dtype, __global_ptr__ const char *base, long long offset,
-                                               long long stride, int n, char *to)
+static inline __device__ void ik_fetch_weights(
+    int dtype, __global_ptr__ const char *base, long long offset, long long stride, int n, char *to)
 {
     const int size = ik_itemsize(dtype);
     if (ik_block_of(dtype) == 1)
@@ -98,7 +88,7 @@ static inline __device__ void ik_pack_nibbles(const float *x, float low, float i
 {
     for (int i = 0; i < IK_BLOCK / 2; i++) {
         const unsigned a = ik_block_nibble((x[i] - low) * inverse + up),
-            b = ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + up);
+                       b = ik_block_nibble((x[i + IK_BLOCK / 2] - low) * inverse + up);
         q[i] = (unsigned char)(a | b << 4);
     }
 }
@@ -122,7 +112,7 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
         if (!(ik_abs_f32(x[i]) <= ik_abs_f32(x[largest])))
             largest = i;
     const float d = dtype == IK_Q8_0 ? ik_abs_f32(x[largest]) / 127.0f : x[largest] / -8.0f,
-        inverse = ik_block_inverse(d);
+                inverse = ik_block_inverse(d);
     half[0] = ik_block_half(d);
     if (dtype == IK_Q4_0)
         ik_pack_nibbles(x, 0, inverse, 8.5f, q);
@@ -133,8 +123,8 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
 
 /* Fetch the floats of blocks from `at` on of tensor 1, of a geometry in blocks, as F32; `step` is between neighbouring
  * elements. */
-static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long step, __global_ptr__ const char *x,
-                                              long long at, int blocks, float *tile)
+static inline __device__ void ik_fetch_floats(
+    const ik_geometry &g, long long step, __global_ptr__ const char *x, long long at, int blocks, float *tile)
 {
     const int size = ik_itemsize(g.dtype[1]), n = blocks * IK_BLOCK;
     char *to = ik_narrow_end(tile, n, 4, size);
@@ -142,8 +132,8 @@ static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long st
     for (ik_walk w(g, at, blocks); w.next();) {
         const int each = (int)(next == step * IK_BLOCK ? w.run : 1); /* contiguous blocks that one copy can bring */
         for (int b = 0; b < w.run; b += each)
-            ik_fetch_run(x + (w.offset(1) + b * next) * size, step, each * IK_BLOCK, size,
-                to + (w.done + b) * IK_BLOCK * size);
+            ik_fetch_run(
+                x + (w.offset(1) + b * next) * size, step, each * IK_BLOCK, size, to + (w.done + b) * IK_BLOCK * size);
     }
     mfence();
     ik_widen_f32(g.dtype[1], tile, n);
@@ -151,7 +141,7 @@ static inline __device__ void ik_fetch_floats(const ik_geometry &g, long long st
 
 /* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCK_BATCH blocks and their elements. */
 static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long step, long long at, int n,
-                                               __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
+    __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     float *tile = (float *)memory;
     char *out = memory + IK_BLOCK_BATCH * IK_BLOCK * 4;
@@ -164,7 +154,7 @@ static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long s
 
 /* Quantise x to y for this core's tiles. */
 static inline __device__ void ik_quantize(const ik_geometry &g, long long step, const ik_tiling &tiling,
-                                          __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
+    __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     for (ik_tiles t(tiling); t.next();)
         ik_quantize_tile(g, step, t.at, t.n, y, x, memory);

@@ -10,8 +10,8 @@ enum { IK_PICK_BYTES = 2048 };
  * `found` an entry for each core. */
 template <class Wrong>
 static inline __device__ void ik_check(const ik_geometry &g, long long n, long long kind,
-                                       __global_ptr__ ik_device_error *error, __global_ptr__ const char *list,
-                                       char *picks, __shared_ptr__ ik_device_error *found, Wrong wrong)
+    __global_ptr__ ik_device_error *error, __global_ptr__ const char *list, char *picks,
+    __shared_ptr__ ik_device_error *found, Wrong wrong)
 {
     __local__ ik_device_error mine = {}, there;
     const int dtype = g.dtype[0], max_picks = IK_PICK_BYTES / ik_itemsize(dtype);
@@ -22,7 +22,7 @@ static inline __device__ void ik_check(const ik_geometry &g, long long n, long l
         ik_fetch(g, 0, list, at, m, picks);
         for (int i = 0; i < m && mine.kind == 0; i++)
             if (wrong(ik_index_at(dtype, picks, i)))
-                mine = {kind, at + i, ik_index_at(dtype, picks, i)};
+                mine = { kind, at + i, ik_index_at(dtype, picks, i) };
     }
     found[core_id()] = mine;
     mfence_sm();

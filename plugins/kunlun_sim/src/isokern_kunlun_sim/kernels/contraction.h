@@ -75,8 +75,8 @@ static inline __device__ void ik_unpack_as(const From *from, int step, int n, __
 }
 
 /* `step` is the first element's position in the first block. */
-static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int step, int n, __shared_ptr__ float *to,
-                                               int to_step)
+static inline __device__ void ik_unpack_blocks(
+    int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
     float block[IK_BLOCK];
     for (int i = 0; i < n; i++) {
@@ -87,8 +87,8 @@ static inline __device__ void ik_unpack_blocks(int dtype, const char *from, int 
     }
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ float *to,
-                                        int to_step)
+static inline __device__ void ik_unpack(
+    int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
     const unsigned short *half = (const unsigned short *)from;
     switch (dtype) {
@@ -100,13 +100,15 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
         for (int i = 0; i < n; i++)
             to[i * to_step] = ik_bf16_to_f32(half[i * step]);
         return;
-    case IK_Q4_0: case IK_Q4_1: case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
+    case IK_Q4_0:
+    case IK_Q4_1:
+    case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
     default: ik_unpack_as((const float *)from, step, n, to, to_step);
     }
 }
 
-static inline __device__ void ik_unpack(int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to,
-                                        int to_step)
+static inline __device__ void ik_unpack(
+    int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to, int to_step)
 {
     switch (dtype) {
 #define IK_CASE(code, type) \
@@ -116,11 +118,9 @@ static inline __device__ void ik_unpack(int dtype, const char *from, int step, i
     }
 }
 
-static inline __device__ void ik_unpack(int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to,
-                                        int to_step)
-{
-    ik_unpack_as((const unsigned long long *)from, step, n, to, to_step);
-}
+static inline __device__ void ik_unpack(
+    int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to, int to_step)
+{ ik_unpack_as((const unsigned long long *)from, step, n, to, to_step); }
 
 /* Brings runs of elements into shared memory as values of the compute type. Values that need no conversion or
  * reordering are copied; all others go through local memory, as many runs as fit there for one fence. */
@@ -160,8 +160,8 @@ struct ik_stager {
     }
 
     /* Bring n elements of a row of blocks that begins at `row`, from element `at` on; other types as put() does. */
-    __device__ void put_weights(__global_ptr__ const char *base, long long row, long long at, long long stride, int n,
-                                int to, int to_step)
+    __device__ void put_weights(
+        __global_ptr__ const char *base, long long row, long long at, long long stride, int n, int to, int to_step)
     {
         if (ik_block_of(dtype) == 1) {
             put(base + (row + at * stride) * size, stride, n, to, to_step);
@@ -222,8 +222,8 @@ struct ik_stager {
 
 /* Add s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
 template <class T, int R>
-static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b,
-                                          int b_p, int ps, T *sums, int pitch)
+static inline __device__ void ik_multiply(
+    __shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b, int b_p, int ps, T *sums, int pitch)
 {
     T s[R][IK_COLS] = {};
     for (int p = 0; p < ps; p++) {
@@ -248,18 +248,18 @@ static inline __device__ void ik_multiply(__shared_ptr__ const T *a, int a_row, 
 /* The same for all sums of one core in a step. */
 template <class T>
 static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_row, int a_p, __shared_ptr__ const T *b,
-                                              int b_p, int rows, int cols, int ps, T *sums, int pitch)
+    int b_p, int rows, int cols, int ps, T *sums, int pitch)
 {
     for (int p = 0; p < ps; p += IK_RUN_K) {
         const int run = (int)ik_min(IK_RUN_K, ps - p);
         for (int j = 0; j < cols; j += IK_COLS) {
             int i = 0;
             for (; i + IK_ROWS <= rows; i += IK_ROWS)
-                ik_multiply<T, IK_ROWS>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run,
-                    sums + i * pitch + j, pitch);
+                ik_multiply<T, IK_ROWS>(
+                    a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
             for (; i < rows; i++)
-                ik_multiply<T, 1>(a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j,
-                    pitch);
+                ik_multiply<T, 1>(
+                    a + i * a_row + p * a_p, a_row, a_p, b + p * b_p + j, b_p, run, sums + i * pitch + j, pitch);
         }
     }
 }
@@ -268,7 +268,7 @@ static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long st
 {
     const int tile_rows = t.core_rows * t.rows, tile_cols = t.core_cols * t.cols;
     const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows),
-        blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
+                    blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
     const long long tile = cluster_id() + step / blocks * cluster_num();
     ik_place w;
     w.col = tile % col_tiles * tile_cols;
@@ -289,8 +289,8 @@ static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long st
 /* Bring one core's part of a step's panels: lines, or parts of lines where there are fewer lines than cores. The data
  * has arrived only after the core's fence. */
 template <class T, class G>
-static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &stager, __global_ptr__ const char *a,
-                                __global_ptr__ const char *b)
+static __device__ void ik_stage(
+    const G &g, const ik_place &w, ik_stager<T> &stager, __global_ptr__ const char *a, __global_ptr__ const char *b)
 {
     if (w.ps == 0)
         return;
@@ -299,7 +299,7 @@ static __device__ void ik_stage(const G &g, const ik_place &w, ik_stager<T> &sta
     const int b_lines = g.t.transposed_b ? wide : w.ps, b_length = g.t.transposed_b ? w.ps : w.cols;
     const int share = (int)ik_ceil_div(a_lines * a_length + b_lines * b_length, core_num());
     const int a_part = (int)ik_min(a_length, ik_round_up(share, 16)),
-        b_part = (int)ik_min(b_length, ik_round_up(share, 16));
+              b_part = (int)ik_min(b_length, ik_round_up(share, 16));
     const int a_parts = (int)ik_ceil_div(a_length, a_part), b_parts = (int)ik_ceil_div(b_length, b_part);
     const int a_units = a_lines * a_parts, units = a_units + b_lines * b_parts;
     stager.alone = a_units == 1 || units == a_units + 1;
@@ -333,9 +333,8 @@ static __device__ void ik_add_partials(const ik_blocking &t, int first, bool bus
 
 template <class T, class G>
 static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memory, char *sums_memory, char *buffer,
-                                          __global_ptr__ char *y, __global_ptr__ const char *a,
-                                          __global_ptr__ const char *b, __global_ptr__ const char *bias,
-                                          __global_ptr__ const char *c)
+    __global_ptr__ char *y, __global_ptr__ const char *a, __global_ptr__ const char *b, __global_ptr__ const char *bias,
+    __global_ptr__ const char *c)
 {
     const ik_blocking &t = g.t;
     __shared_ptr__ T *shared = (__shared_ptr__ T *)memory;
@@ -343,9 +342,9 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
     const int half = IK_PANEL_BYTES / (int)sizeof(T);
     const long long tiles = t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols);
     const long long blocks = ik_max(1, ik_ceil_div(t.k, t.block_k)),
-        steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
+                    steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
     const int z = core_id() % t.core_ks, x = core_id() / t.core_ks % t.core_cols * t.cols,
-        v = core_id() / t.core_ks / t.core_cols;
+              v = core_id() / t.core_ks / t.core_cols;
     const int r = v * t.rows, share = (int)ik_ceil_div(t.block_k, t.core_ks);
     ik_stager<T> stager;
     stager.shared = shared;
@@ -400,8 +399,8 @@ static inline __device__ void ik_narrow(int dtype, T *sums, int n)
 }
 
 /* Fetch n values of a dtype to local memory as floats. */
-static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char *from, long long stride, int n,
-                                           float *to)
+static inline __device__ void ik_fetch_f32(
+    int dtype, __global_ptr__ const char *from, long long stride, int n, float *to)
 {
     ik_fetch_run(from, stride, n, ik_itemsize(dtype), ik_narrow_end(to, n, 4, ik_itemsize(dtype)));
     mfence();
@@ -409,8 +408,8 @@ static inline __device__ void ik_fetch_f32(int dtype, __global_ptr__ const char 
 }
 
 /* Host: the blocking of a product for a device, such that its clusters and their cores are busy. */
-static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m, long long n, long long k,
-                                         int clusters)
+static inline ik_blocking ik_blocking_of(
+    int dtype, long long batch, long long m, long long n, long long k, int clusters)
 {
     ik_blocking t = {};
     const int size = ik_itemsize(dtype), width = size < 4 ? 4 : size;
@@ -424,10 +423,11 @@ static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m
     t.core_ks = 1;
     while (t.core_rows * t.core_cols * t.core_ks < IK_CORES && k >= 32 * t.core_ks)
         t.core_ks *= 2;
-    auto tiles =
-        [&](int rows) { return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols); };
-    while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE &&
-           m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
+    auto tiles = [&](int rows) {
+        return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols);
+    };
+    while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE
+        && m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
         t.rows *= 2;
     /* Fewer rows in a tile, more cores along p. */
     while (tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) {
@@ -444,7 +444,7 @@ static inline ik_blocking ik_blocking_of(int dtype, long long batch, long long m
 /* Host: clusters to start. */
 static inline int ik_blocking_clusters(const ik_blocking &t, int clusters)
 {
-    return (int)ik_min(clusters,
-        t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
+    return (int)ik_min(
+        clusters, t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
 }
 #endif

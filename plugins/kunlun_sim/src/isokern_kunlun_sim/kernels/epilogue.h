@@ -7,7 +7,7 @@
 /* sums[i, j] += beta * c[i, j]. Strides of c are in elements, rows of sums are `pitch` apart, and `buffer` holds rows *
  * cols floats. */
 static inline __device__ void ik_add_matrix(int dtype, __global_ptr__ const char *c, long long row, long long col,
-                                            float beta, int rows, int cols, float *sums, int pitch, char *buffer)
+    float beta, int rows, int cols, float *sums, int pitch, char *buffer)
 {
     const int size = ik_itemsize(dtype);
     float *other = (float *)buffer;
@@ -23,7 +23,7 @@ static inline __device__ void ik_add_matrix(int dtype, __global_ptr__ const char
 
 /* sums[i, j] += bias[i] if `by_row`, else bias[j]. */
 static inline __device__ void ik_add_vector(int dtype, __global_ptr__ const char *bias, long long step, bool by_row,
-                                            int rows, int cols, float *sums, int pitch, char *buffer)
+    int rows, int cols, float *sums, int pitch, char *buffer)
 {
     float *other = (float *)buffer;
     ik_fetch_f32(dtype, bias, step, by_row ? rows : cols, other);

@@ -30,8 +30,8 @@ static inline __device__ int ik_flat_id() { return core_num() * cluster_id() + c
 static inline __device__ int ik_flat_count() { return core_num() * cluster_num(); }
 
 /* Share number `id` of `count` of n elements, [begin, end); shares are whole units except the last. */
-static inline __device__ void ik_share_of(long long n, long long unit, int id, int count, long long *begin,
-                                          long long *end)
+static inline __device__ void ik_share_of(
+    long long n, long long unit, int id, int count, long long *begin, long long *end)
 {
     const long long units = ik_ceil_div(n, unit), each = units / count, more = units % count;
     const long long first = id * each + ik_min(id, more);
@@ -41,9 +41,7 @@ static inline __device__ void ik_share_of(long long n, long long unit, int id, i
 
 /* This core's share. */
 static inline __device__ void ik_share(long long n, long long unit, long long *begin, long long *end)
-{
-    ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end);
-}
+{ ik_share_of(n, unit, ik_flat_id(), ik_flat_count(), begin, end); }
 
 /* The granularity, in elements of `size` bytes, at which cores share n elements: lines where every core gets at least
  * one, so that no line is written by two cores; else 16 elements of a narrow type, because an idle core costs more than
@@ -56,9 +54,7 @@ static inline __host__ __device__ int ik_grain_of(long long n, int size, int cor
 
 /* This core's share, in units of ik_grain_of. */
 static inline __device__ void ik_share_elements(long long n, int size, long long *begin, long long *end)
-{
-    ik_share(n, ik_grain_of(n, size, ik_flat_count()), begin, end);
-}
+{ ik_share(n, ik_grain_of(n, size, ik_flat_count()), begin, end); }
 
 /* Elements of a block; 1 for types that are not quantised. */
 static inline __host__ __device__ int ik_block_of(int dtype) { return dtype >= IK_Q4_0 && dtype <= IK_Q8_0 ? 32 : 1; }
@@ -70,9 +66,16 @@ static inline __host__ __device__ int ik_itemsize(int dtype)
     case IK_Q4_0: return 18;
     case IK_Q4_1: return 20;
     case IK_Q8_0: return 34;
-    case IK_F64: case IK_I64: case IK_U64: return 8;
-    case IK_F32: case IK_I32: case IK_U32: return 4;
-    case IK_F16: case IK_BF16: case IK_I16: case IK_U16: return 2;
+    case IK_F64:
+    case IK_I64:
+    case IK_U64: return 8;
+    case IK_F32:
+    case IK_I32:
+    case IK_U32: return 4;
+    case IK_F16:
+    case IK_BF16:
+    case IK_I16:
+    case IK_U16: return 2;
     default: return 1;
     }
 }
@@ -90,9 +93,7 @@ struct ik_geometry {
 /* Conversion between memory's types and the compute type, in place. A tile has space for n values of the compute type;
  * narrower values lie at its far end before they are widened, and at its beginning after they were narrowed. */
 static inline __device__ char *ik_narrow_end(void *tile, int n, int width, int size)
-{
-    return (char *)tile + (long long)n * (width - size);
-}
+{ return (char *)tile + (long long)n * (width - size); }
 
 static inline __device__ void ik_widen_f32(int dtype, float *tile, int n)
 {
@@ -132,8 +133,8 @@ static inline __device__ void ik_narrow_f32(int dtype, float *tile, int n)
 }
 
 #define IK_INTEGER_TYPES(X) \
-    X(IK_I8, signed char) X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) \
-    X(IK_U32, unsigned int)
+    X(IK_I8, signed char) \
+    X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) X(IK_U32, unsigned int)
 
 static inline __device__ void ik_widen_i64(int dtype, long long *tile, int n)
 {
@@ -299,8 +300,8 @@ static inline __device__ void ik_store_run(const char *from, long long stride, i
 /* Fetch elements [at, at + n) of a tensor to local memory, contiguously. A contiguous row is one copy, an element that
  * is repeated along a row is copied once, and all others are copied one by one. After a fence, ik_end_fetch must
  * follow. */
-static inline __device__ void ik_start_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base,
-                                             long long at, int n, char *to)
+static inline __device__ void ik_start_fetch(
+    const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -322,8 +323,8 @@ static inline __device__ void ik_end_fetch(const ik_geometry &g, int tensor, lon
 }
 
 /* Start a fetch, fence, and end it. */
-static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at,
-                                       int n, char *to)
+static inline __device__ void ik_fetch(
+    const ik_geometry &g, int tensor, __global_ptr__ const char *base, long long at, int n, char *to)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -337,8 +338,8 @@ static inline __device__ void ik_fetch(const ik_geometry &g, int tensor, __globa
 
 /* Store elements [at, at + n) from local memory, where they have been fenced, to a tensor; mfence() completes it.
  * `dims` as in ik_walk. */
-static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at,
-                                             int n, const char *from, int dims = 0)
+static inline __device__ void ik_start_store(
+    const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     if (g.dense >> tensor & 1) {
@@ -351,8 +352,8 @@ static inline __device__ void ik_start_store(const ik_geometry &g, int tensor, _
 }
 
 /* The same between two fences: `from` may be reused when the function returns. */
-static inline __device__ void ik_store(const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n,
-                                       const char *from, int dims = 0)
+static inline __device__ void ik_store(
+    const ik_geometry &g, int tensor, __global_ptr__ char *base, long long at, int n, const char *from, int dims = 0)
 {
     const int size = ik_itemsize(g.dtype[tensor]);
     mfence_lm();
@@ -421,8 +422,8 @@ static inline int ik_all_cores(const ik_xpu_stream *s) { return IK_CORES * ik_cl
 /* Host: clusters worth starting for n elements of `size` bytes, as ik_share_elements shares them. */
 static inline int ik_clusters_for(const ik_xpu_stream *s, long long n, int size)
 {
-    return static_cast<int>(ik_max(1,
-        ik_min(ik_clusters(s), ik_ceil_div(n, IK_CORES * ik_grain_of(n, size, ik_all_cores(s))))));
+    return static_cast<int>(
+        ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(n, IK_CORES * ik_grain_of(n, size, ik_all_cores(s))))));
 }
 
 /* Host: the entry for the width or the left side of a list of one integer, two (height, width) or four (top, left,

@@ -17,7 +17,8 @@ enum {
     W_ROWS = 4,                   /* rows of w of a core, at most */
     X_BYTES = 72 << 10,           /* a stretch of these rows, in shared memory */
     FLOATS = 1024,                /* floats of a stretch */
-    BLOCKS = 128, W_BLOCKS = 64,  /* blocks of a stretch, and of w in local memory at a time */
+    BLOCKS = 128,
+    W_BLOCKS = 64,  /* blocks of a stretch, and of w in local memory at a time */
     MAX_SKINNY_ROWS = 2 * X_ROWS, /* rows of x at most; more are computed by tiles (contraction.h) */
     TASK_COLS = W_ROWS * IK_CORES,
 };
@@ -58,7 +59,7 @@ struct by_blocks {
     long long units; /* units of a row of x */
 
     inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows,
-                                 long long at, int n, char *, __shared_ptr__ char *shared) const
+        long long at, int n, char *, __shared_ptr__ char *shared) const
     {
         long long begin, end;
         ik_share_of((long long)rows * n, 1, core_id(), core_num(), &begin, &end);
@@ -70,7 +71,7 @@ struct by_blocks {
     }
 
     inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory,
-                               __shared_ptr__ const char *shared, float *sums) const
+        __shared_ptr__ const char *shared, float *sums) const
     {
         const int bytes = ik_itemsize(dtype);
         for (int b = 0; b < n; b += W_BLOCKS) {
@@ -92,7 +93,7 @@ struct by_floats {
     long long w_row, units, step; /* step: between neighbours of x */
 
     inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows,
-                                 long long at, int n, char *memory, __shared_ptr__ char *shared) const
+        long long at, int n, char *memory, __shared_ptr__ char *shared) const
     {
         ik_stager<float> stager;
         stager.shared = (__shared_ptr__ float *)shared;
@@ -114,7 +115,7 @@ struct by_floats {
     }
 
     inline __device__ void add(__global_ptr__ const char *w, long long row, long long at, int n, int rows, char *memory,
-                               __shared_ptr__ const char *shared, float *sums) const
+        __shared_ptr__ const char *shared, float *sums) const
     {
         float *tile = (float *)memory;
         ik_fetch_weights(dtype, w, row * w_row + at, 1, n, ik_weights_end(dtype, tile, n));
@@ -136,8 +137,7 @@ struct by_floats {
 
 /* Write n sums of a row, from column `col` on. */
 static inline __device__ void finish_row(const ik_geometry &g, const row_epilogue &e, long long row, long long col,
-                                         int n, float *sums, char *buffer, __global_ptr__ const char *bias,
-                                         __global_ptr__ const char *c)
+    int n, float *sums, char *buffer, __global_ptr__ const char *bias, __global_ptr__ const char *c)
 {
     const int dtype = g.dtype[0], size = ik_itemsize(dtype), last = g.ndim - 1;
     if (c != nullptr) {
@@ -157,10 +157,8 @@ static inline __device__ void finish_row(const ik_geometry &g, const row_epilogu
  * for each core. */
 template <class By>
 static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, const row_epilogue &e, int cols,
-                                            __global_ptr__ char *y, __global_ptr__ const char *x,
-                                            __global_ptr__ const char *w, __global_ptr__ const char *bias,
-                                            __global_ptr__ const char *c, char *memory, __shared_ptr__ char *shared,
-                                            __shared_ptr__ float *results)
+    __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w, __global_ptr__ const char *bias,
+    __global_ptr__ const char *c, char *memory, __shared_ptr__ char *shared, __shared_ptr__ float *results)
 {
     __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE], other[IK_LINE];
     const long long n = g.shape[g.ndim - 1], wide = cols * core_num(), tiles = ik_ceil_div(n, wide);
@@ -187,7 +185,7 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
         mfence_sm();
         sync_cluster();
         const int line = IK_LINE / ik_itemsize(g.dtype[0]), found = (int)ik_min(wide, n - col),
-            lines = (int)ik_ceil_div(found, line);
+                  lines = (int)ik_ceil_div(found, line);
         for (int u = core_id(); u < here * lines; u += core_num()) {
             const int i = u / lines, from = u % lines * line, count = (int)ik_min(line, found - from);
             for (int k = 0; k < count; k++)

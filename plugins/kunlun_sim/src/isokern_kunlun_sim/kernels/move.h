@@ -19,14 +19,12 @@ struct ik_tiling {
 struct ik_tiles {
     const ik_tiling &of;
     const long long units; /* units of a span */
-    long long begin, end;  /* this core's remaining units, counted over all spans */
+    long long begin, end; /* this core's remaining units, counted over all spans */
     long long at = 0;
     int n = 0;
 
     inline __device__ ik_tiles(const ik_tiling &tiling) : of(tiling), units(ik_ceil_div(tiling.span, tiling.unit))
-    {
-        ik_share(of.total / of.span * units, 1, &begin, &end);
-    }
+    { ik_share(of.total / of.span * units, 1, &begin, &end); }
 
     inline __device__ bool empty() const { return begin == end; }
 
@@ -44,8 +42,8 @@ struct ik_tiles {
 
 /* Copy y = x for this core's tiles: all copies to the tile, one fence, all copies from it, and a fence before it is
  * reused. */
-static inline __device__ void ik_move(const ik_geometry &g, const ik_tiling &tiling, __global_ptr__ char *y,
-                                      __global_ptr__ const char *x, char *tile)
+static inline __device__ void ik_move(
+    const ik_geometry &g, const ik_tiling &tiling, __global_ptr__ char *y, __global_ptr__ const char *x, char *tile)
 {
     for (ik_tiles t(tiling); t.next();) {
         ik_fetch(g, 1, x, t.at, t.n, tile);
@@ -74,12 +72,12 @@ static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int si
 {
     const int line = IK_LINE / size, chunk = (int)ik_min(IK_CHUNK_BYTES / size, max_elements);
     if (run > chunk)
-        return {total, run, chunk, max_elements / chunk * chunk};
+        return { total, run, chunk, max_elements / chunk * chunk };
     long long unit = run;
     while (dense && unit % line != 0)
         unit *= 2;
     unit = ik_min(unit <= chunk ? unit : run, total);
-    return {total, total, (int)unit, (int)(max_elements / unit * unit)};
+    return { total, total, (int)unit, (int)(max_elements / unit * unit) };
 }
 
 /* Host: the tiling of `total` elements of `size` bytes that lie in runs of `run`, for `cores` cores with space for
@@ -88,26 +86,24 @@ static inline ik_tiling ik_tiling_of_runs(long long total, long long run, int si
  * Runs stay whole where that keeps all cores about equally busy. Otherwise they are split into pieces of at least
  * `min_elements` elements: where a core's share ends if the output is dense, else counted from the beginning of each
  * run, where its lines begin. */
-static inline ik_tiling ik_tiling_of(long long total, long long run, int size, bool dense, int bytes, int cores,
-                                     int min_elements = 1)
+static inline ik_tiling ik_tiling_of(
+    long long total, long long run, int size, bool dense, int bytes, int cores, int min_elements = 1)
 {
     const int max_elements = bytes / size, grain = (int)ik_max(min_elements, ik_grain_of(total, size, cores));
     if (total == 0)
-        return {0, 1, 1, 1};
+        return { 0, 1, 1, 1 };
     if (run == 0)
-        return {total, total, grain, IK_STRIDED_TILE};
+        return { total, total, grain, IK_STRIDED_TILE };
     const ik_tiling whole = ik_tiling_of_runs(total, run, size, dense, max_elements);
     const long long units = ik_units_of(whole);
     if (units % cores == 0 || units >= IK_TURNS * cores || (!dense && run <= grain))
         return whole;
-    return {total, dense ? total : run, grain, max_elements / grain * grain};
+    return { total, dense ? total : run, grain, max_elements / grain * grain };
 }
 
 /* Host: clusters worth starting. */
 static inline int ik_clusters_of(const ik_xpu_stream *s, const ik_tiling &t)
-{
-    return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(ik_units_of(t), IK_CORES)));
-}
+{ return (int)ik_max(1, ik_min(ik_clusters(s), ik_ceil_div(ik_units_of(t), IK_CORES))); }
 
 /* Host: drop dims of extent 1 in [from, to) and merge those along which all tensors step together; returns the end of
  * the dims that are left. */

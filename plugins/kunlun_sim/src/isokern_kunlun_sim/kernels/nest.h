@@ -11,8 +11,8 @@
 
 enum {
     IK_NEST_TENSORS = 2 + IK_PROGRAM_INPUTS, /* y, init, inputs */
-    IK_NEST_DIMS = IK_MAX_RANK + 1,          /* one more loop where there are no reduced loops, or no outputs' loops */
-    IK_NEST_WORDS = 128,                     /* words of a program */
+    IK_NEST_DIMS = IK_MAX_RANK + 1, /* one more loop where there are no reduced loops, or no outputs' loops */
+    IK_NEST_WORDS = 128, /* words of a program */
     IK_NEST_TEXT = IK_NEST_DIMS * (1 + IK_NEST_TENSORS) + IK_NEST_WORDS,
     IK_NEST_OUTS = 64, /* outputs that are summed at a time */
     IK_NEST_SUM_BYTES = 16 * IK_NEST_OUTS,
@@ -28,12 +28,12 @@ struct ik_job {
     /* chunk: outputs of a task; grain: the unit in which cores share outputs, where a core has a single task. */
     int parts, chunk, grain;
     int outs, terms; /* of a tile */
-    int space;       /* values of a slot */
-    int words;       /* of the program */
+    int space; /* values of a slot */
+    int words; /* of the program */
     /* slots: a tile of each input, then at least one tile of intermediate values. */
     unsigned char ndim, kept, inputs, slots;
     unsigned char combine, across, result; /* result: the slot of the result */
-    unsigned char join;                    /* the launch is the second one, which joins the parts */
+    unsigned char join; /* the launch is the second one, which joins the parts */
     unsigned char dtype[IK_NEST_TENSORS], order[IK_NEST_TENSORS];
 };
 
@@ -47,10 +47,10 @@ struct ik_runs {
     bool flat;
     long long index[IK_MAX_RANK], stride, offset = 0, run = 0, done = 0;
 
-    inline __device__ ik_runs(const ik_job &j, __shared_ptr__ const long long *text, int tensor, bool outs,
-                              long long at, long long elements)
+    inline __device__ ik_runs(
+        const ik_job &j, __shared_ptr__ const long long *text, int tensor, bool outs, long long at, long long elements)
         : shape(text + (outs ? 0 : j.kept)), strides(shape + j.ndim * (1 + tensor)),
-        dims(outs ? j.kept : j.ndim - j.kept), n(elements)
+          dims(outs ? j.kept : j.ndim - j.kept), n(elements)
     {
         const int order = outs ? j.order[tensor] : j.order[tensor] / IK_TERMS_DENSE;
         flat = (order & (IK_OUTS_DENSE | IK_OUTS_STILL)) != 0;
@@ -96,8 +96,8 @@ static inline __device__ void ik_lay_as(const T *from, int line, int step, int l
             to[i * pitch + k] = from[i * line + k * step];
 }
 
-static inline __device__ void ik_lay(int size, const char *from, int line, int step, int lines, int n, char *to,
-                                     int pitch)
+static inline __device__ void ik_lay(
+    int size, const char *from, int line, int step, int lines, int n, char *to, int pitch)
 {
     switch (size) {
     case 1: ik_lay_as((const unsigned char *)from, line, step, lines, n, (unsigned char *)to, pitch); return;
@@ -110,17 +110,17 @@ static inline __device__ void ik_lay(int size, const char *from, int line, int s
 /* Fetch elements that are a few apart: a copy brings the gaps, too, for as many lines at a time as `scratch` has space
  * for. */
 static inline __device__ void ik_fetch_spans(__global_ptr__ const char *from, long long line, long long step, int lines,
-                                             int n, int size, char *to, int pitch, char *scratch, int space)
+    int n, int size, char *to, int pitch, char *scratch, int space)
 {
     const int wide = (int)(step < 0 ? -step : step), max_count = (int)ik_min(n, (space - 1) / wide + 1),
-        span = wide * (max_count - 1) + 1, together = space / span;
+              span = wide * (max_count - 1) + 1, together = space / span;
     for (int at = 0; at < n; at += max_count) {
         const int m = (int)ik_min(max_count, n - at), length = wide * (m - 1) + 1, back = step < 0 ? length - 1 : 0;
         for (int i = 0; i < lines; i += together) {
             const int count = (int)ik_min(together, lines - i);
             for (int q = 0; q < count; q++)
-                GM2LM_ASYNC(from + ((i + q) * line + at * step - back) * size, scratch + q * span * size,
-                    length * size);
+                GM2LM_ASYNC(
+                    from + ((i + q) * line + at * step - back) * size, scratch + q * span * size, length * size);
             mfence();
             ik_lay(size, scratch + back * size, span, (int)step, count, m, to + (i * pitch + at) * size, pitch);
         }
@@ -131,7 +131,7 @@ static inline __device__ void ik_fetch_spans(__global_ptr__ const char *from, lo
  * One copy brings a line, or a column, which is transposed in `scratch`; that has space for as many elements as the
  * tile. */
 static inline __device__ void ik_fetch_block(__global_ptr__ const char *from, long long line, long long step, int lines,
-                                             int n, int size, char *to, int pitch, char *scratch, int space)
+    int n, int size, char *to, int pitch, char *scratch, int space)
 {
     if (step == 1 && (line != 0 || lines == 1)) {
         const bool whole = line == n && pitch == n;
@@ -166,8 +166,7 @@ struct ik_tile {
 
 /* Fetch a tensor's elements of a tile, in the type that memory has. */
 static inline __device__ void ik_fetch_tile(const ik_job &j, __shared_ptr__ const long long *text, int tensor,
-                                            __global_ptr__ const char *x, const ik_tile &t, char *to, char *scratch,
-                                            int space)
+    __global_ptr__ const char *x, const ik_tile &t, char *to, char *scratch, int space)
 {
     const int size = ik_itemsize(j.dtype[tensor]), lines = j.across ? t.terms : t.outs, n = j.across ? t.outs : t.terms;
     for (ik_runs b(j, text, tensor, j.across, j.across ? t.out : t.term, n); b.next();)
@@ -178,8 +177,8 @@ static inline __device__ void ik_fetch_tile(const ik_job &j, __shared_ptr__ cons
 }
 
 /* Store a tile of y from local memory, where its lines are terms; `from` may be reused on return. */
-static inline __device__ void ik_store_tile(const ik_job &j, __shared_ptr__ const long long *text,
-                                            __global_ptr__ char *y, const ik_tile &t, const char *from)
+static inline __device__ void ik_store_tile(
+    const ik_job &j, __shared_ptr__ const long long *text, __global_ptr__ char *y, const ik_tile &t, const char *from)
 {
     const int size = ik_itemsize(j.dtype[0]);
     mfence_lm();

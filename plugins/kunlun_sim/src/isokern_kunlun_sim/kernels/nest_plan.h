@@ -16,7 +16,7 @@ enum {
      * not depend on it. */
     IK_NEST_SPREAD = 768,
     IK_NEST_PART = 1024, /* terms of a part, at least */
-    IK_NEST_PARTS = 64,  /* parts, at most */
+    IK_NEST_PARTS = 64, /* parts, at most */
 };
 
 struct ik_piece {
@@ -33,19 +33,16 @@ struct ik_nest_plan {
 static inline __host__ __device__ int ik_text_words(const ik_job &j) { return j.ndim * (1 + 2 + j.inputs) + j.words; }
 
 static inline uint64_t ik_round_to_line(long long bytes)
-{
-    return static_cast<uint64_t>((bytes + IK_LINE - 1) / IK_LINE * IK_LINE);
-}
+{ return static_cast<uint64_t>((bytes + IK_LINE - 1) / IK_LINE * IK_LINE); }
 
 /* Sections of the workspace: the rest of the text, and the sums of parts. */
 static inline uint64_t ik_rest_bytes(const ik_job &j)
-{
-    return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN));
-}
+{ return ik_round_to_line(8 * ik_max(0, ik_text_words(j) - IK_GIVEN)); }
 static inline uint64_t ik_parts_bytes(const ik_nest_plan &n)
 {
     return n.job.combine != IK_GENERIC_NONE && n.job.parts > 1
-        ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8)) : 0;
+        ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8))
+        : 0;
 }
 
 /* The bits of a constant in the compute type; a value beyond the integers is clamped. */
@@ -61,8 +58,10 @@ static inline long long ik_constant(int compute, long long bits)
     }
     if (compute == IK_U64 && value >= 0x1p63)
         return static_cast<long long>(value >= 0x1p64 ? ~0ull : static_cast<unsigned long long>(value));
-    return value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN
-        : value == value ? static_cast<long long>(value) : 0;
+    return value >= 0x1p63 ? INT64_MAX
+        : value <= -0x1p63 ? INT64_MIN
+        : value == value   ? static_cast<long long>(value)
+                           : 0;
 }
 
 static inline int ik_operands(int code)
@@ -78,7 +77,7 @@ static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long 
     enum { SLOTS = IK_PROGRAM_INPUTS + IK_PROGRAM_DEPTH + IK_PROGRAM_KEPT };
     ik_job &j = n->job;
     int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, maximum = 1,
-        wanted[SLOTS] = {};
+                                                                                    wanted[SLOTS] = {};
     bool used[IK_PROGRAM_INPUTS] = {};
     for (int &slot : kept)
         slot = -1;
@@ -197,26 +196,30 @@ static inline double ik_choose_blocking(ik_nest_plan *n)
     }
     if (j.combine == IK_GENERIC_NONE) {
         const int square = j.space >= 256 ? 16 : 8,
-            grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = (int)ik_min(ik_max(square, j.space / ik_min(j.length, square)),
-            ik_max(1, ik_ceil_div(each, grain) * grain));
+                  grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+        j.outs = j.chunk = (int)ik_min(
+            ik_max(square, j.space / ik_min(j.length, square)), ik_max(1, ik_ceil_div(each, grain) * grain));
         const long long chunks = ik_ceil_div(j.total, j.chunk),
-            maximum = ik_min(j.space / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
+                        maximum = ik_min(j.space / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
         j.part = j.terms = (int)ik_max(1, ik_min(j.length, maximum));
         j.parts = (int)ik_ceil_div(j.length, j.part);
         const ik_along y = ik_along_of(*n, 0, true);
-        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) +
-            1 / (y.stride != 1 ? 1 : y.run < j.outs ? y.run : j.outs);
+        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total))
+            + 1
+            / (y.stride != 1         ? 1
+                    : y.run < j.outs ? y.run
+                                     : j.outs);
     }
     const int maximum = (int)ik_min(IK_NEST_OUTS, j.space);
-    const int columns = (int)ik_min(j.length >= IK_NEST_BLOCK
-        ? ik_max(16, ik_min(maximum, j.space / IK_NEST_BLOCK / 16 * 16)) : maximum, ik_max(1, lines));
+    const int columns = (int)ik_min(
+        j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(maximum, j.space / IK_NEST_BLOCK / 16 * 16)) : maximum,
+        ik_max(1, lines));
     const int terms = (int)ik_max(1, ik_min(j.length, j.space / columns));
     const int along = (int)ik_max(1, ik_min(j.length, j.space)),
-        chunk = (int)ik_min(maximum, ik_max(1, each < line && along >= IK_LINE ? each : lines));
+              chunk = (int)ik_min(maximum, ik_max(1, each < line && along >= IK_LINE ? each : lines));
     const int outs = (int)ik_max(1, ik_min(chunk, j.space / along));
-    const double copies[] =
-        { ik_copies(*n, false, outs, along), ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
+    const double copies[] = { ik_copies(*n, false, outs, along),
+        ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
     j.across = copies[1] <= copies[0];
     j.chunk = j.across ? columns : chunk;
     j.outs = j.across ? columns : outs;
@@ -258,8 +261,8 @@ static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, 
         for (int d = 0; d < dims; d++)
             strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
         j.dtype[t] = (unsigned char)tensor->dtype;
-        j.order[t] = (unsigned char)(ik_order_of(n->text, strides, 0, j.kept) |
-            ik_order_of(n->text, strides, j.kept, dims) * IK_TERMS_DENSE);
+        j.order[t] = (unsigned char)(ik_order_of(n->text, strides, 0, j.kept)
+            | ik_order_of(n->text, strides, j.kept, dims) * IK_TERMS_DENSE);
     }
     memcpy(n->text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
 }
@@ -271,7 +274,8 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
     const ik_tensor *y = &plan->tensors[IK_GENERIC_Y], *x = &plan->tensors[IK_GENERIC_X];
     const ik_program *body = nullptr;
     n.compute = x->dtype == IK_F32 || x->dtype == IK_F16 || x->dtype == IK_BF16 ? IK_F32
-        : x->dtype == IK_U64 ? IK_U64 : IK_I64;
+        : x->dtype == IK_U64                                                    ? IK_U64
+                                                                                : IK_I64;
     if (plan->kind == IK_OP_GENERIC) {
         const auto *attrs = static_cast<const ik_generic_attrs *>(plan->attrs);
         body = &attrs->body;

@@ -21,24 +21,19 @@ struct ik_sums<float> {
 static_assert(sizeof(ik_sums<float>) <= IK_NEST_SUM_BYTES, "sums of a task");
 
 static inline __device__ float ik_none(int combine, float)
-{
-    return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff() : combine == IK_GENERIC_MINIMUM ? __builtin_inff() : -0.0f;
-}
+{ return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff() : combine == IK_GENERIC_MINIMUM ? __builtin_inff() : -0.0f; }
 static inline __device__ long long ik_none(int combine, long long)
 {
     return combine == IK_GENERIC_MAXIMUM ? -__LONG_LONG_MAX__ - 1
-        : combine == IK_GENERIC_MINIMUM ? __LONG_LONG_MAX__ : 0;
+        : combine == IK_GENERIC_MINIMUM  ? __LONG_LONG_MAX__
+                                         : 0;
 }
 static inline __device__ unsigned long long ik_none(int combine, unsigned long long)
-{
-    return combine == IK_GENERIC_MINIMUM ? ~0ull : 0;
-}
+{ return combine == IK_GENERIC_MINIMUM ? ~0ull : 0; }
 
 /* NaN if an operand is a float NaN. */
 static inline __device__ float ik_choose(int combine, float a, float b)
-{
-    return combine == IK_GENERIC_MAXIMUM ? ik_maximum_f32(a, b) : ik_minimum_f32(a, b);
-}
+{ return combine == IK_GENERIC_MAXIMUM ? ik_maximum_f32(a, b) : ik_minimum_f32(a, b); }
 
 /* Integer sums wrap. */
 template <class T>
@@ -68,9 +63,7 @@ static inline __device__ void ik_clear(int combine, ik_sums<T> *s, int n)
 static inline __device__ bool ik_is_near(float sum) { return ik_abs_f32(sum) <= 0x1p90f; }
 
 static inline __device__ void ik_add_far(ik_sums<float> *s, int at, float x)
-{
-    ik_add(&s->far[at], &s->far_low[at], x * 0x1p-64f);
-}
+{ ik_add(&s->far[at], &s->far_low[at], x * 0x1p-64f); }
 
 /* Add lines of n terms, one term for each output. */
 static inline __device__ void ik_sum_lines(int combine, ik_sums<float> *s, const float *tile, int lines, int n)
@@ -145,8 +138,8 @@ static inline __device__ void ik_sum_along(int combine, ik_sums<T> *s, int at, c
 }
 
 /* Store the sums of n outputs of a part to device memory; a part has `total` outputs. */
-static inline __device__ void ik_give(const ik_sums<float> *s, __global_ptr__ char *part, long long total,
-                                      long long out, int n)
+static inline __device__ void ik_give(
+    const ik_sums<float> *s, __global_ptr__ char *part, long long total, long long out, int n)
 {
     const float *const of[] = { s->high, s->low, s->far, s->far_low };
     mfence_lm();
@@ -164,7 +157,7 @@ static inline __device__ void ik_give(const ik_sums<T> *s, __global_ptr__ char *
 
 /* Join the sums of another part; `scratch` has space for its sums. */
 static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_ptr__ const char *part, long long total,
-                                      long long out, int n, ik_sums<float> *scratch)
+    long long out, int n, ik_sums<float> *scratch)
 {
     float *const of[] = { scratch->high, scratch->low, scratch->far, scratch->far_low };
     for (int i = 0; i < 4; i++)
@@ -182,8 +175,8 @@ static inline __device__ void ik_take(int combine, ik_sums<float> *s, __global_p
 }
 
 template <class T>
-static inline __device__ void ik_take(int combine, ik_sums<T> *s, __global_ptr__ const char *part, long long,
-                                      long long out, int n, ik_sums<T> *scratch)
+static inline __device__ void ik_take(
+    int combine, ik_sums<T> *s, __global_ptr__ const char *part, long long, long long out, int n, ik_sums<T> *scratch)
 {
     GM2LM(part + out * 8, scratch->value, n * 8);
     for (int i = 0; i < n; i++)

@@ -22,9 +22,7 @@ static inline __device__ float dot(const float *a, const float *b, int n)
 
 /* The weight of a part whose largest score is `maximum` among all parts, whose largest is `all`. */
 static inline __device__ float factor_of(float maximum, float all)
-{
-    return maximum == all ? 1.0f : ik_exp_f32(maximum - all);
-}
+{ return maximum == all ? 1.0f : ik_exp_f32(maximum - all); }
 
 /* Turn the scores of n keys into their weights, and rescale the sums of earlier keys to the new largest score. */
 static inline __device__ void weigh(float *scores, int n, attention_stat &stat, float *sums, int cols)

@@ -40,10 +40,9 @@ struct rms_norm_op {
             for (int i = whole; i < n; i++)
                 x[i * step] = x[i * step] * factor;
         } else {
-            ik_map_vectors(x, whole,
-                [=](float32x16_t v, int i) {
-                    return vvmul_float32x16(svmul_float32x16(factor, v), vload_lm_float32x16(w + i));
-                });
+            ik_map_vectors(x, whole, [=](float32x16_t v, int i) {
+                return vvmul_float32x16(svmul_float32x16(factor, v), vload_lm_float32x16(w + i));
+            });
             for (int i = whole; i < n; i++)
                 x[i * step] = x[i * step] * factor * w[i];
         }

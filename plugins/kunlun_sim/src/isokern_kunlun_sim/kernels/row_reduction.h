@@ -31,12 +31,12 @@
 #include "vectors.h"
 
 enum {
-    IK_GROUP = 64,        /* rows in a group, at most */
-    IK_COLUMNS = 32,      /* rows side by side, or in a group of a cluster, at most */
+    IK_GROUP = 64, /* rows in a group, at most */
+    IK_COLUMNS = 32, /* rows side by side, or in a group of a cluster, at most */
     IK_SHARE_BELOW = 256, /* groups: if there are fewer, a cluster shares a long one */
-    IK_LONG = 2048,       /* elements of such a group, at least */
-    IK_SPLIT_BELOW = 8,   /* groups: if there are fewer, very long ones are split into parts */
-    IK_PART = 1 << 15,    /* elements of a group in a part, at least */
+    IK_LONG = 2048, /* elements of such a group, at least */
+    IK_SPLIT_BELOW = 8, /* groups: if there are fewer, very long ones are split into parts */
+    IK_PART = 1 << 15, /* elements of a group in a part, at least */
     IK_MAX_PARTS = 64,
     IK_STAT_BYTES = 16, /* at most */
     /* Local memory for all of this; the vectors that a compiler keeps on the stack, as the emulator does, need the
@@ -52,16 +52,16 @@ struct ik_row_reduction {
     /* tensors: y, x, and the two inputs whose sum x is, if any; first the dims that count rows, then those of a row. */
     ik_geometry g;
     long long rows, length; /* length: elements in a row */
-    long long width;        /* extent of the last dim that counts rows, where rows lie side by side; else 0 */
-    long long inner;        /* rows from one to the next along the last of the plan's dims that count rows */
+    long long width; /* extent of the last dim that counts rows, where rows lie side by side; else 0 */
+    long long inner; /* rows from one to the next along the last of the plan's dims that count rows */
     long long groups, part; /* part: elements of a row in a part */
-    long long steps[2];     /* of w and bias along a row */
+    long long steps[2]; /* of w and bias along a row */
     int row_dims, group, parts;
-    int unit;                /* groups that fill lines of y, which clusters and cores take together */
+    int unit; /* groups that fill lines of y, which clusters and cores take together */
     unsigned char dtypes[2]; /* of w and bias */
-    unsigned char inputs;    /* inputs that are fetched with a tile: x, or the two that are added */
-    unsigned char buffers;   /* tiles of each input */
-    unsigned char shared;    /* a cluster shares a group */
+    unsigned char inputs; /* inputs that are fetched with a tile: x, or the two that are added */
+    unsigned char buffers; /* tiles of each input */
+    unsigned char shared; /* a cluster shares a group */
     unsigned char phase;
 };
 
@@ -81,9 +81,7 @@ union ik_row_reduction_line {
 
 /* Values of a tile, if local memory holds `tiles` of them. */
 static inline __host__ __device__ int ik_row_reduction_capacity(int value_bytes, int tiles)
-{
-    return IK_TILE_BYTES / value_bytes / tiles / 16 * 16;
-}
+{ return IK_TILE_BYTES / value_bytes / tiles / 16 * 16; }
 
 /* The sum of term(i) for i from `at` below `end`, at most 64 terms, in eight lanes: at most 10 roundings an element. */
 template <class Term>
@@ -140,14 +138,11 @@ static inline __device__ long long ik_group_row(const ik_row_reduction &r, long 
 }
 
 static inline __device__ int ik_group_rows(const ik_row_reduction &r, long long group)
-{
-    return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group));
-}
+{ return (int)(ik_group_row(r, group + 1) - ik_group_row(r, group)); }
 
 /* Start to fetch elements of the rows of a tile; mfence() and ik_row_reduction_land complete it. */
 static inline __device__ void ik_row_reduction_start(const ik_row_reduction &r, int tensor,
-                                                     __global_ptr__ const char *x, const ik_row_reduction_tile &t,
-                                                     int value_bytes, void *tile)
+    __global_ptr__ const char *x, const ik_row_reduction_tile &t, int value_bytes, void *tile)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     char *to = ik_narrow_end(tile, n, value_bytes, size);
@@ -168,8 +163,8 @@ static inline __device__ void ik_row_reduction_start(const ik_row_reduction &r, 
 
 /* After the fence: convert them to the compute type. */
 template <class T>
-static inline __device__ void ik_row_reduction_land(const ik_row_reduction &r, int tensor,
-                                                    const ik_row_reduction_tile &t, T *tile)
+static inline __device__ void ik_row_reduction_land(
+    const ik_row_reduction &r, int tensor, const ik_row_reduction_tile &t, T *tile)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]);
     if (r.width == 0)
@@ -179,13 +174,11 @@ static inline __device__ void ik_row_reduction_land(const ik_row_reduction &r, i
 
 /* Whether ik_row_reduction_land uses scalar stores for this tensor. */
 static inline __device__ bool ik_row_reduction_is_scalar(const ik_row_reduction &r, int tensor, int value_bytes)
-{
-    return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1);
-}
+{ return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1); }
 
 /* Store a tile, which is narrow and fenced in local memory, to y or x; mfence() completes it. */
-static inline __device__ void ik_row_reduction_store(const ik_row_reduction &r, int tensor, __global_ptr__ char *y,
-                                                     const ik_row_reduction_tile &t, const char *from)
+static inline __device__ void ik_row_reduction_store(
+    const ik_row_reduction &r, int tensor, __global_ptr__ char *y, const ik_row_reduction_tile &t, const char *from)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
     if (r.width == 0) {
@@ -199,15 +192,15 @@ static inline __device__ void ik_row_reduction_store(const ik_row_reduction &r, 
             ik_store_run(from + w.done * rows * size, 1, (int)(w.run * rows), size, y + offset * size);
         else
             for (long long k = 0; k < w.run; k++)
-                ik_store_run(from + (w.done + k) * rows * size, across, (int)rows, size,
-                    y + (offset + k * along) * size);
+                ik_store_run(
+                    from + (w.done + k) * rows * size, across, (int)rows, size, y + (offset + k * along) * size);
     }
 }
 
 /* Compute x of a tile as the sum of two inputs, rounded to x's type, and store it, too. `b` may be reused after a
  * fence. */
-static inline __device__ void ik_row_reduction_add(const ik_row_reduction &r, __global_ptr__ char *x,
-                                                   const ik_row_reduction_tile &t, float *a, float *b)
+static inline __device__ void ik_row_reduction_add(
+    const ik_row_reduction &r, __global_ptr__ char *x, const ik_row_reduction_tile &t, float *a, float *b)
 {
     const int n = t.rows * t.n, dtype = r.g.dtype[1];
     auto *narrow = (unsigned short *)b;
@@ -227,8 +220,10 @@ static inline __device__ void ik_row_reduction_add(const ik_row_reduction &r, __
     ik_row_reduction_store(r, 1, x, t, (const char *)b);
 }
 
-static inline __device__ void ik_row_reduction_add(const ik_row_reduction &, __global_ptr__ char *,
-                                                   const ik_row_reduction_tile &, long long *, long long *) {}
+static inline __device__ void ik_row_reduction_add(
+    const ik_row_reduction &, __global_ptr__ char *, const ik_row_reduction_tile &, long long *, long long *)
+{
+}
 
 /* The tiles in local memory: a set has a tile for each of `inputs`, and the next set may be on its way. It has no
  * pointer to GM, because those may not be members. */
@@ -239,17 +234,14 @@ struct ik_row_reduction_tiles {
     bool coming;
 
     __device__ T *tile(const ik_row_reduction &r, int input = 0) const
-    {
-        return memory + (set * r.inputs + input) * space;
-    }
+    { return memory + (set * r.inputs + input) * space; }
 };
 
 /* Issue a tile's copies: of x, or of the two inputs whose sum it is. */
 template <class T>
 static inline __device__ void ik_row_reduction_issue(const ik_row_reduction &r, bool sum, __global_ptr__ const char *x,
-                                                     __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                                     const ik_row_reduction_tile &t,
-                                                     const ik_row_reduction_tiles<T> &tiles)
+    __global_ptr__ const char *a, __global_ptr__ const char *b, const ik_row_reduction_tile &t,
+    const ik_row_reduction_tiles<T> &tiles)
 {
     ik_row_reduction_start(r, sum ? 2 : 1, sum ? a : x, t, sizeof(T), tiles.tile(r));
     if (sum)
@@ -258,8 +250,8 @@ static inline __device__ void ik_row_reduction_issue(const ik_row_reduction &r, 
 
 /* The tiles in a kernel's memory: they follow the stats, and tiles for `operands` operands follow them. */
 template <class T>
-static inline __device__ ik_row_reduction_tiles<T> ik_row_reduction_tiles_in(const ik_row_reduction &r, char *memory,
-                                                                             int operands = 0)
+static inline __device__ ik_row_reduction_tiles<T> ik_row_reduction_tiles_in(
+    const ik_row_reduction &r, char *memory, int operands = 0)
 {
     return { (T *)(memory + IK_GROUP * IK_STAT_BYTES),
         ik_row_reduction_capacity(sizeof(T), r.buffers * r.inputs + operands), 0, false };
@@ -268,8 +260,8 @@ static inline __device__ ik_row_reduction_tiles<T> ik_row_reduction_tiles_in(con
 /* Make sure that the copies of the tile to be computed now are issued; the caller calls mfence(). */
 template <class T>
 static inline __device__ void ik_row_reduction_expect(const ik_row_reduction &r, bool sum, __global_ptr__ const char *x,
-                                                      __global_ptr__ const char *a, __global_ptr__ const char *b,
-                                                      const ik_row_reduction_tile &t, ik_row_reduction_tiles<T> *tiles)
+    __global_ptr__ const char *a, __global_ptr__ const char *b, const ik_row_reduction_tile &t,
+    ik_row_reduction_tiles<T> *tiles)
 {
     if (tiles->coming) {
         tiles->set ^= 1;
@@ -283,9 +275,8 @@ static inline __device__ void ik_row_reduction_expect(const ik_row_reduction &r,
 /* Issue the copies of the next tile, if there is space, to land at the next fence. */
 template <class T>
 static inline __device__ void ik_row_reduction_prefetch(const ik_row_reduction &r, bool sum,
-                                                        __global_ptr__ const char *x, __global_ptr__ const char *a,
-                                                        __global_ptr__ const char *b, const ik_row_reduction_tile &t,
-                                                        ik_row_reduction_tiles<T> *tiles)
+    __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+    const ik_row_reduction_tile &t, ik_row_reduction_tiles<T> *tiles)
 {
     if (r.buffers < 2 || t.n == 0)
         return;
@@ -296,8 +287,8 @@ static inline __device__ void ik_row_reduction_prefetch(const ik_row_reduction &
 }
 
 /* The tile of a group's rows that begins at element `at`. */
-static inline __device__ ik_row_reduction_tile ik_row_reduction_tile_of(const ik_row_reduction &r, long long group,
-                                                                        long long at, long long to, int space)
+static inline __device__ ik_row_reduction_tile ik_row_reduction_tile_of(
+    const ik_row_reduction &r, long long group, long long at, long long to, int space)
 {
     const int rows = ik_group_rows(r, group);
     return { ik_group_row(r, group), at, rows, (int)ik_max(0, ik_min(to - at, space / rows)) };
@@ -306,20 +297,16 @@ static inline __device__ ik_row_reduction_tile ik_row_reduction_tile_of(const ik
 /* The operator for a row's elements from `at` on; operators that depend on the row overload this. */
 template <class Op>
 static inline __device__ const Op &ik_row_reduction_op(const Op &op, long long, long long)
-{
-    return op;
-}
+{ return op; }
 
 /* Measure elements [from, to) of a group's rows, tile by tile; stats[q] is that of row q. The last tile stays in
  * memory. `after` is the tile to issue when the last one has arrived, as a sum if `after_sum`; none if it has no
  * elements. */
 template <class Op>
 static inline __device__ void ik_row_reduction_measure(const ik_row_reduction &r, const Op &op,
-                                                       __global_ptr__ const char *x, __global_ptr__ const char *a,
-                                                       __global_ptr__ const char *b, long long group, long long from,
-                                                       long long to, ik_row_reduction_tiles<typename Op::value> *tiles,
-                                                       typename Op::stat *stats,
-                                                       const ik_row_reduction_tile &after = {}, bool after_sum = false)
+    __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b, long long group,
+    long long from, long long to, ik_row_reduction_tiles<typename Op::value> *tiles, typename Op::stat *stats,
+    const ik_row_reduction_tile &after = {}, bool after_sum = false)
 {
     const bool sum = r.inputs > 1;
     ik_row_reduction_tile t = ik_row_reduction_tile_of(r, group, from, to, tiles->space);
@@ -348,8 +335,8 @@ static inline __device__ void ik_row_reduction_measure(const ik_row_reduction &r
 }
 
 /* A core's slice of elements [*from, *to) of a group's rows. */
-static inline __device__ void ik_row_reduction_slice(const ik_row_reduction &r, int core, long long *from,
-                                                     long long *to)
+static inline __device__ void ik_row_reduction_slice(
+    const ik_row_reduction &r, int core, long long *from, long long *to)
 {
     const long long first = *from, unit = r.width != 0 ? 1 : IK_LINE / ik_itemsize(r.g.dtype[1]);
     ik_share_of(*to - first, unit, core, core_num(), from, to);
@@ -358,8 +345,8 @@ static inline __device__ void ik_row_reduction_slice(const ik_row_reduction &r, 
 }
 
 /* The elements of a group's rows that belong to a part. */
-static inline __device__ void ik_row_reduction_part(const ik_row_reduction &r, long long part, long long *from,
-                                                    long long *to)
+static inline __device__ void ik_row_reduction_part(
+    const ik_row_reduction &r, long long part, long long *from, long long *to)
 {
     *from = part * r.part;
     *to = ik_min(r.length, *from + r.part);
@@ -368,9 +355,8 @@ static inline __device__ void ik_row_reduction_part(const ik_row_reduction &r, l
 /* By the whole cluster: join the `own` stats of the cores' slices of [from, to), in order. */
 template <class Op>
 static inline __device__ void ik_row_reduction_join(const ik_row_reduction &r, const Op &op, int rows, long long from,
-                                                    long long to, const typename Op::stat *own,
-                                                    typename Op::stat *stats,
-                                                    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
+    long long to, const typename Op::stat *own, typename Op::stat *stats,
+    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     for (int q = 0; q < rows; q++)
         shared->slices[core_id()][q] = own[q];
@@ -393,10 +379,9 @@ static inline __device__ void ik_row_reduction_join(const ik_row_reduction &r, c
 
 /* The first of two kernels: compute the stats of all parts and store them in the workspace. */
 template <class Op>
-static inline __device__ void ik_row_reduction_measure_parts(
-    const ik_row_reduction &r, const Op &op, __global_ptr__ const char *x, __global_ptr__ const char *a,
-    __global_ptr__ const char *b, __global_ptr__ char *parts, char *memory,
-    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
+static inline __device__ void ik_row_reduction_measure_parts(const ik_row_reduction &r, const Op &op,
+    __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+    __global_ptr__ char *parts, char *memory, __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_row_reduction_tiles_in<typename Op::value>(r, memory);
@@ -425,9 +410,8 @@ static inline __device__ void ik_row_reduction_measure_parts(
  * IK_MAX_PARTS lines. */
 template <class Op>
 static inline __device__ void ik_row_reduction_recall(const ik_row_reduction &r, const Op &op, int rows,
-                                                      long long group, __global_ptr__ const char *parts, void *space,
-                                                      typename Op::stat *stats,
-                                                      __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
+    long long group, __global_ptr__ const char *parts, void *space, typename Op::stat *stats,
+    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     const auto *lines = (const ik_row_reduction_line<typename Op::stat> *)space;
     mfence(); /* the stores from `space` are done */
@@ -466,19 +450,17 @@ static inline __device__ ik_row_reduction_task ik_row_reduction_task_of(const ik
  * are present. A launch with IK_MEASURE writes `parts`. */
 template <class Op>
 static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, const Op &op, __global_ptr__ char *y,
-                                                   __global_ptr__ const char *x, __global_ptr__ const char *a,
-                                                   __global_ptr__ const char *b, __global_ptr__ const char *w,
-                                                   __global_ptr__ const char *bias, __global_ptr__ char *parts,
-                                                   char *memory,
-                                                   __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
+    __global_ptr__ const char *x, __global_ptr__ const char *a, __global_ptr__ const char *b,
+    __global_ptr__ const char *w, __global_ptr__ const char *bias, __global_ptr__ char *parts, char *memory,
+    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared)
 {
     typedef typename Op::value value;
     __global_ptr__ const char *const operand[2] = { w, bias };
     auto *stats = (typename Op::stat *)memory;
     auto tiles = ik_row_reduction_tiles_in<value>(r, memory, (w != nullptr) + (bias != nullptr));
     value *behind = tiles.memory + r.buffers * r.inputs * tiles.space; /* follows the tiles of x */
-    value *here[2] =
-        { w != nullptr ? behind : nullptr, bias != nullptr ? behind + (w != nullptr) * tiles.space : nullptr };
+    value *here[2] = { w != nullptr ? behind : nullptr,
+        bias != nullptr ? behind + (w != nullptr) * tiles.space : nullptr };
     /* `have`, `having`: where the operands in `here` begin, and how many elements they have. */
     long long begin, end, have = -1;
     int having = 0;
@@ -492,7 +474,8 @@ static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, co
         ik_share(r.groups, r.unit, &begin, &end);
     for (long long task = begin; task < end; task++) {
         const ik_row_reduction_task k = ik_row_reduction_task_of(r, task),
-            next = task + 1 < end ? ik_row_reduction_task_of(r, task + 1) : ik_row_reduction_task{ 0, 0, 0 };
+                                    next = task + 1 < end ? ik_row_reduction_task_of(r, task + 1)
+                                                          : ik_row_reduction_task{ 0, 0, 0 };
         const int rows = ik_group_rows(r, k.group);
         /* `stays`: a single tile, which holds what measure left. */
         const bool recalls = r.phase == IK_RECALL, stays = !recalls && k.to - k.from <= tiles.space / rows;
@@ -505,8 +488,8 @@ static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, co
             have = -1; /* the tiles of the stats may overlap these operands */
         } else {
             auto *own = r.shared ? stats + IK_COLUMNS : stats;
-            ik_row_reduction_measure(r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first,
-                stays && r.inputs > 1);
+            ik_row_reduction_measure(
+                r, op, x, a, b, k.group, k.from, k.to, &tiles, own, stays ? follows : first, stays && r.inputs > 1);
             if (r.shared)
                 ik_row_reduction_join(r, op, rows, 0, r.length, own, stats, shared);
         }
@@ -537,8 +520,9 @@ static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, co
                     r, after.n == 0 && r.inputs > 1, x, a, b, after.n > 0 ? after : follows, &tiles);
             have = t.at, having = t.n;
             for (int q = 0; q < rows; q++)
-                ik_row_reduction_op(op, t.row + q, t.at).write(tile + t.place(r, q), t.step(r), t.n, stats[q],
-                    own != nullptr ? own + q : nullptr, here[0], here[1]);
+                ik_row_reduction_op(op, t.row + q, t.at)
+                    .write(tile + t.place(r, q), t.step(r), t.n, stats[q], own != nullptr ? own + q : nullptr, here[0],
+                        here[1]);
             mfence_lm(); /* after vectors were stored */
             if (ik_itemsize(r.g.dtype[0]) != (int)sizeof(value)) {
                 ik_narrow(r.g.dtype[0], tile, rows * t.n);
@@ -554,10 +538,8 @@ static inline __device__ void ik_row_reduction_map(const ik_row_reduction &r, co
  * y are written whole. */
 template <class Op>
 static inline __device__ void ik_row_reduction_fold(const ik_row_reduction &r, const Op &op, __global_ptr__ char *y,
-                                                    __global_ptr__ const char *x, __global_ptr__ char *parts,
-                                                    char *memory,
-                                                    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared,
-                                                    __shared_ptr__ typename Op::result *results)
+    __global_ptr__ const char *x, __global_ptr__ char *parts, char *memory,
+    __shared_ptr__ ik_row_reduction_stats<typename Op::stat> *shared, __shared_ptr__ typename Op::result *results)
 {
     typedef typename Op::result result;
     const int size = ik_itemsize(r.g.dtype[0]);
@@ -611,8 +593,8 @@ static inline __device__ void ik_row_reduction_fold(const ik_row_reduction &r, c
 static inline long long ik_gcd(long long a, long long b) { return b == 0 ? a : ik_gcd(b, a % b); }
 
 /* Host: set how many rows are a group, and what shares it, for tiles of `space` values. */
-static inline void ik_row_reduction_choose_blocking(ik_row_reduction &r, bool column, bool folds, long long space,
-                                                    long long size)
+static inline void ik_row_reduction_choose_blocking(
+    ik_row_reduction &r, bool column, bool folds, long long space, long long size)
 {
     const long long length = ik_max(1, r.length);
     if (column) {
@@ -621,9 +603,9 @@ static inline void ik_row_reduction_choose_blocking(ik_row_reduction &r, bool co
         r.groups = r.rows / r.width * ik_ceil_div(r.width, r.group);
     } else {
         const long long lines = folds ? 1 : IK_LINE / ik_gcd(IK_LINE, length * size),
-            maximum = ik_max(1, ik_min(IK_GROUP, space / length));
+                        maximum = ik_max(1, ik_min(IK_GROUP, space / length));
         const long long spread = ik_ceil_div(r.rows, 2 * IK_SHARE_BELOW),
-            wanted = ik_min(maximum, ik_ceil_div(spread, lines) * lines);
+                        wanted = ik_min(maximum, ik_ceil_div(spread, lines) * lines);
         r.group = length >= IK_LONG ? 1 : (int)(wanted > lines ? wanted / lines * lines : wanted);
         r.groups = ik_ceil_div(r.rows, r.group);
     }
@@ -633,8 +615,8 @@ static inline void ik_row_reduction_choose_blocking(ik_row_reduction &r, bool co
 /* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; if it `folds`, y
  * has one value for each row. If x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a
  * row. */
-static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_dims, int value_bytes, bool folds,
-                                                   int inputs = 1)
+static inline ik_row_reduction ik_row_reduction_of(
+    const ik_plan *plan, int row_dims, int value_bytes, bool folds, int inputs = 1)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
     const int count = inputs > 1 ? 4 : 2; /* tensors of x's shape */
@@ -686,7 +668,7 @@ static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_
         return r;
     const long long length = ik_max(1, r.length), size = ik_itemsize(y->dtype);
     const long long once = ik_row_reduction_capacity(value_bytes, inputs + operands),
-        twice = ik_row_reduction_capacity(value_bytes, 2 * inputs + operands);
+                    twice = ik_row_reduction_capacity(value_bytes, 2 * inputs + operands);
     /* Two buffers if a core's part of a group fits twice, or not even once but there is one input: its tiles stay long
      * enough. */
     r.buffers = 2;
@@ -709,17 +691,13 @@ static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_
 
 /* Host: the rows along the last dim, for an operator that writes rows in float. */
 static inline ik_row_reduction ik_row_reduction_along_last(const ik_plan *plan)
-{
-    return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false);
-}
+{ return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false); }
 
 /* Host: whether the elements of x are integers, which are computed in long long. */
 static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
 
 static inline uint64_t ik_row_reduction_workspace(const ik_row_reduction &r)
-{
-    return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0;
-}
+{ return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0; }
 
 /* Host: call launch(rows, clusters) once, or for the stats of parts and then for the rest. */
 template <class Launch>
@@ -728,7 +706,7 @@ static inline ik_status ik_row_reduction_launch(ik_row_reduction r, const ik_xpu
     if (r.rows == 0)
         return IK_SUCCESS;
     const int all = ik_clusters(s),
-        clusters = (int)ik_min(all, r.shared ? r.groups * r.parts : ik_ceil_div(r.groups, IK_CORES));
+              clusters = (int)ik_min(all, r.shared ? r.groups * r.parts : ik_ceil_div(r.groups, IK_CORES));
     if (r.parts > 1) {
         r.phase = IK_MEASURE;
         const ik_status status = ik_xpu_status(launch(r, clusters));

@@ -10,7 +10,10 @@
 #include "isokern_sample.h"
 
 enum {
-    TILE = 1024, BINS = 16, BITS = 4, HISTORY = 64,
+    TILE = 1024,
+    BINS = 16,
+    BITS = 4,
+    HISTORY = 64,
     FINE = -2 /* of a row that has a token; else the index of a NaN, or -1 */
 };
 
@@ -51,8 +54,8 @@ struct sample_row {
     bool loaded = false;
 
     /* Load logits [at, at + n) into the tile. */
-    inline __device__ void load(__global_ptr__ const char *logits, __global_ptr__ const char *history, long long at,
-                                int n)
+    inline __device__ void load(
+        __global_ptr__ const char *logits, __global_ptr__ const char *history, long long at, int n)
     {
         const int size = ik_itemsize(dtype);
         ik_fetch_run(logits + at * p.logit * size, p.logit, n, size, ik_narrow_end(tile, n, 4, size));
@@ -113,9 +116,7 @@ static inline __device__ u64 sum_of_cores(u64 own, __shared_ptr__ sample_shared 
 
 /* By the whole cluster: the key at which the sum of ones, or of weights, over the order of logits reaches `target`. */
 static inline __device__ sample_threshold find_threshold(sample_row &row, bool by_weight, u64 target,
-                                                         __global_ptr__ const char *logits,
-                                                         __global_ptr__ const char *history,
-                                                         __shared_ptr__ sample_shared *shared)
+    __global_ptr__ const char *logits, __global_ptr__ const char *history, __shared_ptr__ sample_shared *shared)
 {
     __local__ u64 bins[BINS];
     sample_threshold threshold = {};
@@ -152,8 +153,7 @@ static inline __device__ sample_threshold find_threshold(sample_row &row, bool b
 
 /* The threshold by top_k, then by top_p. */
 static inline __device__ sample_threshold choose_threshold(sample_row &row, __global_ptr__ const char *logits,
-                                                           __global_ptr__ const char *history,
-                                                           __shared_ptr__ sample_shared *shared)
+    __global_ptr__ const char *history, __shared_ptr__ sample_shared *shared)
 {
     const sample_params &p = row.p;
     const u64 share = ik_sample_fraction(p.top_p);

@@ -33,22 +33,23 @@ struct softmax_op {
             mfence_lm();
         ik_add_vectors(whole, &s.high, &s.low, [=](int i) { return vload_lm_float32x16(x + i); });
         float *rest = x + whole;
-        ik_add_terms(n - whole, &s.high, &s.low,
-            [=](int i) { return rest[i * step] = ik_exp_f32(rest[i * step] - maximum); });
+        ik_add_terms(
+            n - whole, &s.high, &s.low, [=](int i) { return rest[i * step] = ik_exp_f32(rest[i * step] - maximum); });
         return s;
     }
 
     /* The weight of a part; one of nothing but -Inf (its sum is NaN) has no weight next to others. */
     static __device__ float factor(const stat &part, float maximum)
     {
-        return part.maximum == maximum ? 1.0f : part.maximum == -__builtin_inff() ? 0.0f
-            : ik_exp_f32(part.maximum - maximum);
+        return part.maximum == maximum          ? 1.0f
+            : part.maximum == -__builtin_inff() ? 0.0f
+                                                : ik_exp_f32(part.maximum - maximum);
     }
 
     __device__ void join(stat &whole, long long, const stat &part, long long) const
     {
         const float maximum = ik_maximum_f32(whole.maximum, part.maximum), a = factor(whole, maximum),
-            b = factor(part, maximum);
+                    b = factor(part, maximum);
         stat all = { maximum, a == 0 ? 0 : whole.high * a, a == 0 ? 0 : whole.low * a };
         if (b != 0) {
             ik_add(&all.high, &all.low, part.high * b);
@@ -60,7 +61,7 @@ struct softmax_op {
     __device__ void write(float *x, int step, int n, const stat &s, const stat *own, const float *, const float *) const
     {
         const float maximum = s.maximum, sum = ik_sum_of(s.high, s.low),
-            kept = own != nullptr ? factor(*own, maximum) : 1;
+                    kept = own != nullptr ? factor(*own, maximum) : 1;
         const float log_sum = log ? ik_log_f32(sum) : 0, inverse = kept / sum;
         const int whole = log || (own != nullptr && kept != 0) ? ik_vectors(x, step, n) : 0;
         if (log)

@@ -14,16 +14,14 @@ enum { IK_LANES = 16 };
 
 /* How many of n elements at x, `step` apart, can be handled as whole vectors. */
 static inline __device__ int ik_vectors(const float *x, int step, int n)
-{
-    return step == 1 && reinterpret_cast<uintptr_t>(x) % IK_LINE == 0 ? n / IK_LANES * IK_LANES : 0;
-}
+{ return step == 1 && reinterpret_cast<uintptr_t>(x) % IK_LINE == 0 ? n / IK_LANES * IK_LANES : 0; }
 
 /* ik_add in every lane. */
 static inline __device__ void ik_add(float32x16_t *high, float32x16_t *low, float32x16_t x)
 {
     const float32x16_t sum = vvadd_float32x16(*high, x), part = vvsub_float32x16(sum, *high);
-    *low = vvadd_float32x16(*low,
-        vvadd_float32x16(vvsub_float32x16(*high, vvsub_float32x16(sum, part)), vvsub_float32x16(x, part)));
+    *low = vvadd_float32x16(
+        *low, vvadd_float32x16(vvsub_float32x16(*high, vvsub_float32x16(sum, part)), vvsub_float32x16(x, part)));
     *high = sum;
 }
 

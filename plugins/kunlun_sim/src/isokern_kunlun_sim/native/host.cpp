@@ -21,9 +21,9 @@ void *ik_stream_create(void)
         return nullptr;
     s->device = device;
     void *word = nullptr;
-    if (xpu_malloc(&word, sizeof none, XPU_MEM_MAIN) != XPU_SUCCESS ||
-        xpu_memcpy(word, &none, sizeof none, XPU_HOST_TO_DEVICE) != XPU_SUCCESS ||
-        xpu_stream_create(&s->xpu) != XPU_SUCCESS) {
+    if (xpu_malloc(&word, sizeof none, XPU_MEM_MAIN) != XPU_SUCCESS
+        || xpu_memcpy(word, &none, sizeof none, XPU_HOST_TO_DEVICE) != XPU_SUCCESS
+        || xpu_stream_create(&s->xpu) != XPU_SUCCESS) {
         xpu_free(word);
         delete s;
         return nullptr;
@@ -55,10 +55,14 @@ ik_status ik_xpu_status(int code)
 {
     switch (code < 0 ? -code : code) {
     case XPU_SUCCESS: return IK_SUCCESS;
-    case XPUERR_NOMEM: case XPUERR_NOCPUMEM: return ik_fail(IK_OUT_OF_MEMORY, "%s (%d)", xpu_strerror(code), code);
+    case XPUERR_NOMEM:
+    case XPUERR_NOCPUMEM: return ik_fail(IK_OUT_OF_MEMORY, "%s (%d)", xpu_strerror(code), code);
     case XPUERR_INVALID_PARAM: return ik_fail(IK_INVALID_ARGUMENT, "%s (%d)", xpu_strerror(code), code);
-    case XPUERR_INVALID_DEVICE: case XPUERR_UNINIT: case XPUERR_NODEVICE: case XPUERR_SIMULATOR: case XPUERR_ABNORMAL:
-        return ik_fail(IK_DEVICE_NOT_AVAILABLE, "%s (%d)", xpu_strerror(code), code);
+    case XPUERR_INVALID_DEVICE:
+    case XPUERR_UNINIT:
+    case XPUERR_NODEVICE:
+    case XPUERR_SIMULATOR:
+    case XPUERR_ABNORMAL: return ik_fail(IK_DEVICE_NOT_AVAILABLE, "%s (%d)", xpu_strerror(code), code);
     default: return ik_fail(IK_INTERNAL_ERROR, "%s (%d)", xpu_strerror(code), code);
     }
 }
@@ -80,8 +84,8 @@ ik_status ik_device_select(uint32_t device)
 ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory)
 {
     if (kind == nullptr || memory == nullptr)
-        return ik_fail(IK_INVALID_ARGUMENT, "the %s is null",
-            kind == nullptr ? "kind of memory" : "place for the memory");
+        return ik_fail(
+            IK_INVALID_ARGUMENT, "the %s is null", kind == nullptr ? "kind of memory" : "place for the memory");
     *memory = nullptr;
     const bool main = std::strcmp(kind, "default") == 0;
     if (!main && std::strcmp(kind, "l3") != 0)
@@ -114,13 +118,9 @@ static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream, 
 }
 
 ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stream)
-{
-    return copy(to, from, bytes, stream, XPU_HOST_TO_DEVICE);
-}
+{ return copy(to, from, bytes, stream, XPU_HOST_TO_DEVICE); }
 ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream)
-{
-    return copy(to, from, bytes, stream, XPU_DEVICE_TO_HOST);
-}
+{ return copy(to, from, bytes, stream, XPU_DEVICE_TO_HOST); }
 
 ik_status ik_stream_synchronize(void *stream)
 {

@@ -23,7 +23,8 @@
 
 using namespace xpurt;
 
-namespace {
+namespace
+{
 
 /* ---- Errors: a number and, for xpu_strerror in the same thread, what it is about. ---- */
 
@@ -31,14 +32,12 @@ thread_local Status last;
 
 int fail(int code, std::string what)
 {
-    last = {code, std::move(what)};
+    last = { code, std::move(what) };
     return code;
 }
 
 int fail(const Status &status)
-{
-    return status.code == XPU_SUCCESS ? static_cast<int>(XPU_SUCCESS) : fail(status.code, status.what);
-}
+{ return status.code == XPU_SUCCESS ? static_cast<int>(XPU_SUCCESS) : fail(status.code, status.what); }
 
 int invalid(std::string what) { return fail(XPUERR_INVALID_PARAM, std::move(what)); }
 
@@ -49,7 +48,7 @@ int invalid(std::string what) { return fail(XPUERR_INVALID_PARAM, std::move(what
 struct Device {
     explicit Device(int index) : default_stream(std::make_shared<Stream>(index, settings().checked)) {}
     std::shared_ptr<Stream> default_stream;
-    std::atomic<bool> abnormal{false};
+    std::atomic<bool> abnormal{ false };
     std::string why; /* written once, before `abnormal` */
 };
 
@@ -69,7 +68,7 @@ struct State {
 };
 
 /* Set in a child of a process that used the runtime: its threads do not exist here, and its locks may be locked. */
-std::atomic<bool> forked{false};
+std::atomic<bool> forked{ false };
 
 /* Created at first use and never destroyed, because threads may outlive exit. */
 State &state()
@@ -96,7 +95,7 @@ int ready()
     if (!settings().error.empty())
         return fail(XPUERR_SIMULATOR, settings().error);
     return state().devices.empty() ? fail(XPUERR_NODEVICE, "XPU_VISIBLE_DEVICES names none")
-        : static_cast<int>(XPU_SUCCESS);
+                                   : static_cast<int>(XPU_SUCCESS);
 }
 
 int check_device(int id)
@@ -191,7 +190,7 @@ std::vector<Range> named_memory(const std::vector<char> &parameters)
         void *address;
         std::memcpy(&address, parameters.data() + at, sizeof address);
         if (auto a = memory().find(address); a != nullptr && !a->freed && a->has(address))
-            found.push_back({a->start, a->bytes, true});
+            found.push_back({ a->start, a->bytes, true });
     }
     return found;
 }
@@ -212,19 +211,19 @@ std::uint64_t checksum(const void *start, std::uint64_t bytes)
 int check_copy(const void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
     if (kind < XPU_DEVICE_TO_HOST || kind > XPU_DEVICE_TO_DEVICE)
-        return invalid("kind " + std::to_string(kind) +
-            " of copy; allowed: 0 (device to host), 1 (host to device), 2 (device to device)");
+        return invalid("kind " + std::to_string(kind)
+            + " of copy; allowed: 0 (device to host), 1 (host to device), 2 (device to device)");
     if (bytes == 0)
         return XPU_SUCCESS;
-    const bool on_device[2] = {kind != XPU_DEVICE_TO_HOST, kind != XPU_HOST_TO_DEVICE};
-    const void *ends[2] = {to, from};
+    const bool on_device[2] = { kind != XPU_DEVICE_TO_HOST, kind != XPU_HOST_TO_DEVICE };
+    const void *ends[2] = { to, from };
     for (int i = 0; i < 2; i++) {
         const std::string end = std::string(i == 0 ? "the destination " : "the source ") + hex(ends[i]);
         if (ends[i] == nullptr)
             return invalid(end + " is null");
         if (on_device[i] && !memory().holds(ends[i], bytes))
-            return invalid(end + " of " + std::to_string(bytes) +
-                " bytes is not within one allocation of device memory");
+            return invalid(
+                end + " of " + std::to_string(bytes) + " bytes is not within one allocation of device memory");
         if (!on_device[i] && memory().in_range(ends[i]))
             return invalid(end + " is device memory, which the kind of copy takes for the host's");
     }
@@ -253,15 +252,16 @@ void check_host_copy(const void *to, const void *from, std::uint64_t bytes)
 {
     if (const std::string user = in_flight(to, bytes, true); !user.empty())
         report(check::rules::copy_in_flight,
-            "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user +
-                " may still use",
+            "xpu_memcpy writes " + std::to_string(bytes) + " bytes at " + hex(to) + ", which " + user
+                + " may still use",
             "call xpu_wait for its stream before the copy");
     else if (const std::string writer = in_flight(from, bytes, false); !writer.empty())
         report(check::rules::copy_in_flight,
-            "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer +
-                " may still write" +
-                (writer.rfind("kernel ", 0) == 0
-                    ? ": it was given the memory, and a launch does not tell what is only read" : ""),
+            "xpu_memcpy reads " + std::to_string(bytes) + " bytes at " + hex(from) + ", which " + writer
+                + " may still write"
+                + (writer.rfind("kernel ", 0) == 0
+                        ? ": it was given the memory, and a launch does not tell what is only read"
+                        : ""),
             "call xpu_wait for its stream before the copy");
 }
 
@@ -322,9 +322,14 @@ int xpu_device_get_attr(uint64_t *value, XPUDeviceAttr attr, int devid)
     case XPUATTR_MEM_L3_CAPACITY: *value = m.l3; return XPU_SUCCESS;
     case XPUATTR_NUM_CLUSTER: *value = static_cast<uint64_t>(m.clusters); return XPU_SUCCESS;
     case XPUATTR_NUM_SDNN: *value = static_cast<uint64_t>(m.sdnn); return XPU_SUCCESS;
-    case XPUATTR_PCI_ADDRESS: case XPUATTR_BOARDID: case XPUATTR_ONBOARDID: case XPUATTR_NUM_DMACH:
-    case XPUATTR_NUM_HWQ: case XPUATTR_NUM_ENC: case XPUATTR_NUM_DEC: case XPUATTR_NUM_IMGPROC:
-        return fail(XPUERR_UNSUPPORTED, "attribute " + std::to_string(attr) + " is not modelled");
+    case XPUATTR_PCI_ADDRESS:
+    case XPUATTR_BOARDID:
+    case XPUATTR_ONBOARDID:
+    case XPUATTR_NUM_DMACH:
+    case XPUATTR_NUM_HWQ:
+    case XPUATTR_NUM_ENC:
+    case XPUATTR_NUM_DEC:
+    case XPUATTR_NUM_IMGPROC: return fail(XPUERR_UNSUPPORTED, "attribute " + std::to_string(attr) + " is not modelled");
     }
     return invalid("attribute " + std::to_string(attr) + "; allowed: 0 to 13");
 }
@@ -357,8 +362,9 @@ int xpu_free(void *pointer)
     if (auto a = memory().find(pointer); a != nullptr && !a->freed && a->start == pointer)
         if (const std::string user = in_flight(a->start, a->bytes, true); !user.empty())
             report(check::rules::free_in_flight,
-                "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user +
-                " may still use", "call xpu_wait for its stream before xpu_free, which waits for nothing");
+                "xpu_free of " + std::to_string(a->bytes) + " bytes at " + hex(pointer) + ", which " + user
+                    + " may still use",
+                "call xpu_wait for its stream before xpu_free, which waits for nothing");
     std::string why;
     const int code = memory().free(pointer, why);
     return code == XPU_SUCCESS ? code : fail(code, hex(pointer) + ": " + why);
@@ -375,7 +381,7 @@ int xpu_host_alloc(void **pointer, uint64_t bytes, unsigned)
     if (*pointer == nullptr)
         return fail(XPUERR_NOCPUMEM, std::to_string(bytes) + " bytes");
     std::lock_guard lock(state().mutex);
-    state().host[static_cast<char *>(*pointer)] = {bytes, false};
+    state().host[static_cast<char *>(*pointer)] = { bytes, false };
     return XPU_SUCCESS;
 }
 
@@ -394,8 +400,10 @@ int xpu_host_free(void *pointer)
         state().host.erase(at);
     }
     if (const std::string user = in_flight(pointer, found.bytes, true); !user.empty()) {
-        report(check::rules::free_in_flight, "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " +
-            hex(pointer) + ", which " + user + " still uses", "call xpu_wait for its stream before xpu_host_free");
+        report(check::rules::free_in_flight,
+            "xpu_host_free of " + std::to_string(found.bytes) + " bytes at " + hex(pointer) + ", which " + user
+                + " still uses",
+            "call xpu_wait for its stream before xpu_host_free");
         return XPU_SUCCESS; /* the memory stays allocated, so that the copy does no harm */
     }
     std::free(pointer);
@@ -414,11 +422,11 @@ int xpu_host_register(void *pointer, uint64_t bytes, unsigned)
     auto *start = static_cast<char *>(pointer);
     std::lock_guard lock(state().mutex);
     auto next = state().host.upper_bound(start);
-    if ((next != state().host.end() && next->first < start + bytes) ||
-        (next != state().host.begin() && std::prev(next)->first + std::prev(next)->second.bytes > start))
-        return fail(XPUERR_HOST_MEM_REGISTERED,
-            std::to_string(bytes) + " bytes at " + hex(pointer) + ", some or all of them");
-    state().host[start] = {bytes, true};
+    if ((next != state().host.end() && next->first < start + bytes)
+        || (next != state().host.begin() && std::prev(next)->first + std::prev(next)->second.bytes > start))
+        return fail(
+            XPUERR_HOST_MEM_REGISTERED, std::to_string(bytes) + " bytes at " + hex(pointer) + ", some or all of them");
+    state().host[start] = { bytes, true };
     return XPU_SUCCESS;
 }
 
@@ -467,18 +475,19 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
     const std::uint64_t sum = checked && kind == XPU_HOST_TO_DEVICE ? checksum(from, bytes) : 0;
     if (checked && kind == XPU_DEVICE_TO_HOST && in_flight(to, bytes, true).empty())
         std::memset(to, 0xcd, bytes);
-    const std::string name = "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " +
-        hex(to);
-    return push(s, {[=](const Status &) {
-                        if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
-                            report(check::rules::host_changed_in_flight,
-                                name + ": the host's bytes changed between the call and the copy",
-                                "call xpu_wait before the host writes there, or keep a copy for the device");
-                        transfer(to, from, bytes, kind);
-                        return Status{};
-                    },
-                    name, {{static_cast<const char *>(to), bytes, true},
-                        {static_cast<const char *>(from), bytes, false}}});
+    const std::string name =
+        "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " + hex(to);
+    return push(s,
+        { [=](const Status &) {
+             if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
+                 report(check::rules::host_changed_in_flight,
+                     name + ": the host's bytes changed between the call and the copy",
+                     "call xpu_wait before the host writes there, or keep a copy for the device");
+             transfer(to, from, bytes, kind);
+             return Status{};
+         },
+            name,
+            { { static_cast<const char *>(to), bytes, true }, { static_cast<const char *>(from), bytes, false } } });
 }
 
 int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, uint64_t bytes)
@@ -491,9 +500,9 @@ int xpu_memcpy_peer(int to_device, void *to, int from_device, const void *from, 
     if (status != XPU_SUCCESS || bytes == 0)
         return status;
     if (memory().find(to)->device != to_device || memory().find(from)->device != from_device)
-        return invalid("the memory is of devices " + std::to_string(memory().find(to)->device) + " and " +
-            std::to_string(memory().find(from)->device) + ", not of " + std::to_string(to_device) + " and " +
-            std::to_string(from_device));
+        return invalid("the memory is of devices " + std::to_string(memory().find(to)->device) + " and "
+            + std::to_string(memory().find(from)->device) + ", not of " + std::to_string(to_device) + " and "
+            + std::to_string(from_device));
     check_host_copy(to, from, bytes);
     transfer(to, from, bytes, XPU_DEVICE_TO_DEVICE);
     return XPU_SUCCESS;
@@ -509,11 +518,11 @@ int xpu_pointer_get_attrs(XPUPointerAttributes *attributes, const void *pointer)
     auto found = memory().find(pointer);
     void *address = const_cast<void *>(pointer);
     if (found != nullptr && !found->freed && found->has(pointer))
-        *attributes = {found->kind, found->device, address, nullptr};
+        *attributes = { found->kind, found->device, address, nullptr };
     else if (memory().in_range(pointer))
         return invalid(hex(pointer) + " is device memory that is not allocated");
     else
-        *attributes = {XPU_MEM_MAIN, -1, nullptr, address};
+        *attributes = { XPU_MEM_MAIN, -1, nullptr, address };
     return XPU_SUCCESS;
 }
 
@@ -603,12 +612,14 @@ int xpu_stream_wait_event(XPUStream stream, XPUEvent event)
     const auto s = e == nullptr ? nullptr : stream_of(stream);
     if (s == nullptr)
         return last.code;
-    return push(s, {[e, number = e->last()](const Status &) {
-                        const Status found = e->wait(number);
-                        return found.code == XPU_SUCCESS ? Status{}
-                            : Status{XPUERR_EVENT_WAIT, "the event is behind work that failed: " + found.what};
-                    },
-                    "an event", {}});
+    return push(s,
+        { [e, number = e->last()](const Status &) {
+             const Status found = e->wait(number);
+             return found.code == XPU_SUCCESS
+                 ? Status{}
+                 : Status{ XPUERR_EVENT_WAIT, "the event is behind work that failed: " + found.what };
+         },
+            "an event", {} });
 }
 
 int xpu_wait(XPUStream stream)
@@ -626,12 +637,12 @@ int xpu_launch_config(int nclusters, int ncores, XPUStream stream)
     if (nclusters < 1 || nclusters > 255)
         return invalid("a launch of " + std::to_string(nclusters) + " clusters; allowed: 1 to 255");
     if (ncores < 1 || ncores > settings().model.cores)
-        return invalid("a launch of " + std::to_string(ncores) + " cores a cluster; allowed: 1 to " +
-            std::to_string(settings().model.cores));
+        return invalid("a launch of " + std::to_string(ncores) + " cores a cluster; allowed: 1 to "
+            + std::to_string(settings().model.cores));
     if (s->device != current)
-        return invalid("the stream is of device " + std::to_string(s->device) + ", the current device is " +
-            std::to_string(current));
-    configuration = {nclusters, ncores, s, {}};
+        return invalid("the stream is of device " + std::to_string(s->device) + ", the current device is "
+            + std::to_string(current));
+    configuration = { nclusters, ncores, s, {} };
     return XPU_SUCCESS;
 }
 
@@ -642,8 +653,8 @@ int xpu_launch_argument_set(const void *argument, size_t size, size_t offset)
         return invalid("the argument is null");
     if (offset % 4 != 0 || offset > max_bytes || size > max_bytes - offset) {
         configuration = {};
-        return invalid(std::to_string(size) + " bytes at offset " + std::to_string(offset) +
-            " of the parameter block; allowed: multiples of 4, " + std::to_string(max_bytes) + " bytes in all");
+        return invalid(std::to_string(size) + " bytes at offset " + std::to_string(offset)
+            + " of the parameter block; allowed: multiples of 4, " + std::to_string(max_bytes) + " bytes in all");
     }
     std::vector<char> &block = configuration.parameters;
     block.resize(std::max(block.size(), (offset + size + 3) / 4 * 4));
@@ -664,11 +675,11 @@ int xpu_launch_async(XPUFunc function)
     if (c.stream == nullptr)
         return invalid("no launch is configured: call xpu_launch_config first, in this thread");
     if (c.stream->device != current)
-        return invalid("the stream is of device " + std::to_string(c.stream->device) + ", the current device is " +
-            std::to_string(current));
+        return invalid("the stream is of device " + std::to_string(c.stream->device) + ", the current device is "
+            + std::to_string(current));
     if (c.parameters.size() != f->parameter_bytes)
-        return invalid(std::to_string(c.parameters.size()) + " bytes of parameters; the kernel takes " +
-            std::to_string(f->parameter_bytes));
+        return invalid(std::to_string(c.parameters.size()) + " bytes of parameters; the kernel takes "
+            + std::to_string(f->parameter_bytes));
     status = check_normal(current);
     if (status != XPU_SUCCESS)
         return status;
@@ -685,22 +696,23 @@ int xpu_launch_async(XPUFunc function)
         std::lock_guard lock(state().mutex);
         launch->number = ++state().launches;
     }
-    return push(c.stream, {[launch](const Status &) {
-                               Device &device = device_of(launch->device);
-                               if (device.abnormal)
-                                   return Status{XPUERR_ABNORMAL, device.why};
-                               Status done = run_launch(*launch);
-                               if (done.code == XPUERR_KEXCEPTION || done.code == XPUERR_TIMEOUT) {
-                                   std::fprintf(stderr, "xpurt: %s\n", done.what.c_str());
-                                   std::lock_guard lock(state().mutex);
-                                   if (!device.abnormal) {
-                                       device.why = done.what;
-                                       device.abnormal = true;
-                                   }
-                               }
-                               return done;
-                           },
-                           "kernel " + launch->name, named_memory(launch->parameters)});
+    return push(c.stream,
+        { [launch](const Status &) {
+             Device &device = device_of(launch->device);
+             if (device.abnormal)
+                 return Status{ XPUERR_ABNORMAL, device.why };
+             Status done = run_launch(*launch);
+             if (done.code == XPUERR_KEXCEPTION || done.code == XPUERR_TIMEOUT) {
+                 std::fprintf(stderr, "xpurt: %s\n", done.what.c_str());
+                 std::lock_guard lock(state().mutex);
+                 if (!device.abnormal) {
+                     device.why = done.what;
+                     device.abnormal = true;
+                 }
+             }
+             return done;
+         },
+            "kernel " + launch->name, named_memory(launch->parameters) });
 }
 
 int xpu_kernel_debug(XPUStream stream)

@@ -10,7 +10,8 @@
 #include "../include/xpusim/device.h"
 #include "check.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 static constexpr int GROUPS = 16;
 static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
@@ -92,7 +93,7 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
     xpusim_yield();
     xpusim_atomic(at, 4, site);
     return add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST)
-        : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+                    : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
 }
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
@@ -117,7 +118,7 @@ void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 uint64_t xpusim_clock(void)
 {
     return static_cast<uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::steady_clock::now().time_since_epoch()).count());
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
 }
 }

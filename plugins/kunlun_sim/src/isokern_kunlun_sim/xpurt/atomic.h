@@ -1,7 +1,8 @@
 /* State that belongs to the cluster a thread runs. */
 #ifndef XPURT_ATOMIC_H
 #define XPURT_ATOMIC_H
-namespace xpurt {
+namespace xpurt
+{
 
 /* Reset the state for a cluster that begins on this thread: its lock is free, nothing is linked, and no group has
  * memory. */

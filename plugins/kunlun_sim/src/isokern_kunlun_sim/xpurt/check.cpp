@@ -9,12 +9,13 @@
 
 #include "fault.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* A pattern that is NaN as a half, a bfloat16, a float and a double. */
 static constexpr std::uint32_t POISON = 0xfff7fff3;
 /* The most bytes of a new allocation that are poisoned. */
-static constexpr std::uint64_t POISONED = std::uint64_t{256} << 20;
+static constexpr std::uint64_t POISONED = std::uint64_t{ 256 } << 20;
 
 static void poison(char *at, std::uint64_t bytes)
 {
@@ -59,7 +60,8 @@ void record_gm_copy(const void *to, const void *from, std::uint64_t bytes)
         b->shadow->written + (static_cast<const char *>(from) - b->start), bytes);
 }
 
-namespace check {
+namespace check
+{
 
 State state;
 thread_local Core *self = nullptr;
@@ -94,7 +96,7 @@ static void count_error(const Rule &rule, int number)
 
 bool is_repeated(const Rule &rule, const Site &site, const Site &other)
 {
-    const auto found = state.reported.find({&rule, state.launch->function.kernel, site, other});
+    const auto found = state.reported.find({ &rule, state.launch->function.kernel, site, other });
     if (found == state.reported.end())
         return false;
     const std::lock_guard lock(one_finding);
@@ -109,53 +111,49 @@ static void add(const Rule &rule, const Site &site, const Site &other, ik_emulat
     f.kernel = state.launch->name;
     const std::lock_guard lock(one_finding);
     const int number = findings().add(std::move(f));
-    state.reported[{&rule, state.launch->function.kernel, site, other}] = number;
+    state.reported[{ &rule, state.launch->function.kernel, site, other }] = number;
     count_error(rule, number);
 }
 
 void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
-            const std::string &remedy)
+    const std::string &remedy)
 {
     if (is_repeated(rule, site))
         return;
     ik_emulation::Finding f;
-    f.place = {state.cluster, c.id, spell(site), what};
+    f.place = { state.cluster, c.id, spell(site), what };
     f.bytes = bytes;
     f.remedy = remedy;
     add(rule, site, Site(), std::move(f));
 }
 
 static void report_pair(const Rule &rule, const Core &c, const Site &site, const std::string &what,
-                        const std::string &bytes, int other_cluster, int other_core, const Site &other_site,
-                        const std::string &other_what, const std::string &remedy)
+    const std::string &bytes, int other_cluster, int other_core, const Site &other_site, const std::string &other_what,
+    const std::string &remedy)
 {
     if (is_repeated(rule, site, other_site))
         return;
     ik_emulation::Finding f;
-    f.place = {state.cluster, c.id, spell(site), what};
-    f.other = {other_cluster, other_core, spell(other_site), other_what};
+    f.place = { state.cluster, c.id, spell(site), what };
+    f.other = { other_cluster, other_core, spell(other_site), other_what };
     f.bytes = bytes;
     f.remedy = remedy;
     add(rule, site, other_site, std::move(f));
 }
 
 void report(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
-            const Core &other, const Site &other_site, const std::string &other_what, const std::string &remedy)
-{
-    report_pair(rule, c, site, what, bytes, state.cluster, other.id, other_site, other_what, remedy);
-}
+    const Core &other, const Site &other_site, const std::string &other_what, const std::string &remedy)
+{ report_pair(rule, c, site, what, bytes, state.cluster, other.id, other_site, other_what, remedy); }
 
 void report_access(const Rule &rule, const Core &c, const Site &site, const std::string &what, const std::string &bytes,
-                   const Access &theirs, const std::string &other_what, const std::string &remedy)
+    const Access &theirs, const std::string &other_what, const std::string &remedy)
 {
-    report_pair(rule, c, site, what, bytes, theirs.group, theirs.member, state.origins[theirs.origin].site, other_what,
-        remedy);
+    report_pair(
+        rule, c, site, what, bytes, theirs.group, theirs.member, state.origins[theirs.origin].site, other_what, remedy);
 }
 
 std::string plural(std::uint64_t count, const char *what)
-{
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
+{ return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
 
 /* Launches */
 
@@ -180,13 +178,13 @@ static std::string counts_of(const Counts &k)
     std::string j;
     for (int d = 0; d < 6; d++)
         if (k.copies[d] != 0)
-            j += std::string(", \"") + name_of(static_cast<xpusim_direction>(d)) + "\": {\"copies\": " +
-                std::to_string(k.copies[d]) + ", \"bytes\": " + std::to_string(k.bytes[d]) + ", \"lines\": " +
-                std::to_string(k.lines[d]) + "}";
-    const std::pair<const char *, std::uint64_t> all[] = {{"fences", k.fences}, {"barriers", k.barriers},
-        {"gm_loads", k.gm_loads}, {"gm_stores", k.gm_stores}, {"vector_loads", k.vector_loads},
-        {"vector_stores", k.vector_stores}, {"scalar_loads", k.scalar_loads}, {"scalar_stores", k.scalar_stores},
-        {"atomics", k.atomics}, {"lm", k.lm}};
+            j += std::string(", \"") + name_of(static_cast<xpusim_direction>(d))
+                + "\": {\"copies\": " + std::to_string(k.copies[d]) + ", \"bytes\": " + std::to_string(k.bytes[d])
+                + ", \"lines\": " + std::to_string(k.lines[d]) + "}";
+    const std::pair<const char *, std::uint64_t> all[] = { { "fences", k.fences }, { "barriers", k.barriers },
+        { "gm_loads", k.gm_loads }, { "gm_stores", k.gm_stores }, { "vector_loads", k.vector_loads },
+        { "vector_stores", k.vector_stores }, { "scalar_loads", k.scalar_loads }, { "scalar_stores", k.scalar_stores },
+        { "atomics", k.atomics }, { "lm", k.lm } };
     for (const auto &[name, value] : all)
         if (value != 0)
             j += std::string(", \"") + name + "\": " + std::to_string(value);
@@ -205,9 +203,9 @@ static void write_profile()
         return;
     }
     const Launch &l = *state.launch;
-    std::string j = "{\"kernel\": " + ik_emulation::quote(l.name) + ", \"launch\": " + std::to_string(l.number) +
-        ", \"model\": " + ik_emulation::quote(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters) +
-        ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_max) + ", \"per_core\": [";
+    std::string j = "{\"kernel\": " + ik_emulation::quote(l.name) + ", \"launch\": " + std::to_string(l.number)
+        + ", \"model\": " + ik_emulation::quote(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters)
+        + ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_max) + ", \"per_core\": [";
     for (std::size_t i = 0; i < state.profile.size(); i++)
         j += (i == 0 ? "" : ", ") + state.profile[i];
     j += "]}\n";
@@ -220,8 +218,8 @@ static void report_findings()
 {
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
     if (findings().report_findings(stderr, report == nullptr ? "" : report, settings().seed))
-        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n",
-            static_cast<unsigned long long>(settings().seed));
+        std::fprintf(
+            stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(settings().seed));
 }
 
 std::uint64_t Checks::end()
@@ -294,12 +292,13 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     state.sm_cells.clear();
     state.sm_used = 0;
     const std::size_t initialised = std::min(state.library->initialised_bytes(), state.sm_bytes);
-    std::fill_n(state.sm_written.begin(), initialised, std::uint8_t{1});
+    std::fill_n(state.sm_written.begin(), initialised, std::uint8_t{ 1 });
     if (state.sm != nullptr)
         poison(state.sm + initialised, state.sm_bytes - initialised);
     for (auto it = state.atomics.begin(); it != state.atomics.end();)
         it = it->first == nullptr || (it->first >= state.sm && it->first < state.sm + state.sm_bytes)
-            ? state.atomics.erase(it) : std::next(it);
+            ? state.atomics.erase(it)
+            : std::next(it);
     state.groups_own.clear();
     state.interval = 0;
     state.stagers.assign(1, Stager());
@@ -311,15 +310,15 @@ void end_cluster()
     state.sm_max = std::max(state.sm_max, state.sm_used);
     for (int i = 0; i < state.count; i++) {
         const Core &c = state.cores[i];
-        state.profile.push_back("{\"cluster\": " + std::to_string(state.cluster) + ", \"core\": " + std::to_string(i) +
-            counts_of(c.counts) + "}");
+        state.profile.push_back("{\"cluster\": " + std::to_string(state.cluster) + ", \"core\": " + std::to_string(i)
+            + counts_of(c.counts) + "}");
     }
 }
 
 void exception(int number, int core, const char *what, const std::string &where)
 {
     ik_emulation::Finding f;
-    f.place = {state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what};
+    f.place = { state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what };
     add(number == XPUSIM_SIMD_UNALIGNED ? rules::simd_alignment : rules::exception, Site(), Site(), std::move(f));
 }
 
@@ -386,8 +385,8 @@ void record_release(void *, const ik_emulation::Barrier &barrier, const std::vec
             gone.push_back(i);
     if (!gone.empty())
         report(rules::exited, state.cores[first], at, "waits here",
-            "cores " + spans(gone) + " took part in earlier barriers and have ended, core " +
-            std::to_string(gone.front()) + " after " + plural(state.cores[gone.front()].barriers, "barrier"));
+            "cores " + spans(gone) + " took part in earlier barriers and have ended, core "
+                + std::to_string(gone.front()) + " after " + plural(state.cores[gone.front()].barriers, "barrier"));
     ik_emulation::Knowledge all;
     all.group = state.cluster;
     for (int i : members) {
@@ -446,7 +445,7 @@ void report(const ik_emulation::Rule &rule, const std::string &text, const std::
 {
     static auto *seen = new std::map<std::pair<std::string, std::string>, int>;
     const std::lock_guard lock(check::one_finding);
-    const auto [before, first] = seen->try_emplace({rule.id, text}, -1);
+    const auto [before, first] = seen->try_emplace({ rule.id, text }, -1);
     if (!first) {
         check::findings().again(before->second);
         return;

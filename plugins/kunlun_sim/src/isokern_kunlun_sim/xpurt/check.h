@@ -12,7 +12,8 @@
 #include "findings.h"
 #include "group.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 struct GmShadow;
 
@@ -26,17 +27,19 @@ std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes);
 void record_gm_write(const void *to, std::uint64_t bytes);
 void record_gm_copy(const void *to, const void *from, std::uint64_t bytes);
 
-namespace check {
+namespace check
+{
 
 /* A checked launch, from its begin to its end. */
-class Checks {
-public:
+class Checks
+{
+  public:
     explicit Checks(const Launch &);
     ~Checks();
     /* End the launch after its last cluster: report the findings, and return the number of errors. */
     std::uint64_t end();
 
-private:
+  private:
     std::unique_lock<std::mutex> lock_;
 };
 

@@ -18,9 +18,8 @@ static T *order_atomic(volatile T *at, const void *pc)
 #define HERE __builtin_return_address(0)
 #define CHANGE(bits, name) \
     std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t *at, std::uint##bits##_t value, int) \
-    { \
-        return __atomic_##name(order_atomic(at, HERE), value, __ATOMIC_SEQ_CST); \
-    }
+    { return __atomic_##name(order_atomic(at, HERE), value, __ATOMIC_SEQ_CST); }
+/* clang-format off */
 #define CHANGES(bits) \
     std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t *at, int) \
     { \
@@ -50,6 +49,7 @@ static T *order_atomic(volatile T *at, const void *pc)
     } \
     CHANGE(bits, fetch_add) CHANGE(bits, fetch_sub) CHANGE(bits, fetch_and) CHANGE(bits, fetch_or) \
     CHANGE(bits, fetch_xor) CHANGE(bits, fetch_nand)
+/* clang-format on */
 
 extern "C" {
 CHANGES(8)

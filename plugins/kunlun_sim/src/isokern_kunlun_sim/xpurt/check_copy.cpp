@@ -3,11 +3,12 @@
 
 #include <algorithm>
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 const char *name_of(xpusim_direction d)
 {
-    static const char *const names[] = {"GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM"};
+    static const char *const names[] = { "GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM" };
     return names[d];
 }
 
@@ -15,19 +16,19 @@ const char *name_of(xpusim_direction d)
  * either counts. */
 int source_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM};
+    static constexpr int spaces[] = { XPUSIM_GM, XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM };
     return spaces[d];
 }
 
 int target_of(xpusim_direction d)
 {
-    static constexpr int spaces[] = {XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM, XPUSIM_GM};
+    static constexpr int spaces[] = { XPUSIM_LM, XPUSIM_GM, XPUSIM_SM, XPUSIM_GM, XPUSIM_LM | XPUSIM_SM, XPUSIM_GM };
     return spaces[d];
 }
 
 /* Return how many bytes of one end of a copy can be moved, and report what is wrong with it. */
-static std::size_t end_of(const Core &c, const Where &w, const char *at, std::size_t bytes, bool target,
-                          xpusim_direction d, const Site &site)
+static std::size_t end_of(
+    const Core &c, const Where &w, const char *at, std::size_t bytes, bool target, xpusim_direction d, const Site &site)
 {
     const int space = target ? target_of(d) : source_of(d);
     const bool group_shared = (d == XPUSIM_GM2GSM && target) || (d == XPUSIM_GSM2GM && !target);
@@ -37,7 +38,8 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
         report(rules::space, c, site, what, there() + ", which is not where the copy's name says");
     };
     switch (w.kind) {
-    case Kind::local: case Kind::parameters: {
+    case Kind::local:
+    case Kind::parameters: {
         if (space != XPUSIM_LM)
             wrong();
         if (at < c.low + 64)
@@ -89,7 +91,7 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
 /* Find which bytes of a source were written. */
 static void gather(const Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
 {
-    std::fill_n(written, bytes, std::uint8_t{1});
+    std::fill_n(written, bytes, std::uint8_t{ 1 });
     if (w.kind == Kind::local)
         for (std::size_t i = 0; i < bytes; i++) {
             const std::uint8_t s = c.state[w.offset + i];
@@ -189,7 +191,7 @@ static void fence(Core &c, int spaces)
 
 /* Check and record the bytes of LM, SM or GM that a copy begins to read or write. */
 static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool target, xpusim_direction d,
-                      bool asynchronous, const Site &site, const char *from)
+    bool asynchronous, const Site &site, const char *from)
 {
     const std::string name = std::string(target ? "writes by " : "reads by ") + name_of(d);
     const std::string what = name + (asynchronous ? "_ASYNC" : "");
@@ -202,13 +204,13 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
             std::uint8_t seen = 0;
             for (std::size_t i = 0; i < bytes; i++)
                 seen |= c.state[w.offset + i];
-            for (const bool other_target : {true, false})
+            for (const bool other_target : { true, false })
                 if ((seen & (other_target ? TARGET : SOURCE)) != 0) {
                     const Flight *f = flight_at(c, at, bytes, other_target);
                     report(rules::copy_overlap, c, site, what, describe(c, w, at, bytes), c,
                         f == nullptr ? Site() : f->site,
-                        std::string(other_target ? "still writes there by " : "still reads there by ") +
-                            name_of(f == nullptr ? d : f->direction) + "_ASYNC");
+                        std::string(other_target ? "still writes there by " : "still reads there by ")
+                            + name_of(f == nullptr ? d : f->direction) + "_ASYNC");
                 }
         }
         if (asynchronous)
@@ -218,9 +220,10 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
     if (w.kind == Kind::shared) {
         use_sm(c, site, w.offset, bytes, what);
-        if (!target &&
-            std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset),
-                state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0) != 0)
+        if (!target
+            && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset),
+                   state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0)
+                != 0)
             report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
         Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
         if (target) {
@@ -237,8 +240,8 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
 }
 
-static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous,
-                 const Site &site)
+static void copy(
+    Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous, const Site &site)
 {
     if (length <= 0) {
         report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
@@ -256,7 +259,7 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
     auto bytes = static_cast<std::size_t>(length);
     const Where source = where(c, from), target = where(c, to);
     const std::size_t readable = end_of(c, source, from, bytes, false, d, site),
-        writable = end_of(c, target, to, bytes, true, d, site);
+                      writable = end_of(c, target, to, bytes, true, d, site);
     if (readable < bytes) /* already reported: do not report the rest as unwritten, too */
         scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data());
     bytes = std::min(readable, writable);
@@ -268,7 +271,7 @@ static void copy(Core &c, xpusim_direction d, const char *from, char *to, std::i
     c.counts.lines[d] += (gm + bytes - 1) / 64 - gm / 64 + 1;
     begin_end(c, source, const_cast<char *>(from), bytes, false, d, asynchronous, site, nullptr);
     begin_end(c, target, to, bytes, true, d, asynchronous, site, from);
-    Flight f{d, from, to, bytes, site, false, false, {}, {}};
+    Flight f{ d, from, to, bytes, site, false, false, {}, {} };
     if (!asynchronous) {
         land(c, f);
         return;
@@ -285,8 +288,8 @@ using namespace xpurt::check;
 
 extern "C" {
 
-void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous,
-                 xpusim_site site)
+void xpusim_copy(
+    xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
 {
     if (self == nullptr)
         return;

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* a load requires only the first */
 
@@ -15,7 +16,7 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
     Shared *s = state.library->shared(offset);
     if (s == nullptr || offset + bytes > s->offset + s->bytes) {
         report(rules::sm_bounds, c, site, what,
-            describe(c, {Kind::shared, offset, nullptr, -1}, state.sm + offset, bytes));
+            describe(c, { Kind::shared, offset, nullptr, -1 }, state.sm + offset, bytes));
         return;
     }
     if (s->used == state.serial)
@@ -24,8 +25,9 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
     state.sm_used += (s->bytes + 63) / 64 * 64;
     if (state.sm_used > state.model.sm && !state.sm_reported) {
         state.sm_reported = true;
-        report(rules::sm_overflow, c, site, what, "the shared arrays in use are " + std::to_string(state.sm_used) +
-            " bytes, a cluster has " + std::to_string(state.model.sm));
+        report(rules::sm_overflow, c, site, what,
+            "the shared arrays in use are " + std::to_string(state.sm_used) + " bytes, a cluster has "
+                + std::to_string(state.model.sm));
     }
 }
 
@@ -36,14 +38,17 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
         return; /* the launch unpacks the parameters */
     const At runtime(IN_RUNTIME);
     const std::string what = act == Act::vector ? (write ? "stores a vector" : "loads a vector")
-        : act == Act::atomic ? "operates atomically" : write ? "stores" : "loads";
+        : act == Act::atomic                    ? "operates atomically"
+        : write                                 ? "stores"
+                                                : "loads";
     const Where w = where(c, at);
     switch (w.kind) {
     case Kind::local: /* below the watched window */
         reach(c, at);
         over_budget(c, site);
         return;
-    case Kind::parameters: case Kind::constant: return;
+    case Kind::parameters:
+    case Kind::constant: return;
     case Kind::shared: {
         use_sm(c, site, w.offset, bytes, what);
         const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
@@ -92,8 +97,8 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
     case Kind::others_local: report(rules::lm_private, c, site, what, describe(c, w, at, bytes)); return;
     case Kind::variable: report(rules::global_variable, c, site, what, describe(c, w, at, bytes)); return;
     case Kind::host:
-        report(memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what,
-            describe(c, w, at, bytes));
+        report(
+            memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, describe(c, w, at, bytes));
         return;
     }
 }
@@ -128,13 +133,13 @@ static inline void scalar(void *p, const void *pc)
     }
     Word s;
     std::memcpy(&s, c->state + offset, sizeof s);
-    if (p >= c->mark &&
-        (s & static_cast<Word>(ones * (WRITE ? HELD : USABLE))) == static_cast<Word>(ones * (WRITE ? 0 : WRITTEN))) {
+    if (p >= c->mark
+        && (s & static_cast<Word>(ones * (WRITE ? HELD : USABLE))) == static_cast<Word>(ones * (WRITE ? 0 : WRITTEN))) {
         if (p < c->deepest)
             c->deepest = static_cast<char *>(p);
         if (WRITE) {
-            s = static_cast<Word>((s & static_cast<Word>(ones * SILENT)) |
-                static_cast<Word>(ones * (WRITTEN | SCALAR)));
+            s = static_cast<Word>(
+                (s & static_cast<Word>(ones * SILENT)) | static_cast<Word>(ones * (WRITTEN | SCALAR)));
             std::memcpy(c->state + offset, &s, sizeof s);
         }
         return;

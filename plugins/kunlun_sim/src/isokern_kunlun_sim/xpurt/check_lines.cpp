@@ -12,7 +12,8 @@
 /* From the C library; its argument is the module's number and an offset. */
 extern "C" void *__tls_get_addr(std::size_t *index);
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 Library *Library::of(const void *code)
 {
@@ -21,7 +22,7 @@ Library *Library::of(const void *code)
     struct Search {
         const char *code;
         Library *into;
-    } search{static_cast<const char *>(code), &found};
+    } search{ static_cast<const char *>(code), &found };
     dl_iterate_phdr(
         [](dl_phdr_info *info, std::size_t, void *data) {
             auto &[at, l] = *static_cast<Search *>(data);
@@ -44,7 +45,7 @@ Library *Library::of(const void *code)
                 const auto &p = info->dlpi_phdr[i];
                 const char *start = base + p.p_vaddr;
                 if (p.p_type == PT_LOAD && (p.p_flags & PF_W) != 0)
-                    l->writable_.push_back({start, start + p.p_memsz});
+                    l->writable_.push_back({ start, start + p.p_memsz });
                 if (p.p_type == PT_GNU_RELRO)
                     l->relro_begin_ = start, l->relro_end_ = start + p.p_memsz;
                 if (p.p_type == PT_TLS)
@@ -63,7 +64,7 @@ char *Library::segment() const
 {
     if (module_ == 0 || segment_bytes_ == 0)
         return nullptr;
-    std::size_t index[2] = {module_, 0};
+    std::size_t index[2] = { module_, 0 };
     return static_cast<char *>(__tls_get_addr(index));
 }
 
@@ -72,8 +73,8 @@ bool Library::writable(const void *p) const
     const auto *at = static_cast<const char *>(p);
     if (at >= relro_begin_ && at < relro_end_)
         return false;
-    return std::any_of(writable_.begin(), writable_.end(),
-        [=](const auto &part) { return at >= part.first && at < part.second; });
+    return std::any_of(
+        writable_.begin(), writable_.end(), [=](const auto &part) { return at >= part.first && at < part.second; });
 }
 
 void Library::load()
@@ -104,8 +105,8 @@ std::string Library::line(const void *return_address)
 {
     load();
     const auto at = static_cast<std::uint64_t>(static_cast<const char *>(return_address) - base_) - 1;
-    auto found = std::upper_bound(rows_.begin(), rows_.end(), at,
-        [](std::uint64_t a, const Row &r) { return a < r.address; });
+    auto found =
+        std::upper_bound(rows_.begin(), rows_.end(), at, [](std::uint64_t a, const Row &r) { return a < r.address; });
     if (found == rows_.begin() || std::prev(found)->file >= files_.size()) {
         char text[32];
         std::snprintf(text, sizeof text, "+0x%llx", static_cast<unsigned long long>(at + 1));
@@ -118,8 +119,8 @@ std::string Library::line(const void *return_address)
 Shared *Library::shared(std::size_t offset)
 {
     load();
-    auto found = std::upper_bound(shared_.begin(), shared_.end(), offset,
-        [](std::size_t o, const Shared &s) { return o < s.offset; });
+    auto found = std::upper_bound(
+        shared_.begin(), shared_.end(), offset, [](std::size_t o, const Shared &s) { return o < s.offset; });
     if (found == shared_.begin() || offset >= std::prev(found)->offset + std::prev(found)->bytes)
         return nullptr;
     return &*std::prev(found);

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 /* A __shared__ array, and its place in the cluster's segment. */
 struct Shared {
@@ -15,8 +16,9 @@ struct Shared {
     std::uint64_t used = 0; /* the number of the last cluster that touched it */
 };
 
-class Library {
-public:
+class Library
+{
+  public:
     /* Return the library that holds `code`; it is kept until the process ends. */
     static Library *of(const void *code);
 
@@ -35,7 +37,7 @@ public:
     /* Whether an address is in the library's writable part, where variables are. */
     bool writable(const void *p) const;
 
-private:
+  private:
     void load();
     std::string path_;
     const char *base_ = nullptr, *begin_ = nullptr, *end_ = nullptr;

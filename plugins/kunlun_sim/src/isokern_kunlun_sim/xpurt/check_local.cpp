@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 const Flight *flight_at(const Core &c, const char *at, std::size_t bytes, bool target)
 {
@@ -33,8 +34,9 @@ void over_budget(Core &c, const Site &site)
     if (c.overflow || c.counts.lm <= state.model.lm)
         return;
     c.overflow = true;
-    report(rules::lm_overflow, c, site, "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " +
-        std::to_string(state.model.lm), "");
+    report(rules::lm_overflow, c, site,
+        "reaches " + std::to_string(c.counts.lm) + " bytes into its local memory of " + std::to_string(state.model.lm),
+        "");
 }
 
 /* Whether an unwritten byte was written after all by an instruction that the compiler does not announce (a parameter
@@ -69,8 +71,9 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
         }
         first = unwritten++ == 0 ? i : first;
     }
-    const auto explain =
-        [&](const char *p, std::size_t n) { return describe(c, {Kind::local, 0, nullptr, c.id}, p, n); };
+    const auto explain = [&](const char *p, std::size_t n) {
+        return describe(c, { Kind::local, 0, nullptr, c.id }, p, n);
+    };
     if ((seen & TARGET) != 0) {
         const Flight *f = flight_at(c, at, bytes, true);
         const Site other = f == nullptr ? Site() : f->site;
@@ -107,8 +110,8 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
         seen |= c.state[at - c.low + static_cast<std::ptrdiff_t>(i)];
     if ((seen & HELD) == 0)
         return;
-    const std::string there = describe(c, {Kind::local, 0, nullptr, c.id}, at, bytes);
-    for (const bool target : {true, false})
+    const std::string there = describe(c, { Kind::local, 0, nullptr, c.id }, at, bytes);
+    for (const bool target : { true, false })
         if ((seen & (target ? TARGET : SOURCE)) != 0) {
             const Flight *f = flight_at(c, at, bytes, target);
             const Site other = f == nullptr ? Site() : f->site;
@@ -122,8 +125,8 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
         static char file[256]; /* not allocated: the exception leaves without freeing anything */
         const std::size_t colon = std::min(write_location(site, file, sizeof file), sizeof file - 1);
         file[colon] = '\0';
-        xpusim_raise(XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory",
-            {file, std::atoi(file + colon + 1)});
+        xpusim_raise(
+            XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", { file, std::atoi(file + colon + 1) });
     }
 }
 
@@ -197,13 +200,14 @@ void leave_function(Core &c, const void *pc)
                 continue;
             report(rules::copy_scope, c, Site(pc), "returns from a function",
                 describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
-                std::string(target ? "still writes its array by " : "still reads its array by ") +
-                    name_of(f.direction) + "_ASYNC");
+                std::string(target ? "still writes its array by " : "still reads its array by ") + name_of(f.direction)
+                    + "_ASYNC");
             land(c, f);
             f.bytes = 0;
         }
-        c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(),
-            [](const Flight &f) { return f.bytes == 0; }), c.flights.end());
+        c.flights.erase(
+            std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }),
+            c.flights.end());
     }
     const auto offset = static_cast<std::size_t>(from - c.low), bytes = static_cast<std::size_t>(top - from);
     std::memcpy(c.stale + offset, from, bytes);

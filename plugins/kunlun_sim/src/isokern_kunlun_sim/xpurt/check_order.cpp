@@ -4,7 +4,8 @@
 
 #include <cstdio>
 
-namespace xpurt::check {
+namespace xpurt::check
+{
 
 static const std::shared_ptr<const Allocation> *near(const void *p)
 {
@@ -27,16 +28,16 @@ Where where(const Core &c, const void *p)
 {
     const char *at = static_cast<const char *>(p);
     if (at >= c.low && at < c.high)
-        return {at < c.base ? Kind::local : Kind::parameters, static_cast<std::size_t>(at - c.low), nullptr, c.id};
+        return { at < c.base ? Kind::local : Kind::parameters, static_cast<std::size_t>(at - c.low), nullptr, c.id };
     if (state.sm != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
-        return {Kind::shared, static_cast<std::size_t>(at - state.sm), nullptr, -1};
+        return { Kind::shared, static_cast<std::size_t>(at - state.sm), nullptr, -1 };
     if (const auto *a = near(p); a != nullptr)
-        return {Kind::global, static_cast<std::size_t>(at - (*a)->start), *a, -1};
+        return { Kind::global, static_cast<std::size_t>(at - (*a)->start), *a, -1 };
     for (int i = 0; i < state.count; i++)
         if (const auto &stack = state.group->stack(i); at >= stack.low() && at < stack.high())
-            return {i == c.id ? Kind::local : Kind::others_local, 0, nullptr, i};
+            return { i == c.id ? Kind::local : Kind::others_local, 0, nullptr, i };
     if (state.library->contains(p))
-        return {state.library->writable(p) ? Kind::variable : Kind::constant, 0, nullptr, -1};
+        return { state.library->writable(p) ? Kind::variable : Kind::constant, 0, nullptr, -1 };
     return {};
 }
 
@@ -47,29 +48,29 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     std::snprintf(address, sizeof address, "%p", p);
     switch (w.kind) {
     case Kind::local:
-        return n + " of local memory, " + std::to_string(c.base - static_cast<const char *>(p)) +
-            " below the kernel's entry";
+        return n + " of local memory, " + std::to_string(c.base - static_cast<const char *>(p))
+            + " below the kernel's entry";
     case Kind::parameters: return n + " of the kernel's parameters";
     case Kind::others_local: return n + " of core " + std::to_string(w.owner) + "'s local memory";
     case Kind::shared: {
         const Shared *s = state.library->shared(w.offset);
-        return n + " of shared memory, " +
-            (s == nullptr ? "offset " + std::to_string(w.offset)
-                          : s->name + " + " + std::to_string(w.offset - s->offset));
+        return n + " of shared memory, "
+            + (s == nullptr ? "offset " + std::to_string(w.offset)
+                            : s->name + " + " + std::to_string(w.offset - s->offset));
     }
     case Kind::global: {
         const auto offset = static_cast<long long>(w.offset);
         const std::string kind = w.allocation->kind == XPU_MEM_L3 ? "L3" : "global memory";
-        return n + " at offset " + std::to_string(offset) + " of " + std::to_string(w.allocation->bytes) +
-            " bytes of " + kind;
+        return n + " at offset " + std::to_string(offset) + " of " + std::to_string(w.allocation->bytes) + " bytes of "
+            + kind;
     }
     case Kind::constant: return n + " of a constant";
     case Kind::variable: return n + " of a global variable";
     case Kind::host: break;
     }
-    return n + " at " + address +
-        (memory().in_range(p) ? ", which is device memory that nobody has allocated"
-                              : ", which is memory of the host or none");
+    return n + " at " + address
+        + (memory().in_range(p) ? ", which is device memory that nobody has allocated"
+                                : ", which is memory of the host or none");
 }
 
 bool of_group(std::size_t offset)
@@ -83,16 +84,16 @@ bool of_group(std::size_t offset)
 std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, xpusim_direction direction)
 {
     const auto make = [&] {
-        state.origins.push_back({site, act, direction, state.interval});
-        state.accesses.push_back({state.cluster, c.id, c.now, static_cast<std::uint8_t>(needs), write,
-            act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1)});
+        state.origins.push_back({ site, act, direction, state.interval });
+        state.accesses.push_back({ state.cluster, c.id, c.now, static_cast<std::uint8_t>(needs), write,
+            act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1) });
         return static_cast<std::uint32_t>(state.accesses.size() - 1);
     };
     if (site.pc == nullptr)
         return make();
     auto &slot = c.recent[reinterpret_cast<std::uintptr_t>(site.pc) / 2 % 32];
     if (slot.pc != site.pc || slot.time != c.now || slot.write != write)
-        slot = {site.pc, c.now, make(), write};
+        slot = { site.pc, c.now, make(), write };
     return slot.id;
 }
 
@@ -119,8 +120,8 @@ static void race(Core &c, const Access &mine, const Access &theirs, const char *
     std::string remedy;
     if (theirs.needs != 0 && known != nullptr && known->knows(theirs.member, theirs.time, 0)) {
         const bool copy = state.origins[theirs.origin].act == Act::copy_async;
-        remedy = std::string(shared ? "mfence_sm()" : "mfence_gm()") + " on core " + std::to_string(theirs.member) +
-            " after its " + (copy ? "copy" : "store") + " and before the barrier: a barrier is not a fence";
+        remedy = std::string(shared ? "mfence_sm()" : "mfence_gm()") + " on core " + std::to_string(theirs.member)
+            + " after its " + (copy ? "copy" : "store") + " and before the barrier: a barrier is not a fence";
     }
     const Where w = where(c, at);
     report_access(rule, c, here, deed(mine), describe(c, w, at, 1), theirs,
@@ -137,7 +138,8 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
     const Rule *rule = nullptr;
     if (then.act == Act::copy_async)
         rule = copies && mine.write ? &rules::copy_overlap
-            : before.write ? &rules::copy_destination : &rules::copy_source;
+            : before.write          ? &rules::copy_destination
+                                    : &rules::copy_source;
     else if (before.write && copies)
         rule = shared ? &rules::scalar_unfenced : &rules::gm_unfenced;
     if (rule == nullptr || is_repeated(*rule, now.site, then.site))
@@ -146,7 +148,7 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
 }
 
 static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint32_t theirs_id, char *at, bool shared,
-                  const char *from, std::size_t bytes)
+    const char *from, std::size_t bytes)
 {
     const Access &theirs = state.accesses[theirs_id];
     if (theirs.group == c.knowledge.group && theirs.member == c.id) {
@@ -158,8 +160,8 @@ static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint3
     const ik_emulation::Clock *known = c.knowledge.of(theirs.group);
     if (known != nullptr && known->knows(theirs.member, theirs.time, theirs.needs)) {
         const Origin &o = state.origins[theirs.origin];
-        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async) &&
-            state.stagers[static_cast<std::size_t>(o.interval)].alone();
+        const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async)
+            && state.stagers[static_cast<std::size_t>(o.interval)].alone();
         if (staged && state.model.name == "KUNLUN3")
             report_access(rules::staging, c, state.origins[mine.origin].site, deed(mine),
                 describe(c, where(c, at), at, 1), theirs, deed(theirs) + ", no other core copies");
@@ -169,7 +171,7 @@ static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint3
         if (from != nullptr && *from == *at)
             return; /* a copy that writes the same value */
         if (from == nullptr && bytes <= sizeof Suspicion::before) { /* a store, which has not happened yet */
-            Suspicion s{at, bytes, {}, mine_id, theirs_id};
+            Suspicion s{ at, bytes, {}, mine_id, theirs_id };
             std::memcpy(s.before, at, bytes);
             if (c.suspicions.empty() || c.suspicions.back().at != at || c.suspicions.back().mine != mine_id)
                 c.suspicions.push_back(s);
@@ -213,9 +215,9 @@ bool touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t i
                 judge(c, mine, id, cell.read, byte, shared, nullptr, SIZE_MAX);
             if (cell.read_before != 0)
                 judge(c, mine, id, cell.read_before, byte, shared, nullptr, SIZE_MAX);
-            cell = {id, 0, 0};
-        } else if (cell.read != 0 && state.accesses[cell.read].group == mine.group &&
-                   state.accesses[cell.read].member == mine.member) {
+            cell = { id, 0, 0 };
+        } else if (cell.read != 0 && state.accesses[cell.read].group == mine.group
+            && state.accesses[cell.read].member == mine.member) {
             cell.read = id;
         } else {
             cell.read_before = cell.read;

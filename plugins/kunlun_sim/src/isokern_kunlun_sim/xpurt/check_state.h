@@ -19,7 +19,8 @@
 #include "model.h"
 #include "order.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* The shadow of an allocation: which bytes were written, and who touched them in the running launch. */
 struct GmShadow {
@@ -34,7 +35,8 @@ struct GmShadow {
     GmShadow &operator=(const GmShadow &) = delete;
 };
 
-namespace check {
+namespace check
+{
 
 using ik_emulation::Access;
 using ik_emulation::Rule;
@@ -48,9 +50,7 @@ struct Site {
     Site(xpusim_site s) : file(s.file), line(s.line) {}
     explicit Site(const void *at) : pc(at) {}
     bool operator<(const Site &o) const
-    {
-        return pc != o.pc ? pc < o.pc : file != o.file ? file < o.file : line < o.line;
-    }
+    { return pc != o.pc ? pc < o.pc : file != o.file ? file < o.file : line < o.line; }
 };
 
 enum class Act : std::uint8_t { scalar, vector, copy, copy_async, atomic };
@@ -101,7 +101,7 @@ struct Counts {
     /* By xpusim_direction; lines: lines of 64 bytes of GM, counted for each copy. */
     std::uint64_t copies[6] = {}, bytes[6] = {}, lines[6] = {};
     std::uint64_t fences = 0, barriers = 0, gm_loads = 0, gm_stores = 0, vector_loads = 0, vector_stores = 0,
-        scalar_loads = 0, scalar_stores = 0, atomics = 0, lm = 0;
+                  scalar_loads = 0, scalar_stores = 0, atomics = 0, lm = 0;
 };
 
 /* Bytes of a core's stack that are watched; anything below is far beyond local memory. */
@@ -188,8 +188,11 @@ struct State {
         Site site, other;
         bool operator<(const Key &o) const
         {
-            return rule != o.rule ? rule < o.rule : kernel != o.kernel ? kernel < o.kernel : site < o.site ? true
-                : o.site < site ? false : other < o.other;
+            return rule != o.rule    ? rule < o.rule
+                : kernel != o.kernel ? kernel < o.kernel
+                : site < o.site      ? true
+                : o.site < site      ? false
+                                     : other < o.other;
         }
     };
     std::map<Key, int> reported; /* for the whole process: the finding's number */

@@ -9,7 +9,8 @@ using namespace xpurt::check;
 static int space_of(const Where &w)
 {
     switch (w.kind) {
-    case Kind::local: case Kind::parameters: return XPUSIM_LM;
+    case Kind::local:
+    case Kind::parameters: return XPUSIM_LM;
     /* The intrinsics for group-shared memory name no space of a fence. */
     case Kind::shared: return of_group(w.offset) ? 0 : XPUSIM_SM;
     case Kind::global: return XPUSIM_GM;
@@ -23,8 +24,11 @@ static Where vector_at(Core &c, const void *p, int bytes, int space, bool write,
     const char *what = write ? "stores a vector" : "loads a vector";
     if (space_of(w) != space && space_of(w) != 0)
         report(rules::space, c, site,
-            std::string(what) + " of " + (space == XPUSIM_LM ? "local" : space == XPUSIM_SM ? "shared" : "global") +
-                " memory",
+            std::string(what) + " of "
+                + (space == XPUSIM_LM        ? "local"
+                        : space == XPUSIM_SM ? "shared"
+                                             : "global")
+                + " memory",
             describe(c, w, p, static_cast<std::uint64_t>(bytes)));
     return w;
 }
@@ -56,7 +60,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
             if (silent(*c, at + i))
                 s[i] |= WRITTEN;
             else
-                unwritten |= std::uint64_t{1} << i;
+                unwritten |= std::uint64_t{ 1 } << i;
         }
         if ((seen & TARGET) != 0)
             read_lm(*c, at, n, place, "loads a vector", false);
@@ -68,7 +72,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
     outside(*c, at, n, false, place, Act::vector);
     if (w.kind == Kind::shared)
         for (std::size_t i = 0; i < n && w.offset + i < state.sm_bytes; i++)
-            unwritten |= state.sm_written[w.offset + i] != 0 ? 0 : std::uint64_t{1} << i;
+            unwritten |= state.sm_written[w.offset + i] != 0 ? 0 : std::uint64_t{ 1 } << i;
     return unwritten;
 }
 
@@ -101,8 +105,8 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
         meet_lm(*c, at + i, static_cast<std::size_t>(run), place, "stores a vector");
         for (int k = i; k < i + run; k++) {
             std::uint8_t &s = c->state[w.offset + static_cast<std::size_t>(k)];
-            s = static_cast<std::uint8_t>((s & (TARGET | SOURCE)) | VECTOR |
-                ((unwritten >> k & 1) != 0 ? BLANK : WRITTEN));
+            s = static_cast<std::uint8_t>(
+                (s & (TARGET | SOURCE)) | VECTOR | ((unwritten >> k & 1) != 0 ? BLANK : WRITTEN));
         }
     }
 }

@@ -24,18 +24,19 @@ extern "C" {
 __thread xpusim_core *xpusim_current = nullptr;
 }
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* ---- Device printf ---- */
 
-static constexpr std::size_t MAX_OUTPUT = std::size_t{128} << 20; /* the size of the device's buffer for it */
+static constexpr std::size_t MAX_OUTPUT = std::size_t{ 128 } << 20; /* the size of the device's buffer for it */
 
 struct Line {
     int cluster, core;
     std::string text;
 };
 static constexpr std::size_t LINE_BYTES = 64; /* bytes of host memory for a line, besides its text */
-static std::atomic<std::size_t> pending_bytes{0}; /* of the running launches */
+static std::atomic<std::size_t> pending_bytes{ 0 }; /* of the running launches */
 static std::mutex output_mutex;
 static std::map<std::uint64_t, std::pair<const void *, std::string>> output; /* by launch: its stream, and the text */
 static std::size_t output_bytes = 0;
@@ -52,10 +53,10 @@ static void keep_output(const Launch &l, std::vector<Line> &lines, bool lost)
     std::lock_guard lock(output_mutex);
     const bool full = output_bytes + text.size() > MAX_OUTPUT;
     if (full || lost)
-        text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of " +
-            std::to_string(MAX_OUTPUT >> 20) + " MiB is full]\n";
+        text = (full ? "" : text) + "[output of " + l.name + " is lost: the buffer of "
+            + std::to_string(MAX_OUTPUT >> 20) + " MiB is full]\n";
     output_bytes += text.size();
-    output[l.number] = {l.stream, std::move(text)};
+    output[l.number] = { l.stream, std::move(text) };
 }
 
 std::string take_output(const void *stream)
@@ -106,18 +107,18 @@ static std::string deadlock(const ik_emulation::Group &group, int cores)
     for (int i : waiting) {
         const ik_emulation::Barrier &barrier = group.barrier_of(i);
         const auto *site = static_cast<const xpusim_site *>(barrier.site);
-        places[{std::string(site->file) + ":" + std::to_string(site->line),
-            barrier.width == 4 ? barrier.mask : 0}].push_back(i);
+        places[{ std::string(site->file) + ":" + std::to_string(site->line), barrier.width == 4 ? barrier.mask : 0 }]
+            .push_back(i);
     }
     std::string text = "deadlock at barriers:";
     const char *separator = " ";
     for (const auto &[place, members] : places) {
         char of[64] = "all cores of the cluster";
         if (place.second != 0)
-            std::snprintf(of, sizeof of, "the groups of four in mask %#llx",
-                static_cast<unsigned long long>(place.second));
-        text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members) +
-            (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
+            std::snprintf(
+                of, sizeof of, "the groups of four in mask %#llx", static_cast<unsigned long long>(place.second));
+        text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members)
+            + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
         separator = "; ";
     }
     if (waiting.size() < static_cast<std::size_t>(cores))
@@ -135,9 +136,9 @@ struct Verdict {
 struct Run {
     const Launch &launch;
     std::vector<int> order;             /* of the clusters */
-    std::atomic<std::size_t> next{0};   /* index into `order` */
-    std::atomic<std::uint64_t> busy{0}; /* bits of the physical clusters in use */
-    std::atomic<bool> failed{false};
+    std::atomic<std::size_t> next{ 0 };   /* index into `order` */
+    std::atomic<std::uint64_t> busy{ 0 }; /* bits of the physical clusters in use */
+    std::atomic<bool> failed{ false };
     std::mutex mutex; /* of the members below */
     std::vector<Verdict> verdicts;
     std::vector<Line> lines;
@@ -151,7 +152,7 @@ static int take_physical(Run &run, std::size_t at)
 {
     const int count = settings().model.clusters, first = static_cast<int>(at % static_cast<std::size_t>(count));
     for (int i = first;; i = (i + 1) % count)
-        if ((run.busy.fetch_or(std::uint64_t{1} << i) >> i & 1) == 0)
+        if ((run.busy.fetch_or(std::uint64_t{ 1 } << i) >> i & 1) == 0)
             return i;
 }
 
@@ -168,7 +169,7 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
     const std::uint64_t seed = settings().seed;
     void *arguments[MAX_CORES];
     for (int i = 0; i < l.cores; i++) {
-        mine.cores[i] = {i, l.cores, cluster, l.clusters, physical};
+        mine.cores[i] = { i, l.cores, cluster, l.clusters, physical };
         arguments[i] = &mine.cores[i];
     }
     begin_cluster();
@@ -186,7 +187,7 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         return;
     std::lock_guard lock(run.mutex);
     for (auto &[core, text] : mine.printed)
-        run.lines.push_back({cluster, core, std::move(text)});
+        run.lines.push_back({ cluster, core, std::move(text) });
     run.lost |= mine.lost;
     mine.lost = false;
     mine.printed.clear();
@@ -195,19 +196,19 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
     run.failed = true;
     const Failure &f = mine.failure;
     if (!mine.group.abandoned()) {
-        run.verdicts.push_back({XPUSIM_TASK_TIMEOUT, cluster, deadlock(mine.group, l.cores)});
+        run.verdicts.push_back({ XPUSIM_TASK_TIMEOUT, cluster, deadlock(mine.group, l.cores) });
         if (checked)
             check::deadlock();
         return;
     }
     std::string where = f.where;
     if (where.empty() && f.count != 0)
-        where = (checked ? check::source_line : source_line)(f.frames, f.count, 1,
-            reinterpret_cast<const void *>(l.function.kernel));
+        where = (checked ? check::source_line : source_line)(
+            f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
     if (checked)
         check::exception(f.exception, f.core, f.what, where);
-    run.verdicts.push_back({f.exception, cluster,
-        "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")")});
+    run.verdicts.push_back({ f.exception, cluster,
+        "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")") });
 }
 
 /* Run clusters of the launch in this thread; returns false if the host has no memory or no thread for a lane. */
@@ -224,15 +225,16 @@ static bool take_part(Run &run)
         mine->failure = {};
         const int physical = take_physical(run, at);
         run_cluster(run, *mine, run.order[at], physical);
-        run.busy.fetch_and(~(std::uint64_t{1} << physical));
+        run.busy.fetch_and(~(std::uint64_t{ 1 } << physical));
     }
     lanes().give(mine);
     return true;
 }
 
 /* Threads that help the streams' threads to run clusters. */
-class ThreadPool {
-public:
+class ThreadPool
+{
+  public:
     ThreadPool()
     {
         const unsigned hosts = std::max(1u, std::thread::hardware_concurrency());
@@ -248,24 +250,24 @@ public:
     bool run(Run &all)
     {
         const bool alone = all.launch.function.checked != 0;
-        const int useful = alone ? 0
-            : std::min({count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1});
+        const int useful =
+            alone ? 0 : std::min({ count_, static_cast<int>(all.order.size()) - 1, settings().model.clusters - 1 });
         if (useful > 0) {
             std::lock_guard lock(mutex_);
-            open_.push_back({&all, useful});
+            open_.push_back({ &all, useful });
             more_.notify_one();
         }
         const bool here = take_part(all);
         if (useful > 0) {
             std::unique_lock lock(mutex_);
-            open_.erase(std::remove_if(open_.begin(), open_.end(), [&](const Open &o) { return o.run == &all; }),
-                open_.end());
+            open_.erase(
+                std::remove_if(open_.begin(), open_.end(), [&](const Open &o) { return o.run == &all; }), open_.end());
             done_.wait(lock, [&] { return all.helpers == 0; });
         }
         return here || all.next >= all.order.size();
     }
 
-private:
+  private:
     struct Open {
         Run *run;
         int places;
@@ -300,25 +302,25 @@ Status run_launch(const Launch &l)
 {
     static ThreadPool *pool = new ThreadPool; /* never destroyed: threads may outlive exit */
     const auto checks = l.function.checked == 0 ? nullptr : std::make_unique<check::Checks>(l);
-    Run run{l, {}, {}, {}, {}, {}, {}, {}, false, 0};
+    Run run{ l, {}, {}, {}, {}, {}, {}, {}, false, 0 };
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
     if (settings().seed != 0)
         std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mix(settings().seed, l.number)));
     if (!pool->run(run))
-        return {XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster"};
+        return { XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster" };
     if (!run.lines.empty() || run.lost)
         keep_output(l, run.lines, run.lost);
     const std::uint64_t errors = checks == nullptr ? 0 : checks->end();
     if (run.verdicts.empty())
         return errors == 0 ? Status{}
-            : Status{XPUERR_KEXCEPTION,
-                "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors"};
+                           : Status{ XPUERR_KEXCEPTION,
+                                 "kernel " + l.name + ": the checked mode met " + std::to_string(errors) + " errors" };
     const Verdict &first = *std::min_element(run.verdicts.begin(), run.verdicts.end(),
         [](const Verdict &a, const Verdict &b) { return a.cluster < b.cluster; });
-    return {first.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION,
-        "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster " +
-        std::to_string(first.cluster) + ", " + first.text};
+    return { first.exception == XPUSIM_TASK_TIMEOUT ? XPUERR_TIMEOUT : XPUERR_KEXCEPTION,
+        "kernel " + l.name + ", exception " + std::to_string(first.exception) + ", cluster "
+            + std::to_string(first.cluster) + ", " + first.text };
 }
 
 } // namespace xpurt

@@ -8,7 +8,8 @@
 #include "../include/xpusim/launch.h"
 #include "stream.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 struct Launch {
     xpusim_function function{};

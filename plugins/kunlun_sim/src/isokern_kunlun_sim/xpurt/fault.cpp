@@ -11,7 +11,8 @@
 
 extern char **environ;
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* Return what a program prints; it is started without a shell. */
 static std::string output_of(const char *const *arguments)
@@ -24,8 +25,8 @@ static std::string output_of(const char *const *arguments)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     pid_t child = 0;
-    const int failed = posix_spawnp(&child, arguments[0], &actions, nullptr, const_cast<char *const *>(arguments),
-        environ);
+    const int failed =
+        posix_spawnp(&child, arguments[0], &actions, nullptr, const_cast<char *const *>(arguments), environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     std::string text;
@@ -39,9 +40,7 @@ static std::string output_of(const char *const *arguments)
 }
 
 bool of_the_language(const std::string &line)
-{
-    return line.find("/xpusim/") != std::string::npos || line.find("/xpu/kernel/") != std::string::npos;
-}
+{ return line.find("/xpusim/") != std::string::npos || line.find("/xpu/kernel/") != std::string::npos; }
 
 std::string spans(const std::vector<int> &numbers)
 {
@@ -49,8 +48,8 @@ std::string spans(const std::vector<int> &numbers)
     for (std::size_t i = 0, to; i < numbers.size(); i = to + 1) {
         for (to = i; to + 1 < numbers.size() && numbers[to + 1] == numbers[to] + 1;)
             to++;
-        text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) +
-            (to > i ? "-" + std::to_string(numbers[to]) : "");
+        text +=
+            (text.empty() ? "" : ", ") + std::to_string(numbers[i]) + (to > i ? "-" + std::to_string(numbers[to]) : "");
     }
     return text;
 }
@@ -61,7 +60,7 @@ static std::string line_at(const char *library, unsigned long long address)
 {
     char offset[32];
     std::snprintf(offset, sizeof offset, "%#llx", address);
-    const char *const command[] = {"addr2line", "-i", "-e", library, offset, nullptr};
+    const char *const command[] = { "addr2line", "-i", "-e", library, offset, nullptr };
     const std::string found = output_of(command);
     for (std::size_t start = 0, end; (end = found.find('\n', start)) != std::string::npos; start = end + 1) {
         std::string line = found.substr(start, end - start);
@@ -81,8 +80,9 @@ std::string source_line(void *const *frames, int count, int exact, const void *f
     for (int i = 0; i < count && line.empty(); i++)
         if (dladdr(frames[i], &at) != 0 && at.dli_fbase == of.dli_fbase)
             line = line_at(at.dli_fname,
-                static_cast<unsigned long long>(static_cast<const char *>(frames[i]) -
-                    static_cast<const char *>(at.dli_fbase)) - (i < exact ? 0 : 1));
+                static_cast<unsigned long long>(
+                    static_cast<const char *>(frames[i]) - static_cast<const char *>(at.dli_fbase))
+                    - (i < exact ? 0 : 1));
     return line;
 }
 

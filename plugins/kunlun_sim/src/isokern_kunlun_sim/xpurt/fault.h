@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* Return "file:line" of the innermost of `frames` in the library that holds `function`, skipping headers of the kernel
  * language; empty if that cannot be found out. All frames but the first `exact` are return addresses. Runs addr2line,

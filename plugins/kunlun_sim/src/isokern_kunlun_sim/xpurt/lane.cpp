@@ -14,7 +14,8 @@
 
 #include "model.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* On the host; the checked mode limits how much of it is local memory. */
 static constexpr std::size_t STACK = 256 * 1024;
@@ -70,7 +71,7 @@ At::~At() { enter(was_); }
 
 /* ---- Signals: those that a running kernel causes become exceptions of the device; others are forwarded. ---- */
 
-static constexpr int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+static constexpr int FAULTS[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT };
 static struct sigaction before[NSIG];
 static int alarm_signal = 0; /* for the time limit; a real-time signal that had no handler */
 
@@ -117,8 +118,8 @@ static int exception_of(int number, const siginfo_t *info, char *text, std::size
     const void *address = info->si_addr;
     switch (number) {
     case SIGFPE:
-        std::snprintf(text, size,
-            "integer division by zero (which a card masks, with a result that is not documented)");
+        std::snprintf(
+            text, size, "integer division by zero (which a card masks, with a result that is not documented)");
         return XPUSIM_DIVIDE_BY_ZERO;
     case SIGILL: std::snprintf(text, size, "undefined instruction"); return XPUSIM_UNDEFINED_INSTRUCTION;
     case SIGTRAP: std::snprintf(text, size, "trap"); return XPUSIM_CORE_TRAP;
@@ -187,7 +188,7 @@ static void install_handlers()
 {
     static std::mutex mutex;
     std::lock_guard lock(mutex);
-    struct sigaction action {}, now{};
+    struct sigaction action{}, now{};
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
     action.sa_sigaction = on_fault;
@@ -212,7 +213,7 @@ static void install_handlers()
 
 /* An alternate stack for signal handlers, for kernels that exhaust their own. */
 struct SignalStack {
-    std::unique_ptr<char[]> memory{new char[SIGNAL_STACK]};
+    std::unique_ptr<char[]> memory{ new char[SIGNAL_STACK] };
     stack_t old{};
     SignalStack()
     {
@@ -230,13 +231,13 @@ struct SignalStack {
 static constexpr int PATIENCE = 10;
 
 static std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-static std::int64_t limit() { return std::int64_t{settings().model.timeout_ms} * 1000000; }
+static std::int64_t limit() { return std::int64_t{ settings().model.timeout_ms } * 1000000; }
 
 static std::int64_t time_of(clockid_t processor)
 {
     timespec t{};
     clock_gettime(processor, &t);
-    return std::int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
+    return std::int64_t{ t.tv_sec } * 1000000000 + t.tv_nsec;
 }
 
 static std::int64_t time_of(pthread_t thread)

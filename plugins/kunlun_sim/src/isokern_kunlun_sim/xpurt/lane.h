@@ -16,7 +16,8 @@
 #include "cluster.h"
 #include "group.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 static constexpr int MAX_CORES = 64;
 
@@ -43,8 +44,8 @@ struct Lane {
     std::vector<std::pair<int, std::string>> printed; /* with the core's number */
     bool lost = false;                                /* lines were dropped because there was no space */
     pthread_t thread{};
-    std::atomic<std::int64_t> deadline{0}; /* of the running cluster, in ns; 0: none; EXPIRED: it has passed */
-    std::atomic<std::int64_t> begun{0};    /* when the cluster began, in the thread's own processor time */
+    std::atomic<std::int64_t> deadline{ 0 }; /* of the running cluster, in ns; 0: none; EXPIRED: it has passed */
+    std::atomic<std::int64_t> begun{ 0 };    /* when the cluster began, in the thread's own processor time */
 };
 
 /* This thread's lane; null if it runs no clusters. */
@@ -55,20 +56,22 @@ extern thread_local Lane *lane;
 
 /* Sets the place of the running core for a scope. If that is the kernel, on entry or on leaving, and its time is up,
  * the kernel ends. */
-class At {
-public:
+class At
+{
+  public:
     explicit At(Place place);
     ~At();
     At(const At &) = delete;
     At &operator=(const At &) = delete;
 
-private:
+  private:
     std::sig_atomic_t was_;
 };
 
 /* A pool of lanes, and the watch over those in use. */
-class Lanes {
-public:
+class Lanes
+{
+  public:
     /* Get a lane for this thread, with signal handlers and a stack for them. Throws std::bad_alloc. */
     Lane *take();
     void give(Lane *);
@@ -76,7 +79,7 @@ public:
     static void begin(Lane *);
     static void end(Lane *);
 
-private:
+  private:
     void watch();
     std::mutex mutex_;
     std::condition_variable changed_;

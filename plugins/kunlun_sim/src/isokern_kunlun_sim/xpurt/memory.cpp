@@ -7,15 +7,16 @@
 #include "check.h"
 #include "model.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* Bytes of freed memory that are not reused yet, so that a late use is recognised and does not hit another allocation.
  * Checked kernels report late uses; for others it is better to reuse memory that is still in the caches. */
-static std::uint64_t quarantine() { return std::uint64_t{settings().checked ? 64u : 4u} << 20; }
+static std::uint64_t quarantine() { return std::uint64_t{ settings().checked ? 64u : 4u } << 20; }
 /* By how much the usable part of a range grows at a time. */
-static constexpr std::uint64_t STEP = std::uint64_t{2} << 20;
+static constexpr std::uint64_t STEP = std::uint64_t{ 2 } << 20;
 /* From this size on, a freed allocation's memory is returned to the host. */
-static constexpr std::uint64_t LARGE = std::uint64_t{32} << 20;
+static constexpr std::uint64_t LARGE = std::uint64_t{ 32 } << 20;
 
 static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -75,7 +76,7 @@ Memory &memory()
 Memory::Memory()
 {
     for (std::size_t i = 0; i < settings().devices.size(); i++)
-        for (std::uint64_t capacity : {settings().model.hbm, settings().model.l3})
+        for (std::uint64_t capacity : { settings().model.hbm, settings().model.l3 })
             arenas_.push_back(std::make_unique<Arena>(capacity));
 }
 
@@ -85,8 +86,8 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     const std::uint64_t space = round_up(bytes, RED_ZONE) + 2 * RED_ZONE;
     std::unique_lock lock(mutex_);
     if (bytes > a.capacity() - a.used) {
-        why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of " +
-            (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) + " are in use";
+        why = std::to_string(bytes) + " bytes; of " + std::to_string(a.capacity()) + " bytes of "
+            + (kind == XPU_MEM_L3 ? "L3" : "HBM") + " " + std::to_string(a.used) + " are in use";
         return XPUERR_NOMEM;
     }
     char *raw = a.take(space);
@@ -102,7 +103,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     a.used += bytes;
     lock.unlock(); /* poisoning takes time, and nobody else knows the memory yet */
     try {
-        std::shared_ptr<Allocation> made(new Allocation{start, bytes, kind, device, gm_shadow(start, bytes)});
+        std::shared_ptr<Allocation> made(new Allocation{ start, bytes, kind, device, gm_shadow(start, bytes) });
         lock.lock();
         by_end_[start + bytes + RED_ZONE] = std::move(made);
     } catch (...) {
@@ -168,8 +169,8 @@ std::shared_ptr<const Allocation> Memory::find(const void *address) const
 bool Memory::holds(const void *address, std::uint64_t bytes) const
 {
     auto a = find(address);
-    return a != nullptr && !a->freed && a->has(address) &&
-        bytes <= static_cast<std::uint64_t>(a->start + a->bytes - static_cast<const char *>(address));
+    return a != nullptr && !a->freed && a->has(address)
+        && bytes <= static_cast<std::uint64_t>(a->start + a->bytes - static_cast<const char *>(address));
 }
 
 } // namespace xpurt

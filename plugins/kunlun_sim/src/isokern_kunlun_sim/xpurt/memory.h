@@ -16,7 +16,8 @@
 
 #include "../include/xpu/runtime.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 enum { RED_ZONE = 256 }; /* bytes on both sides that belong to no allocation */
 
@@ -28,13 +29,14 @@ struct Allocation {
     XPUMemoryKind kind;
     int device;
     std::shared_ptr<GmShadow> shadow; /* for checked kernels */
-    std::atomic<bool> freed{false};
+    std::atomic<bool> freed{ false };
     bool has(const void *address) const { return address >= start && address < start + bytes; }
 };
 
 /* The address range of one memory of one device. */
-class Arena {
-public:
+class Arena
+{
+  public:
     explicit Arena(std::uint64_t capacity) : capacity_(capacity) {}
     /* Allocate `bytes` bytes; null if the host refuses. */
     char *take(std::uint64_t bytes);
@@ -48,16 +50,17 @@ public:
     std::uint64_t used = 0; /* without red zones, as the user counts */
     std::uint64_t capacity() const { return capacity_; }
 
-private:
+  private:
     std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* usable_: bytes from the base that can be touched */
-    std::atomic<char *> base_{nullptr};
+    std::atomic<char *> base_{ nullptr };
     std::map<char *, std::uint64_t> free_; /* free ranges by address; neighbours are merged */
 };
 
 /* All device memory of the process. Freed allocations stay known, and their memory unused, for a while, so that a late
  * use can be reported. */
-class Memory {
-public:
+class Memory
+{
+  public:
     Memory();
     /* Returns XPU_SUCCESS, XPUERR_NOMEM or XPUERR_NOCPUMEM, with details in `why`. Throws std::bad_alloc. */
     int allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, int device, std::string &why);
@@ -69,11 +72,9 @@ public:
     /* Whether [address, address + bytes) lies within one live allocation. */
     bool holds(const void *address, std::uint64_t bytes) const;
 
-private:
+  private:
     Arena &arena(int device, XPUMemoryKind kind) const
-    {
-        return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))];
-    }
+    { return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))]; }
     /* Release the oldest freed allocations until at most `but` bytes are held back. */
     void release(std::uint64_t but);
     mutable std::shared_mutex mutex_;

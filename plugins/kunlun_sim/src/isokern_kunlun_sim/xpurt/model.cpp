@@ -5,14 +5,15 @@
 #include <climits>
 #include <cstdlib>
 
-namespace xpurt {
+namespace xpurt
+{
 
 static constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
 static constexpr int MAX_DEVICES = 64;
 
 /* KL2: boards of 32 GB. The size of KL3's parameter block is not public, so KL2's 128 dwords are assumed. */
-static Model kl2() { return {"KUNLUN2", 8, 64, 6, 8 * KiB, 256 * KiB, 64 * MiB - 4 * KiB, 32 * GiB, 512, 10000}; }
-static Model kl3() { return {"KUNLUN3", 12, 64, 12, 8 * KiB, 256 * KiB - 64, 96 * MiB, 96 * GiB, 512, 10000}; }
+static Model kl2() { return { "KUNLUN2", 8, 64, 6, 8 * KiB, 256 * KiB, 64 * MiB - 4 * KiB, 32 * GiB, 512, 10000 }; }
+static Model kl3() { return { "KUNLUN3", 12, 64, 12, 8 * KiB, 256 * KiB - 64, 96 * MiB, 96 * GiB, 512, 10000 }; }
 
 /* Parse a whole number within [low, high] from all of `text`. */
 static bool number(const std::string &text, long long low, long long high, long long &value)
@@ -29,8 +30,8 @@ static long long variable(const char *name, long long fallback, long long low, l
     const char *text = std::getenv(name);
     long long value = fallback;
     if (text != nullptr && !number(text, low, high, value) && error.empty())
-        error = std::string(name) + "=" + text + ": allowed are whole numbers from " + std::to_string(low) + " to " +
-            std::to_string(high);
+        error = std::string(name) + "=" + text + ": allowed are whole numbers from " + std::to_string(low) + " to "
+            + std::to_string(high);
     return value;
 }
 
@@ -47,8 +48,8 @@ static std::vector<int> visible(int count, std::string &error)
         const std::size_t end = std::min(text.find(',', at), text.size());
         long long index;
         if (!number(text.substr(at, end - at), 0, count - 1, index) || end + 1 == text.size()) {
-            error = "XPU_VISIBLE_DEVICES=" + text + ": allowed are numbers from 0 to " + std::to_string(count - 1) +
-                " with commas between them";
+            error = "XPU_VISIBLE_DEVICES=" + text + ": allowed are numbers from 0 to " + std::to_string(count - 1)
+                + " with commas between them";
             return {};
         }
         found.push_back(static_cast<int>(index));

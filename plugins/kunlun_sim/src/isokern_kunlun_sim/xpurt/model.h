@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-namespace xpurt {
+namespace xpurt
+{
 
 struct Model {
     std::string name;
@@ -20,9 +21,9 @@ struct Model {
 struct Settings {
     Model model;              /* XPUSIM_DEVICE_MODEL (KUNLUN3), XPU_NUM_CLUSTER, ISOKERN_XPU_TIMEOUT_MS */
     std::vector<int> devices; /* which of ISOKERN_XPU_DEVICES (1) devices the process sees: XPU_VISIBLE_DEVICES (all) */
-    bool checked = false;     /* ISOKERN_XPU_CHECK */
-    std::uint64_t seed = 0;   /* ISOKERN_XPU_SEED */
-    std::string error;        /* if not empty, a setting is wrong and nothing else here is valid */
+    bool checked = false; /* ISOKERN_XPU_CHECK */
+    std::uint64_t seed = 0; /* ISOKERN_XPU_SEED */
+    std::string error; /* if not empty, a setting is wrong and nothing else here is valid */
 };
 
 const Settings &settings();

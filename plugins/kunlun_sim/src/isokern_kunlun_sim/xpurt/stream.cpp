@@ -4,7 +4,8 @@
 
 #include "isokern_environment.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 static constexpr std::size_t QUEUE = 32; /* the depth of a hardware queue: a lazy stream starts then */
 
@@ -107,7 +108,7 @@ void Event::record(const std::shared_ptr<Stream> &stream)
         std::lock_guard lock(shared_->mutex);
         number = ++shared_->begun;
     }
-    stream->push({[shared = shared_, number](const Status &before) {
+    stream->push({ [shared = shared_, number](const Status &before) {
                       std::lock_guard lock(shared->mutex);
                       if (number > shared->reached) {
                           shared->reached = number;
@@ -116,7 +117,7 @@ void Event::record(const std::shared_ptr<Stream> &stream)
                       shared->changed.notify_all();
                       return Status{};
                   },
-                  "an event", {}, true});
+        "an event", {}, true });
     std::lock_guard lock(shared_->mutex);
     if (number > shared_->recorded) {
         shared_->recorded = number;
@@ -155,7 +156,8 @@ Status Event::query()
 {
     kick();
     std::lock_guard lock(shared_->mutex);
-    return shared_->reached < shared_->recorded ? Status{XPUERR_BUSY, "the event is not reached yet"} : shared_->error;
+    return shared_->reached < shared_->recorded ? Status{ XPUERR_BUSY, "the event is not reached yet" }
+                                                : shared_->error;
 }
 
 } // namespace xpurt

@@ -13,7 +13,8 @@
 
 #include "../include/xpu/runtime.h"
 
-namespace xpurt {
+namespace xpurt
+{
 
 /* The code that a call returns, and details. */
 struct Status {
@@ -27,9 +28,7 @@ struct Range {
     std::uint64_t bytes;
     bool written; /* whether the work may write there */
     bool meets(const void *other, std::uint64_t count) const
-    {
-        return start < static_cast<const char *>(other) + count && other < start + bytes;
-    }
+    { return start < static_cast<const char *>(other) + count && other < start + bytes; }
 };
 
 struct Work {
@@ -39,8 +38,9 @@ struct Work {
     bool always = false; /* runs also after an error, because others wait for it */
 };
 
-class Stream {
-public:
+class Stream
+{
+  public:
     /* `lazy`: work starts as late as possible, when somebody waits for it. */
     Stream(int device, bool lazy) : device(device), lazy_(lazy) {}
     ~Stream(); /* runs what is enqueued */
@@ -59,7 +59,7 @@ public:
 
     const int device;
 
-private:
+  private:
     void run();
     static bool conflicts(const Work &, const void *start, std::uint64_t bytes, bool writes);
     const bool lazy_;
@@ -73,8 +73,9 @@ private:
 };
 
 /* A point in the work of the stream that recorded it last. */
-class Event {
-public:
+class Event
+{
+  public:
     /* Record the event. Throws what `push` throws, and then nothing was recorded. */
     void record(const std::shared_ptr<Stream> &stream);
     /* Wait for the last record; returns the error that its stream had met by then. An event that was never recorded is
@@ -86,7 +87,7 @@ public:
     /* Return XPUERR_BUSY until the record is reached. */
     Status query();
 
-private:
+  private:
     struct Shared { /* outlives the event, because streams still use it */
         std::mutex mutex;
         std::condition_variable changed;

@@ -15,8 +15,9 @@ static const struct config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} config = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
-    .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+} config = {
+    .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 }
+};
 
 /* `tall` and `wide`, the numbers of tiles down and across, are constants where this is inlined. */
 static inline __attribute__((always_inline)) void tiles_of(const int tall, const int wide, const ik_tile *t)
@@ -92,8 +93,8 @@ static void tile_pair(int64_t rows, int64_t vecs, const ik_tile *t)
 }
 
 /* Pack rows of a, contiguous in pairs, and zeros up to whole tiles. */
-static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
-    ik_tile *t)
+static void pack_a_pair(
+    const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed, ik_tile *t)
 {
     uint32_t *to = (uint32_t *)(void *)packed;
     const int64_t a_row = g->max_k + 16; /* 16: rows start in different sets of the cache */

@@ -19,8 +19,8 @@ static inline __m512 fma_pair(__m512 a, __m512 b, __m512 c) { return _mm512_dpbf
 #undef IK_OF
 #include "gemm_pairs.h"
 
-static void pack_a_pair(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed,
-    ik_tile *t)
+static void pack_a_pair(
+    const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, float *packed, ik_tile *t)
 {
     enum { WIDE = 16 };
     uint32_t *to = (uint32_t *)(void *)packed;

@@ -2,10 +2,7 @@
  * (row_panels.h). */
 #include "row_panels.h"
 
-IK_SUPPORTED(matmul_transposed)
-{
-    return is_quantised(plan) ? NULL : "only x that becomes Q8_0 is made of integers";
-}
+IK_SUPPORTED(matmul_transposed) { return is_quantised(plan) ? NULL : "only x that becomes Q8_0 is made of integers"; }
 
 IK_PACKED_LAYOUT(matmul_transposed)
 {
@@ -25,13 +22,11 @@ IK_PACK(matmul_transposed)
 }
 
 IK_WORKSPACE(matmul_transposed)
-{
-    return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? panels_workspace(plan) : dots_workspace(plan);
-}
+{ return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? panels_workspace(plan) : dots_workspace(plan); }
 
 IK_KERNEL(matmul_transposed)
 {
     IK_UNUSED;
     return IK_IS_PREPACKED(plan, IK_MATMUL_TRANSPOSED_W) ? run_panels(plan, data, workspace)
-        : run_dots(plan, data, workspace);
+                                                         : run_dots(plan, data, workspace);
 }

@@ -14,7 +14,7 @@ IK_ENTRY(argmax)(IK_PARAMS)
 #endif
     const int last = (int)p.x.ndim - 1;
     const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs,
-        d = p.x.shape[last];
+                   d = p.x.shape[last];
     const ik_index part = PARTS ? task / outputs : 0, output = task - part * outputs, lane = IK_LOCAL_ID % LANES;
     const ik_index begin = part * (ik_index)p.length, left = d - begin < p.length ? d - begin : (ik_index)p.length;
     const ik_index first = begin + lane * EACH, end = output < outputs ? begin + left : begin;

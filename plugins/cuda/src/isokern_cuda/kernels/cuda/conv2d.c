@@ -23,7 +23,7 @@ static IK_INLINE void lay_taps(const ik_args &p, ik_index round, tap *taps)
     const ik_index element = round * DEPTH + IK_LOCAL_ID, kw = p.w.shape[3], kh = p.w.shape[2];
     if (IK_LOCAL_ID >= DEPTH)
         return;
-    tap t = {0, 0, 0, 0};
+    tap t = { 0, 0, 0, 0 };
     if (element < p.w.shape[1] * kh * kw) {
         const ik_index line = element / kw, plane = line / kh;
         t.down = (line - plane * kh) * SPREAD_H;
@@ -81,7 +81,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
     const ik_index k = p.w.shape[1] * p.w.shape[2] * p.w.shape[3], channels = p.channels;
     const ik_index area = p.y.shape[2] * p.y.shape[3], pixels = p.y.shape[0] * area;
     const ik_index row_tiles = (channels + BLOCK_ROWS - 1) / BLOCK_ROWS,
-        col_tiles = (pixels + BLOCK_COLS - 1) / BLOCK_COLS;
+                   col_tiles = (pixels + BLOCK_COLS - 1) / BLOCK_COLS;
     const ik_index line = IK_GROUP_ID / row_tiles, group = line / col_tiles;
     const ik_index row = (IK_GROUP_ID - line * row_tiles) * BLOCK_ROWS, col = (line - group * col_tiles) * BLOCK_COLS;
 
@@ -94,8 +94,8 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
     const ik_index own_row = in_image / p.y.shape[3], own_col = in_image - own_row * p.y.shape[3];
     const ik_index top = (ik_index)(own_row * STEP_H - TOP), left_side = (ik_index)(own_col * STEP_W - LEFT);
     const ik_index plane = p.x.offset + image * p.x.strides[0] + group * p.w.shape[1] * p.x.strides[1];
-    windows right = {p, x, taps, plane + top * p.x.strides[2] + left_side * p.x.strides[3], top, left_side,
-        own < pixels, {}};
+    windows right = { p, x, taps, plane + top * p.x.strides[2] + left_side * p.x.strides[3], top, left_side,
+        own < pixels, {} };
     lay_taps(p, 0, taps);
     IK_BARRIER();
     tile_sums sums;
@@ -114,9 +114,10 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
             sum += bias_of;
 #ifdef IK_HAS_residual
             const ik_index n = pixel / area, rest = pixel - n * area, i = rest / p.y.shape[3],
-                j = rest - i * p.y.shape[3];
-            sum += IK_LOAD(residual, p.residual.offset + n * p.residual.strides[0] + channel * p.residual.strides[1] +
-                i * p.residual.strides[2] + j * p.residual.strides[3]);
+                           j = rest - i * p.y.shape[3];
+            sum += IK_LOAD(residual,
+                p.residual.offset + n * p.residual.strides[0] + channel * p.residual.strides[1]
+                    + i * p.residual.strides[2] + j * p.residual.strides[3]);
 #endif
             return IK_ROW_activation(sum);
         };
@@ -133,7 +134,7 @@ IK_ENTRY(conv2d_tiles)(IK_PARAMS)
         for (int e = 0; e < EACH; e++)
             if (at + e < pixels) {
                 const ik_index n = (at + e) / area, rest = at + e - n * area, i = rest / p.y.shape[3],
-                    j = rest - i * p.y.shape[3];
+                               j = rest - i * p.y.shape[3];
                 IK_STORE(y, to + n * p.y.strides[0] + i * p.y.strides[2] + j * p.y.strides[3], finish(at + e, v[e]));
             }
     });

@@ -5,8 +5,7 @@
 #include "isokern_math.h"
 
 /* EACH elements from `at` on; where one element is repeated, that one. */
-template <int STEP, class T>
-static IK_INLINE pack<T> take(const T *x, ik_index at)
+template<int STEP, class T> static IK_INLINE pack<T> take(const T *x, ik_index at)
 {
     if (STEP == 1)
         return get(x + at);

@@ -24,8 +24,8 @@ IK_ENTRY(gather_check)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin;
-    const ik_index first = first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length),
-        places);
+    const ik_index first =
+        first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length), places);
 #ifdef PARTS
     if (IK_LOCAL_ID == 0)
         ((ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;

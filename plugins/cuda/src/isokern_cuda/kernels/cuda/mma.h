@@ -46,17 +46,17 @@ static IK_INLINE void ik_mma_bf16(float (&sums)[4], const unsigned (&left)[4], u
 static IK_INLINE void ik_load_matrices(unsigned (&loaded)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3])
-                 : "r"(ik_shared_address(row))
-                 : "memory");
+        : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3])
+        : "r"(ik_shared_address(row))
+        : "memory");
 }
 
 static IK_INLINE void ik_load_transposed(unsigned (&loaded)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3])
-                 : "r"(ik_shared_address(row))
-                 : "memory");
+        : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3])
+        : "r"(ik_shared_address(row))
+        : "memory");
 }
 
 #if __CUDA_ARCH__ >= 800
@@ -64,14 +64,12 @@ static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ik_shared_address(to)),
         "l"(__cvta_generic_to_global(from)), "r"(bytes)
-                 : "memory");
+        : "memory");
 }
 static IK_INLINE void ik_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int GROUPS>
 static IK_INLINE void ik_wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
-}
+{ asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
 #else /* the copy is done at once */
 static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
 {
@@ -79,7 +77,7 @@ static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
     if (bytes == 16)
         v = *(const uint4 *)from;
     else if (bytes != 0) {
-        unsigned part[4] = {0, 0, 0, 0};
+        unsigned part[4] = { 0, 0, 0, 0 };
 #pragma unroll
         for (int i = 0; i < 8; i++)
             if (2 * i < bytes)
@@ -90,7 +88,9 @@ static IK_INLINE void ik_copy_async(void *to, const void *from, int bytes)
 }
 static IK_INLINE void ik_commit_copies() {}
 template <int GROUPS>
-static IK_INLINE void ik_wait_copies() {}
+static IK_INLINE void ik_wait_copies()
+{
+}
 #endif
 
 /* sums += left × right; `low` and `high` are the two parts of the right fragment. */
@@ -112,7 +112,7 @@ static IK_INLINE void ik_wait_copies() {}
 template <float (*widen)(uint16_t)>
 static void ik_mma_on_host(float (&sums)[4], const unsigned (&left)[4], unsigned low, unsigned high, const char *site)
 {
-    const unsigned right[2] = {low, high};
+    const unsigned right[2] = { low, high };
     float given[12];
     for (int i = 0; i < 8; i++)
         given[i] = widen((uint16_t)(left[i / 2] >> (16 * (i % 2))));

@@ -14,7 +14,7 @@ IK_ENTRY(pad_packs)(IK_PARAMS)
         return;
     const int last = (int)p.y.ndim - 1;
     const ik_index n = p.y.shape[last], length = p.x.shape[last], step = p.x.strides[last],
-        low = (ik_index)p.low.v[last];
+                   low = (ik_index)p.low.v[last];
     ik_index line = i / n, k = i - line * n - low; /* along x: the border is before 0 and from `length` on */
     padded at = place_of(p.y, p.x, p.low, last, line);
     if (step == 1 && at.inside && k >= 0 && k + EACH <= length && (at.x + k) % EACH == 0) {

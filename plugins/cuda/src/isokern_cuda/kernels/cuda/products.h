@@ -35,9 +35,9 @@ struct matrix {
 #pragma unroll
         for (int i = 0; i < PER; i++) {
             const int line = (i * IK_GROUP + IK_LOCAL_ID) / TILE::CHUNKS,
-                number = (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS;
+                      number = (i * IK_GROUP + IK_LOCAL_ID) % TILE::CHUNKS;
             const ik_index k = round * DEPTH + (TILE::ALONG ? number * CHUNK : line),
-                o = TILE::ALONG ? line : number * CHUNK;
+                           o = TILE::ALONG ? line : number * CHUNK;
             const bool there = TILE::ALONG ? o < outer : k < depth;
             const int count = there ? some_of(TILE::ALONG ? depth - k : outer - o) : 0;
             const element *at = count == 0 ? from : from + (TILE::ALONG ? o * step + k : k * step + o);

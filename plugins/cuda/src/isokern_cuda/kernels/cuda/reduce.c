@@ -24,8 +24,7 @@ static IK_INLINE int is_near(ik_sum sum) { return ik_abs_f32(sum.high) <= 0x1p90
 #endif
 
 /* Join a pack of x to one fold. */
-template <class T>
-static IK_INLINE void add(ik_fold &f, pack<T> some)
+template<class T> static IK_INLINE void add(ik_fold &f, pack<T> some)
 {
 #ifdef FAR
     ik_sum near = f.near;
@@ -47,8 +46,7 @@ static IK_INLINE void add(ik_fold &f, pack<T> some)
 }
 
 /* Join a pack of x to as many folds. */
-template <class T>
-static IK_INLINE void add_each(ik_fold (&f)[EACH], pack<T> some)
+template<class T> static IK_INLINE void add_each(ik_fold (&f)[EACH], pack<T> some)
 {
 #ifdef FAR
     ik_sum near[EACH];
@@ -100,7 +98,7 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
     const ik_index task = (IK_GROUP_ID * IK_GROUP + IK_LOCAL_ID) / LANES, outputs = (ik_index)p.outputs;
     const ik_index part = PARTS ? task / outputs : 0, output = task - part * outputs, lane = IK_LOCAL_ID % LANES;
     const ik_index begin = part * (ik_index)p.length,
-        left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
+                   left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
     const ik_index end = output < outputs ? begin + left : begin;
     const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, (int)p.kept, output);
     ik_fold f = ik_fold_none();
@@ -128,7 +126,7 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
     const ik_index part = IK_GROUP_ID / (ik_index)p.tiles, tile = IK_GROUP_ID - part * (ik_index)p.tiles;
     const ik_index other = tile / across, column = (tile - other * across) * 32 * EACH + lane * EACH;
     const ik_index begin = part * (ik_index)p.length,
-        left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
+                   left = (ik_index)p.d - begin < p.length ? (ik_index)p.d - begin : (ik_index)p.length;
     const ik_index end = column < columns ? begin + left : begin;
     const auto *const from = x + p.x.offset + ik_offset_within(p.x, 0, last, other) + column;
     ik_fold f[EACH];

@@ -19,7 +19,7 @@ template <int OUTER, bool K_ALONG>
 struct tile {
     static constexpr bool ALONG = K_ALONG, AS_IT_LIES = !ALONG;
     static constexpr int LINES = ALONG ? OUTER : DEPTH, CHUNKS = (ALONG ? DEPTH : OUTER) / CHUNK,
-        LENGTH = OUTER + CHUNK, SIZE = LENGTH * DEPTH;
+                         LENGTH = OUTER + CHUNK, SIZE = LENGTH * DEPTH;
 
     static IK_INLINE int at(int line, int chunk) { return line * LENGTH + chunk * CHUNK; }
 

@@ -21,14 +21,10 @@ struct tile {
     static constexpr int LINES = ALONG ? OUTER : DEPTH, CHUNKS = (ALONG ? DEPTH : OUTER) / CHUNK, SIZE = OUTER * DEPTH;
 
     static IK_INLINE int at(int line, int chunk)
-    {
-        return (line * CHUNKS + (chunk ^ (CHUNKS < 8 ? line * CHUNKS / 8 % CHUNKS : line % 8))) * CHUNK;
-    }
+    { return (line * CHUNKS + (chunk ^ (CHUNKS < 8 ? line * CHUNKS / 8 % CHUNKS : line % 8))) * CHUNK; }
 
     static IK_INLINE void put(element *to, int line, int number, chunk made)
-    {
-        *reinterpret_cast<chunk *>(to + at(line, number)) = made;
-    }
+    { *reinterpret_cast<chunk *>(to + at(line, number)) = made; }
 
     /* The 16 × 16 elements from row `outer` and step k on, as the fragment of a left matrix. For a right matrix, whose
      * columns these rows are, parts 0 and 2 are the fragment of its first 8 columns, 1 and 3 that of the others. */

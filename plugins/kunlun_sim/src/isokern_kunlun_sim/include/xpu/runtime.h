@@ -18,23 +18,57 @@ typedef void *XPUEvent;
 typedef void *XPUFunc;
 
 typedef enum XPUMemoryKind {
-    XPU_MEM_MAIN = 0, XPU_MEM_HBM = 0, XPU_MEM_L3 = 1, XPU_MEM_MMAPPABLE = 16, XPU_MEM_MAIN_KL2_HUGE = 17
+    XPU_MEM_MAIN = 0,
+    XPU_MEM_HBM = 0,
+    XPU_MEM_L3 = 1,
+    XPU_MEM_MMAPPABLE = 16,
+    XPU_MEM_MAIN_KL2_HUGE = 17
 } XPUMemoryKind;
 typedef enum XPUMemcpyKind { XPU_DEVICE_TO_HOST = 0, XPU_HOST_TO_DEVICE = 1, XPU_DEVICE_TO_DEVICE = 2 } XPUMemcpyKind;
 
 typedef enum XPUDeviceAttr {
-    XPUATTR_PCI_ADDRESS = 0, XPUATTR_DEVID, XPUATTR_BOARDID, XPUATTR_ONBOARDID, XPUATTR_MODEL,
-    XPUATTR_MEM_MAIN_CAPACITY, XPUATTR_MEM_L3_CAPACITY, XPUATTR_NUM_CLUSTER, XPUATTR_NUM_SDNN, XPUATTR_NUM_DMACH,
-    XPUATTR_NUM_HWQ, XPUATTR_NUM_ENC, XPUATTR_NUM_DEC, XPUATTR_NUM_IMGPROC
+    XPUATTR_PCI_ADDRESS = 0,
+    XPUATTR_DEVID,
+    XPUATTR_BOARDID,
+    XPUATTR_ONBOARDID,
+    XPUATTR_MODEL,
+    XPUATTR_MEM_MAIN_CAPACITY,
+    XPUATTR_MEM_L3_CAPACITY,
+    XPUATTR_NUM_CLUSTER,
+    XPUATTR_NUM_SDNN,
+    XPUATTR_NUM_DMACH,
+    XPUATTR_NUM_HWQ,
+    XPUATTR_NUM_ENC,
+    XPUATTR_NUM_DEC,
+    XPUATTR_NUM_IMGPROC
 } XPUDeviceAttr;
 
 /* The driver's errors are negative; xpu_strerror accepts either sign. */
 typedef enum XPUError {
-    XPU_SUCCESS = 0, XPUERR_INVALID_DEVICE = 701, XPUERR_UNINIT = 702, XPUERR_NODEVICE = 703, XPUERR_VERSION = 704,
-    XPUERR_NOMEM = 705, XPUERR_NOCPUMEM = 706, XPUERR_INVALID_PARAM = 707, XPUERR_NOFUNC = 708, XPUERR_DLOPEN = 709,
-    XPUERR_DLSYM = 710, XPUERR_SIMULATOR = 711, XPUERR_UNSUPPORTED = 712, XPUERR_ABNORMAL = 713,
-    XPUERR_KEXCEPTION = 714, XPUERR_TIMEOUT = 715, XPUERR_BUSY = 716, XPUERR_USEAFTERCLOSE = 717, XPUERR_UCECC = 718,
-    XPUERR_OVERHEAT = 719, XPUERR_EVENT_WAIT = 720, XPUERR_UNEXPECT = 800, XPUERR_RESET = 801, XPUERR_HWEXCEPTION = 802,
+    XPU_SUCCESS = 0,
+    XPUERR_INVALID_DEVICE = 701,
+    XPUERR_UNINIT = 702,
+    XPUERR_NODEVICE = 703,
+    XPUERR_VERSION = 704,
+    XPUERR_NOMEM = 705,
+    XPUERR_NOCPUMEM = 706,
+    XPUERR_INVALID_PARAM = 707,
+    XPUERR_NOFUNC = 708,
+    XPUERR_DLOPEN = 709,
+    XPUERR_DLSYM = 710,
+    XPUERR_SIMULATOR = 711,
+    XPUERR_UNSUPPORTED = 712,
+    XPUERR_ABNORMAL = 713,
+    XPUERR_KEXCEPTION = 714,
+    XPUERR_TIMEOUT = 715,
+    XPUERR_BUSY = 716,
+    XPUERR_USEAFTERCLOSE = 717,
+    XPUERR_UCECC = 718,
+    XPUERR_OVERHEAT = 719,
+    XPUERR_EVENT_WAIT = 720,
+    XPUERR_UNEXPECT = 800,
+    XPUERR_RESET = 801,
+    XPUERR_HWEXCEPTION = 802,
     XPUERR_HOST_MEM_REGISTERED = 816
 } XPUError;
 
@@ -97,13 +131,9 @@ static inline int xpu_stream_synchronize(XPUStream stream) { return xpu_wait(str
  * pointer by itself. */
 template <class T>
 inline int xpu_malloc(T **device_pointer, uint64_t bytes, XPUMemoryKind kind = XPU_MEM_MAIN)
-{
-    return xpu_malloc(reinterpret_cast<void **>(device_pointer), bytes, kind);
-}
+{ return xpu_malloc(reinterpret_cast<void **>(device_pointer), bytes, kind); }
 template <class T>
 inline int xpu_host_alloc(T **host_pointer, uint64_t bytes, unsigned flags = 0)
-{
-    return xpu_host_alloc(reinterpret_cast<void **>(host_pointer), bytes, flags);
-}
+{ return xpu_host_alloc(reinterpret_cast<void **>(host_pointer), bytes, flags); }
 #endif
 #endif

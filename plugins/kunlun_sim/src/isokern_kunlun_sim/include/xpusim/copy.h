@@ -4,8 +4,8 @@
 #include "device.h"
 
 /* The function behind all of them. */
-XPUSIM_RUNTIME void xpusim_move(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous,
-                                xpusim_site site)
+XPUSIM_RUNTIME void xpusim_move(
+    xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
 {
 #ifdef XPUSIM_CHECKED
     xpusim_copy(direction, from, to, bytes, asynchronous, site);
@@ -18,53 +18,29 @@ XPUSIM_RUNTIME void xpusim_move(xpusim_direction direction, const void *from, vo
 }
 
 XPUSIM_RUNTIME void GM2LM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2LM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2LM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void LM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_LM2GM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_LM2GM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2SM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2SM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2SM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void SM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_SM2GM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_SM2GM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2LM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2LM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2LM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void LM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_LM2GM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_LM2GM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2SM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2SM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2SM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void SM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_SM2GM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_SM2GM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2GSM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GSM2GM(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 0, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 0, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GM2GSM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GM2GSM, from, to, bytes, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void GSM2GM_ASYNC(const void *from, void *to, int64_t bytes, XPUSIM_HERE)
-{
-    xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 1, XPUSIM_SITE);
-}
+{ xpusim_move(XPUSIM_GSM2GM, from, to, bytes, 1, XPUSIM_SITE); }
 
 XPUSIM_RUNTIME void xpusim_fence_of(int spaces, xpusim_site site)
 {

@@ -25,9 +25,15 @@ enum xpusim_space { XPUSIM_LM = 1, XPUSIM_SM = 2, XPUSIM_GM = 4 };
 
 /* Exceptions of the cluster, with the driver's numbers. */
 enum xpusim_exception {
-    XPUSIM_UNDEFINED_INSTRUCTION = 1, XPUSIM_DIVIDE_BY_ZERO = 3,
-    XPUSIM_MEMORY_EXCEEDED = 4, XPUSIM_UNALIGNED = 5, XPUSIM_DMA_LENGTH_ZERO = 7, XPUSIM_SIMD_UNALIGNED = 16,
-    XPUSIM_NESTED_ATOMIC = 24, XPUSIM_TASK_TIMEOUT = 28, XPUSIM_CORE_TRAP = 30
+    XPUSIM_UNDEFINED_INSTRUCTION = 1,
+    XPUSIM_DIVIDE_BY_ZERO = 3,
+    XPUSIM_MEMORY_EXCEEDED = 4,
+    XPUSIM_UNALIGNED = 5,
+    XPUSIM_DMA_LENGTH_ZERO = 7,
+    XPUSIM_SIMD_UNALIGNED = 16,
+    XPUSIM_NESTED_ATOMIC = 24,
+    XPUSIM_TASK_TIMEOUT = 28,
+    XPUSIM_CORE_TRAP = 30
 };
 
 extern "C" {
@@ -61,8 +67,8 @@ void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site);
 uint64_t xpusim_clock(void);
 
 /* Functions of checked kernels only. */
-void xpusim_copy(xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous,
-                 xpusim_site site);
+void xpusim_copy(
+    xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);
 
 /* Announce a vector load or store before the caller moves the bytes (or a gather, lane by lane with the lane's bytes;
@@ -83,7 +89,7 @@ int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0
 }
 
 #define XPUSIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define XPUSIM_SITE (xpusim_site{file, line})
+#define XPUSIM_SITE (xpusim_site{ file, line })
 
 #ifdef XPUSIM_CHECKED
 #define XPUSIM_RUNTIME static inline __attribute__((no_sanitize("thread"), unused))

@@ -18,7 +18,8 @@ struct xpusim_function {
     int checked;
 };
 
-namespace xpusim {
+namespace xpusim
+{
 
 /* In the parameter block, 8-byte values start at a multiple of 8, all others at a multiple of 4 (XPU3). */
 template <class T>
@@ -60,9 +61,7 @@ __attribute__((no_sanitize("thread"))) void call(void (*kernel)(P...), const cha
 
 template <class... P>
 __attribute__((no_sanitize("thread"))) void run(void (*kernel)(), const char *block)
-{
-    call(reinterpret_cast<void (*)(P...)>(kernel), block, std::index_sequence_for<P...>{});
-}
+{ call(reinterpret_cast<void (*)(P...)>(kernel), block, std::index_sequence_for<P...>{}); }
 
 template <class... P>
 struct launcher {
@@ -73,16 +72,16 @@ struct launcher {
 
     int operator()(P... arguments) const
     {
-        static_assert(((!std::is_same_v<P, long> && !std::is_same_v<P, unsigned long>)&&...),
+        static_assert(((!std::is_same_v<P, long> && !std::is_same_v<P, unsigned long>) && ...),
             "a kernel parameter of type long, size_t or int64_t has 32 bits on the device: use int or long long");
         static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied as bytes");
         constexpr layout<P...> where;
-        xpusim_function function{name, &run<P...>, reinterpret_cast<void (*)()>(kernel),
-            static_cast<unsigned>(where.bytes),
+        xpusim_function function{
+            name, &run<P...>, reinterpret_cast<void (*)()>(kernel), static_cast<unsigned>(where.bytes),
 #ifdef XPUSIM_CHECKED
-                                 1
+            1
 #else
-                                 0
+            0
 #endif
         };
         int status = xpu_launch_config(clusters, cores, stream);
@@ -98,16 +97,12 @@ struct kernel_of {
     void (*function)(P...);
     const char *name;
     launcher<P...> on(int clusters, int cores, XPUStream stream = nullptr) const
-    {
-        return {function, name, clusters, cores, stream};
-    }
+    { return { function, name, clusters, cores, stream }; }
 };
 
 template <class... P>
 kernel_of<P...> kernel(void (*function)(P...), const char *name)
-{
-    return {function, name};
-}
+{ return { function, name }; }
 
 } // namespace xpusim
 #endif

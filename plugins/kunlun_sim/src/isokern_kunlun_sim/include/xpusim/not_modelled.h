@@ -3,15 +3,14 @@
 #ifndef XPUSIM_NOT_MODELLED_H
 #define XPUSIM_NOT_MODELLED_H
 
-namespace xpusim {
+namespace xpusim
+{
 
 /* Converts to anything, so that the line that uses it has no other error. */
 struct anything {
     template <class T>
     operator T() const
-    {
-        __builtin_unreachable();
-    }
+    { __builtin_unreachable(); }
 };
 
 } // namespace xpusim

@@ -9,7 +9,8 @@
 #define XPUSIM_INLINE static inline __attribute__((always_inline, unused))
 #define XPUSIM_MEMBER inline __attribute__((always_inline))
 
-namespace xpusim {
+namespace xpusim
+{
 
 enum class round { rn, rz, ru, rd };
 
@@ -47,9 +48,7 @@ XPUSIM_INLINE float round_directed(double exact, float rounded, round mode)
 }
 
 XPUSIM_INLINE float to_float(double exact, round mode)
-{
-    return round_directed(exact, static_cast<float>(exact), mode);
-}
+{ return round_directed(exact, static_cast<float>(exact), mode); }
 
 /* Return the bits of a 16-bit float of P mantissa bits and exponent bias B. */
 template <int P, int B>
@@ -57,7 +56,7 @@ XPUSIM_INLINE uint16_t to_narrow(double exact, round mode)
 {
     const uint64_t bits = bits_as<uint64_t>(exact);
     const uint16_t sign = static_cast<uint16_t>(bits >> 48 & 0x8000),
-        infinity = static_cast<uint16_t>((2 * B + 1) << P);
+                   infinity = static_cast<uint16_t>((2 * B + 1) << P);
     if (exact != exact)
         return static_cast<uint16_t>(sign | infinity | 1 << (P - 1) | (bits >> (52 - P) & ((1 << P) - 1)));
     const double magnitude = exact < 0 ? -exact : exact;
@@ -83,8 +82,8 @@ XPUSIM_INLINE float from_narrow(uint16_t h)
 {
     constexpr uint32_t infinity = (2 * B + 1) << P;
     const uint32_t magnitude = h & 0x7fff, sign = static_cast<uint32_t>(h & 0x8000) << 16;
-    const float scaled = bits_as<float>(magnitude << (23 - P)) *
-        bits_as<float>(static_cast<uint32_t>(127 + 127 - B) << 23);
+    const float scaled =
+        bits_as<float>(magnitude << (23 - P)) * bits_as<float>(static_cast<uint32_t>(127 + 127 - B) << 23);
     const uint32_t finite = B == 127 ? magnitude << 16 : bits_as<uint32_t>(scaled);
     return bits_as<float>(sign | (magnitude >= infinity ? magnitude << (23 - P) | 0x7f800000u : finite));
 }
@@ -98,10 +97,12 @@ struct bf16 {
 };
 
 template <class F>
-XPUSIM_INLINE float widen(uint16_t bits) { return from_narrow<F::P, F::B>(bits); }
+XPUSIM_INLINE float widen(uint16_t bits)
+{ return from_narrow<F::P, F::B>(bits); }
 
 template <class F>
-XPUSIM_INLINE uint16_t narrow(double exact, round mode = round::rn) { return to_narrow<F::P, F::B>(exact, mode); }
+XPUSIM_INLINE uint16_t narrow(double exact, round mode = round::rn)
+{ return to_narrow<F::P, F::B>(exact, mode); }
 
 } // namespace xpusim
 #endif

@@ -12,7 +12,8 @@ struct xpusim_argument {
     double real;
 };
 
-namespace xpusim {
+namespace xpusim
+{
 
 /* Convert an argument to a parameter of type P. On a mismatch, `wrong` becomes the argument's number, counted from 1,
  * and the argument's kind becomes the parameter's. */
@@ -40,19 +41,19 @@ P convert(xpusim_argument &a, int number, int &wrong)
 
 template <class... P, size_t... I>
 int run_with(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream, xpusim_argument *given,
-             std::index_sequence<I...>)
+    std::index_sequence<I...>)
 {
     int wrong = 0;
-    std::tuple<P...> values{convert<P>(given[I], static_cast<int>(I) + 1, wrong)...};
+    std::tuple<P...> values{ convert<P>(given[I], static_cast<int>(I) + 1, wrong)... };
     (void)given, (void)values;
-    return wrong != 0 ? -wrong : launcher<P...>{kernel, name, clusters, cores, stream}(std::get<I>(values)...);
+    return wrong != 0 ? -wrong : launcher<P...>{ kernel, name, clusters, cores, stream }(std::get<I>(values)...);
 }
 
 /* Return a code of the runtime; -n if argument n has another kind than the parameter; -1000 - n if the kernel takes n
  * arguments. */
 template <class... P>
 int run_kernel(void (*kernel)(P...), const char *name, int clusters, int cores, XPUStream stream,
-               xpusim_argument *given, int count)
+    xpusim_argument *given, int count)
 {
     if (count != static_cast<int>(sizeof...(P)))
         return -1000 - static_cast<int>(sizeof...(P));

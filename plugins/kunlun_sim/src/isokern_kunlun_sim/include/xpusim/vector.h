@@ -8,7 +8,8 @@
 #include "device.h"
 #include "rounding.h"
 
-namespace xpusim {
+namespace xpusim
+{
 
 template <class L>
 struct lane {
@@ -33,7 +34,7 @@ struct raw {
 template <class L>
 using raw_of = typename raw<lane_type<L>>::type;
 
-constexpr uint64_t NONE = 0, ALL = ~uint64_t{0};
+constexpr uint64_t NONE = 0, ALL = ~uint64_t{ 0 };
 
 template <class L>
 struct vector {
@@ -66,7 +67,8 @@ template <class V>
 using lane_of = typename lanes_in<V>::type;
 
 template <class V>
-XPUSIM_INLINE V zero() { return V(decltype(V::v){}, NONE); }
+XPUSIM_INLINE V zero()
+{ return V(decltype(V::v){}, NONE); }
 
 /* A scalar operand in every lane; a 16-bit float is given by its bits. */
 template <class V, class S>
@@ -80,7 +82,8 @@ XPUSIM_INLINE V every(S a)
 
 /* The same bits as lanes of another type: what reinterpret_cast between vectors means in a kernel. */
 template <class To, class L>
-XPUSIM_INLINE To vector_cast(const vector<L> &a) { return To(reinterpret_cast<decltype(To::v)>(a.v), a.tainted()); }
+XPUSIM_INLINE To vector_cast(const vector<L> &a)
+{ return To(reinterpret_cast<decltype(To::v)>(a.v), a.tainted()); }
 
 /* ---- Masks: bit i of an int stands for lane i; in checked kernels there are masks of bytes, too. ---- */
 
@@ -113,15 +116,16 @@ XPUSIM_INLINE auto lanes_of(uint32_t mask)
 {
     if constexpr (vector<L>::lanes == 16) {
         typedef int32_t V __attribute__((vector_size(64)));
-        const V bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+        const V bit = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768 };
         return ((static_cast<int32_t>(mask) - V{}) & bit) == bit;
     } else {
         typedef int16_t V __attribute__((vector_size(64)));
         const int16_t top = static_cast<int16_t>(0x8000), l = static_cast<int16_t>(mask),
-            h = static_cast<int16_t>(mask >> 16);
-        const V bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top, 1, 2, 4, 8, 16, 32,
-            64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top};
-        const V word = {l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h};
+                      h = static_cast<int16_t>(mask >> 16);
+        const V bit = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top, 1, 2, 4, 8, 16, 32,
+            64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, top };
+        const V word = { l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, h, h, h, h, h, h, h, h, h, h, h, h, h, h, h,
+            h };
         return (word & bit) == bit;
     }
 }
@@ -139,7 +143,8 @@ XPUSIM_INLINE vector<L> blend(const vector<L> &a, const vector<L> &hold, int mas
 }
 
 template <class L>
-XPUSIM_INLINE vector<L> zero_masked(const vector<L> &a, int mask) { return blend(a, zero<vector<L>>(), mask); }
+XPUSIM_INLINE vector<L> zero_masked(const vector<L> &a, int mask)
+{ return blend(a, zero<vector<L>>(), mask); }
 
 /* The lanes of a comparison (all bits or none) as the bits of an int. */
 template <class C>
@@ -174,9 +179,7 @@ static __attribute__((noinline, no_sanitize("thread"), unused)) uint32_t word_at
     return word;
 }
 static __attribute__((noinline, no_sanitize("thread"), unused)) void byte_to(void *p, uint8_t byte)
-{
-    *static_cast<uint8_t *>(p) = byte;
-}
+{ *static_cast<uint8_t *>(p) = byte; }
 #endif
 
 XPUSIM_INLINE void aligned(const void *p, xpusim_site site)
@@ -197,12 +200,12 @@ XPUSIM_INLINE vector<L> load(const void *p, int space, xpusim_site site)
     W w;
     for (int i = 0; i < 16; i++)
         w[i] = word_at(static_cast<const char *>(p) + 4 * i);
-    return {reinterpret_cast<raw_of<L>>(w), unwritten};
+    return { reinterpret_cast<raw_of<L>>(w), unwritten };
 #else
     (void)space;
     raw_of<L> v;
     __builtin_memcpy(&v, __builtin_assume_aligned(p, 64), 64);
-    return {v, NONE};
+    return { v, NONE };
 #endif
 }
 
@@ -260,8 +263,8 @@ XPUSIM_INLINE void store(void *p, const vector<L> &a, int enabled, int space, xp
 
 /* Load lanes from base + offset in bytes, aligned to a lane; lanes that the mask lacks are those of `hold`. */
 template <class L>
-XPUSIM_INLINE vector<L> gather(const void *base, const vector<int32_t> &offsets, int mask, const vector<L> &hold,
-                               int space, xpusim_site site)
+XPUSIM_INLINE vector<L> gather(
+    const void *base, const vector<int32_t> &offsets, int mask, const vector<L> &hold, int space, xpusim_site site)
 {
     vector<L> r = hold;
     uint64_t unwritten = hold.tainted() & ~bytes_of<L>(static_cast<uint32_t>(mask));
@@ -285,8 +288,8 @@ XPUSIM_INLINE vector<L> gather(const void *base, const vector<int32_t> &offsets,
 }
 
 template <class L>
-XPUSIM_INLINE void scatter(void *base, const vector<L> &a, const vector<int32_t> &offsets, int mask, int space,
-                           xpusim_site site)
+XPUSIM_INLINE void scatter(
+    void *base, const vector<L> &a, const vector<int32_t> &offsets, int mask, int space, xpusim_site site)
 {
     uses(offsets.tainted() & bytes_of<int32_t>(static_cast<uint32_t>(mask)), site);
     for (int i = 0; i < 16; i++) {
@@ -309,27 +312,32 @@ XPUSIM_INLINE void scatter(void *base, const vector<L> &a, const vector<int32_t>
 
 struct add {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a + b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a + b; }
     static XPUSIM_MEMBER double exact(double a, double b) { return sum_to_odd(a, b); }
 };
 struct sub {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a - b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a - b; }
     static XPUSIM_MEMBER double exact(double a, double b) { return sum_to_odd(a, -b); }
 };
 struct mul {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a * b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a * b; }
     static XPUSIM_MEMBER double exact(double a, double b) { return a * b; } /* a product of 2 x 24 bits fits */
 };
 struct max {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a > b ? a : b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a > b ? a : b; }
     static XPUSIM_MEMBER double exact(double a, double b) { return a > b ? a : b; }
 };
 struct min {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a < b ? a : b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a < b ? a : b; }
     static XPUSIM_MEMBER double exact(double a, double b) { return a < b ? a : b; }
 };
 
@@ -378,8 +386,8 @@ XPUSIM_INLINE vector<L> compute(const vector<L> &a, const vector<L> &b, round mo
 
 /* a b + c, rounded once. */
 template <class L>
-XPUSIM_INLINE vector<L> multiply_accumulate(const vector<L> &a, const vector<L> &b, const vector<L> &c,
-                                            round mode = round::rn)
+XPUSIM_INLINE vector<L> multiply_accumulate(
+    const vector<L> &a, const vector<L> &b, const vector<L> &c, round mode = round::rn)
 {
     vector<L> r(raw_of<L>{}, whole_lanes<L>(a.tainted() | b.tainted() | c.tainted()));
     if constexpr (std::is_integral_v<L>)
@@ -392,50 +400,59 @@ XPUSIM_INLINE vector<L> multiply_accumulate(const vector<L> &a, const vector<L> 
 
 struct bit_and {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a & b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a & b; }
 };
 struct bit_or {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a | b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a | b; }
 };
 struct bit_xor {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return a ^ b; }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return a ^ b; }
 };
 struct bit_xnor {
     template <class T>
-    static XPUSIM_MEMBER T direct(T a, T b) { return ~(a ^ b); }
+    static XPUSIM_MEMBER T direct(T a, T b)
+    { return ~(a ^ b); }
 };
 
 template <class Op, class L>
 XPUSIM_INLINE vector<L> bitwise(const vector<L> &a, const vector<L> &b)
 {
     using W = typename raw<uint32_t>::type;
-    return {reinterpret_cast<raw_of<L>>(Op::direct(reinterpret_cast<W>(a.v), reinterpret_cast<W>(b.v))),
-        a.tainted() | b.tainted()};
+    return { reinterpret_cast<raw_of<L>>(Op::direct(reinterpret_cast<W>(a.v), reinterpret_cast<W>(b.v))),
+        a.tainted() | b.tainted() };
 }
 
 /* ---- Comparisons. They use the lanes of the mask. ---- */
 
 struct lt {
     template <class T>
-    static XPUSIM_MEMBER auto direct(T a, T b) { return a < b; }
+    static XPUSIM_MEMBER auto direct(T a, T b)
+    { return a < b; }
 };
 struct gt {
     template <class T>
-    static XPUSIM_MEMBER auto direct(T a, T b) { return a > b; }
+    static XPUSIM_MEMBER auto direct(T a, T b)
+    { return a > b; }
 };
 struct le {
     template <class T>
-    static XPUSIM_MEMBER auto direct(T a, T b) { return a <= b; }
+    static XPUSIM_MEMBER auto direct(T a, T b)
+    { return a <= b; }
 };
 struct eq {
     template <class T>
-    static XPUSIM_MEMBER auto direct(T a, T b) { return a == b; }
+    static XPUSIM_MEMBER auto direct(T a, T b)
+    { return a == b; }
 };
 struct neq {
     template <class T>
-    static XPUSIM_MEMBER auto direct(T a, T b) { return a != b; }
+    static XPUSIM_MEMBER auto direct(T a, T b)
+    { return a != b; }
 };
 
 template <class Op, class L>
@@ -467,7 +484,7 @@ XPUSIM_INLINE vector<L> ones_where(const vector<L> &a, const vector<L> &b)
         one = vector<L>(narrow<L>(1.0));
     else
         one = vector<L>(static_cast<lane_type<L>>(1));
-    return {lanes_where<Op>(a, b) ? one.v : raw_of<L>{}, whole_lanes<L>(a.tainted() | b.tainted())};
+    return { lanes_where<Op>(a, b) ? one.v : raw_of<L>{}, whole_lanes<L>(a.tainted() | b.tainted()) };
 }
 
 /* ---- Permutations of lanes. ---- */
@@ -482,8 +499,8 @@ XPUSIM_INLINE vector<L> rearrange(const vector<L> &a, const vector<L> &b, From f
     for (int i = 0; i < n; i++) {
         const int at = from(i);
         r.v[i] = at < n ? a.v[at] : b.v[at - n];
-        unwritten |= ((at < n ? a.tainted() >> at * size : b.tainted() >> (at - n) * size) & ((1u << size) - 1)) <<
-            i * size;
+        unwritten |= ((at < n ? a.tainted() >> at * size : b.tainted() >> (at - n) * size) & ((1u << size) - 1))
+            << i * size;
     }
     r.taint(unwritten);
     return r;
@@ -494,8 +511,7 @@ template <class L>
 XPUSIM_INLINE vector<L> merge(const vector<L> &a, const vector<L> &b, int half)
 {
     constexpr int n = vector<L>::lanes;
-    return rearrange(a, b,
-        [half](int i) __attribute__((always_inline)) { return half * (n / 2) + i / 2 + i % 2 * n; });
+    return rearrange(a, b, [half](int i) __attribute__((always_inline)) { return half * (n / 2) + i / 2 + i % 2 * n; });
 }
 
 template <class L>
@@ -531,14 +547,14 @@ XPUSIM_INLINE uint64_t halve_taint(uint64_t bytes)
 {
     uint64_t r = 0;
     for (int i = 0; i < 16; i++)
-        r |= (bytes >> (4 * i) & 15) != 0 ? uint64_t{3} << (2 * i) : 0;
+        r |= (bytes >> (4 * i) & 15) != 0 ? uint64_t{ 3 } << (2 * i) : 0;
     return r;
 }
 XPUSIM_INLINE uint64_t double_taint(uint64_t bytes)
 {
     uint64_t r = 0;
     for (int i = 0; i < 16; i++)
-        r |= (bytes >> (2 * i) & 3) != 0 ? uint64_t{15} << (4 * i) : 0;
+        r |= (bytes >> (2 * i) & 3) != 0 ? uint64_t{ 15 } << (4 * i) : 0;
     return r;
 }
 
@@ -559,7 +575,7 @@ XPUSIM_INLINE vector<L> narrow_half(const vector<float> &a, const vector<L> &int
     vector<L> r = into;
     for (int i = 0; i < 16; i++)
         r.v[16 * half + i] = narrow<F>(a.v[i], mode);
-    r.taint((into.tainted() & ~(uint64_t{0xffffffff} << (32 * half))) | halve_taint(a.tainted()) << (32 * half));
+    r.taint((into.tainted() & ~(uint64_t{ 0xffffffff } << (32 * half))) | halve_taint(a.tainted()) << (32 * half));
     return r;
 }
 

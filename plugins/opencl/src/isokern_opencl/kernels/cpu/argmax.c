@@ -80,7 +80,7 @@ IK_ENTRY(argmax_rows)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.y.shape[last], taken = (ik_index)p.taken, outputs = (ik_index)p.outputs,
-        length = (ik_index)p.length;
+                   length = (ik_index)p.length;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, first = (IK_GROUP_ID - part * (ik_index)p.tasks) * taken;
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;
     for (ik_index output = first; output < outputs && output < first + taken; output++) {
@@ -103,7 +103,7 @@ IK_ENTRY(argmax_columns)(IK_PARAMS)
 {
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.y.shape[last], width = p.y.shape[last - 1], blocks = (width + PIECE - 1) / PIECE,
-        length = (ik_index)p.length;
+                   length = (ik_index)p.length;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index outer = task / blocks, column = (task - outer * blocks) * PIECE, first = outer * width + column;
     const ik_index begin = part * length, end = d - begin < length ? d : begin + length;
@@ -124,8 +124,7 @@ IK_ENTRY(argmax_columns)(IK_PARAMS)
 #else
 #define VALUE(k) value_of(row + (k))
 #endif
-        IK_VECTORISE
-        for (int k = 0; k < n; k++) {
+        IK_VECTORISE for (int k = 0; k < n; k++) {
             const value v = VALUE(k), old = max_value[k];
             const int better = (v > old) | (is_nan(v) & !is_nan(old));
             max_value[k] = better ? v : old;

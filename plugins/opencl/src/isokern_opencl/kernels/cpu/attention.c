@@ -46,7 +46,9 @@ typedef struct {
 static IK_INLINE task task_of(const ik_args *p, ik_index number, floats scratch)
 {
     const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], maximum = (ik_index)p->maximum;
-    task t = {.b = number % lines / groups, .group = number % groups, .d = (int)p->q.shape[3], .e = (int)p->v.shape[3]};
+    task t = {
+        .b = number % lines / groups, .group = number % groups, .d = (int)p->q.shape[3], .e = (int)p->v.shape[3]
+    };
     t.first = ((ik_index)p->tasks - 1 - number) / lines * maximum;
     t.rows = min(maximum, p->q.shape[1] * (ik_index)p->share - t.first);
     t.queries = scratch;
@@ -64,21 +66,20 @@ static IK_INLINE ik_index token_of(const ik_args *p, task t, ik_index r) { retur
 static IK_INLINE ik_index place_of(const ik_args *p, task t, ik_index r, ik_tensor x, int tokens, int heads)
 {
     const ik_index share = (ik_index)p->share, token = token_of(p, t, r),
-        head = t.group * share + t.first + r - token * share;
+                   head = t.group * share + t.first + r - token * share;
     return x.offset + t.b * x.strides[0] + token * x.strides[tokens] + head * x.strides[heads];
 }
 
 /* The factor by which earlier sums shrink when the maximum rises. */
 static IK_INLINE float rescale_factor(float before, float after)
-{
-    return before == after ? 1.0f : ik_exp_f32(before - after);
-}
+{ return before == after ? 1.0f : ik_exp_f32(before - after); }
 
 static IK_INLINE float scale_sum(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
 /* Convert n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; returns whether all are
  * finite. */
-static IK_INLINE int widen(IK_GLOBAL const IK_ELEMENT(k) *from, ik_index at, ik_index step, int n, int width, floats to)
+static IK_INLINE int widen(
+    IK_GLOBAL const IK_ELEMENT(k) * from, ik_index at, ik_index step, int n, int width, floats to)
 {
     float16 odd = 0;
     for (int i = 0; i < n; i++, at += step, to += width) {
@@ -117,8 +118,7 @@ static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line ma
     const float16 base = above == none ? (float16)0 : above;
     for (int key = 0; key < n; key++)
         ((line)scores)[key] -= base;
-    IK_VECTORISE
-    for (int i = 0; i < n * LANES; i++)
+    IK_VECTORISE for (int i = 0; i < n * LANES; i++)
         scores[i] = ik_exp_f32(scores[i]);
     for (int u = 0; u < LANES; u++)
         kept[u] = rescale_factor(((const float *)&before)[u], ((const float *)&above)[u]);
@@ -136,14 +136,13 @@ static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line ma
 #endif
 
 /* Write the outputs of a task from its sums. */
-static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) *y, floats lse)
+static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) * y, floats lse)
 {
     for (int r = 0; r < t.rows; r++) {
         const ik_index to = place_of(p, t, r, p->y, 1, 2);
         const float maximum = t.maxima[r * NEAR], total = t.totals[r * NEAR],
-            by = maximum == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
-        IK_VECTORISE
-        for (int c = 0; c < t.e; c++)
+                    by = maximum == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+        IK_VECTORISE for (int c = 0; c < t.e; c++)
             IK_STORE_AS(y, y, to + c, t.sums[r * t.e + c] * by);
 #ifdef IK_HAS_lse
         lse[place_of(p, t, r, p->lse, 1, 2)] = maximum == -IKM_INF_F32 ? maximum : maximum + ik_log_f32(total);
@@ -163,8 +162,8 @@ static IK_INLINE float16 spread(IK_GLOBAL const float *x, const int near)
 }
 
 /* to[i] += Σ_p a[i * a_row + p * a_step] b[p * b_row], or with `begin` =: HIGH vectors. */
-static IK_INLINE void tile(const int begin, const int near, floats a, int a_row, int a_step, floats b, int b_row, int n,
-    floats to, int to_row)
+static IK_INLINE void tile(
+    const int begin, const int near, floats a, int a_row, int a_step, floats b, int b_row, int n, floats to, int to_row)
 {
     float16 sum[HIGH];
 #pragma unroll
@@ -214,7 +213,7 @@ IK_ENTRY(attention)(IK_PARAMS)
             t.sums[i] = 0;
         for (int r = 0; r < rows; r++) {
             const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1,
-                from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
+                         from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
             first = r == 0 ? from : first;
             last = p.attr_causal ? max(after, (ik_i64)0) : held;
             for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
@@ -244,8 +243,7 @@ IK_ENTRY(attention)(IK_PARAMS)
                     tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR,
                         t.scores + i * LANES, LANES);
                 if (cap > 0) {
-                    IK_VECTORISE
-                    for (int i = 0; i < n * LANES; i++)
+                    IK_VECTORISE for (int i = 0; i < n * LANES; i++)
                         t.scores[i] = cap * ik_tanh_f32(IK_DIV_F32(t.scores[i], cap));
                 }
 #ifdef IK_HAS_mask
@@ -283,11 +281,11 @@ IK_ENTRY(attention_join)(IK_PARAMS)
         for (int r = 0; r < t.rows; r++) {
             const float own = t.maxima[r * NEAR], other = more.maxima[r * NEAR], maximum = ik_maximum_f32(own, other);
             t.maxima[r * NEAR] = maximum;
-            t.totals[r * NEAR] = t.totals[r * NEAR] * rescale_factor(own, maximum) +
-                more.totals[r * NEAR] * rescale_factor(other, maximum);
+            t.totals[r * NEAR] = t.totals[r * NEAR] * rescale_factor(own, maximum)
+                + more.totals[r * NEAR] * rescale_factor(other, maximum);
             for (int c = r * t.e; c < (r + 1) * t.e; c++)
-                t.sums[c] = scale_sum(rescale_factor(own, maximum), t.sums[c]) +
-                    scale_sum(rescale_factor(other, maximum), more.sums[c]);
+                t.sums[c] = scale_sum(rescale_factor(own, maximum), t.sums[c])
+                    + scale_sum(rescale_factor(other, maximum), more.sums[c]);
         }
     }
     finish(&p, t, y, LSE);

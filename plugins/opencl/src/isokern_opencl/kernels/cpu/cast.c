@@ -6,7 +6,4 @@
 #define IK_ROW(a) (a)
 #include "pointwise.h"
 
-IK_ENTRY(cast)(IK_PARAMS)
-{
-    ik_pointwise(IK_ARGUMENTS);
-}
+IK_ENTRY(cast)(IK_PARAMS) { ik_pointwise(IK_ARGUMENTS); }

@@ -21,9 +21,9 @@ typedef struct window {
 
 static IK_INLINE window window_of(const ik_args *p)
 {
-    window g = {p->w.shape[2], p->w.shape[3], (ik_index)p->attr_stride.v[0],
-                (ik_index)p->attr_stride.v[p->attr_stride.count - 1], (ik_index)p->attr_dilation.v[0],
-                (ik_index)p->attr_dilation.v[p->attr_dilation.count - 1]};
+    window g = { p->w.shape[2], p->w.shape[3], (ik_index)p->attr_stride.v[0],
+        (ik_index)p->attr_stride.v[p->attr_stride.count - 1], (ik_index)p->attr_dilation.v[0],
+        (ik_index)p->attr_dilation.v[p->attr_dilation.count - 1] };
     g.down = min(g.sh, g.dh * (g.kh - 1) + 1);
     g.right = min(g.sw, g.dw * (g.kw - 1) + 1);
     g.filters = p->w.shape[0] / (ik_index)p->attr_groups;
@@ -48,13 +48,13 @@ IK_ENTRY(conv2d_planes)(IK_PARAMS)
     const ik_index left = item % g.right - (ik_index)p.attr_padding.v[p.attr_padding.count == 1 ? 0 : 1];
     const ik_index low = min(wide, left < 0 ? (-left + g.sw - 1) / g.sw : 0); /* columns [low, high) are inside x */
     const ik_index high = left < p.x.shape[3] ? max(low, min(wide, (p.x.shape[3] - 1 - left) / g.sw + 1)) : low;
-    const ik_index from = p.x.offset + channel / p.x.shape[1] * p.x.strides[0] +
-        channel % p.x.shape[1] * p.x.strides[1];
+    const ik_index from =
+        p.x.offset + channel / p.x.shape[1] * p.x.strides[0] + channel % p.x.shape[1] * p.x.strides[1];
     const ik_index step = g.sw * p.x.strides[3];
     IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + item * p.high * wide;
     for (ik_index row = 0; row < p.high; row++, to += wide) {
         const ik_index at = top + row * g.sh, inside = at >= 0 && at < p.x.shape[2], begin = inside ? low : wide,
-            end = inside ? high : wide;
+                       end = inside ? high : wide;
         IK_GLOBAL const element *line = x + from + at * p.x.strides[2] + left * p.x.strides[3];
         for (ik_index i = 0; i < begin; i++)
             to[i] = 0;
@@ -107,8 +107,8 @@ static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_G
             IK_GLOBAL element *line = to + i * p->y.strides[1] + row * p->y.strides[2] + col * step;
             value *sum = sums + i * pitch + j;
 #ifdef IK_HAS_residual
-            IK_GLOBAL const element *other = added + i * p->residual.strides[1] + row * p->residual.strides[2] +
-                col * p->residual.strides[3];
+            IK_GLOBAL const element *other =
+                added + i * p->residual.strides[1] + row * p->residual.strides[2] + col * p->residual.strides[3];
             for (int v = 0; v < count; v++)
                 sum[v] += LOAD(other, v * p->residual.strides[3]);
 #endif
@@ -141,17 +141,17 @@ IK_ENTRY(conv2d)(IK_PARAMS)
     value *sums = (value *)scratch;
     const window g = window_of(&p);
     const ik_index block = (ik_index)p.block, blocks = (g.filters + block - 1) / block,
-        pixels = p.y.shape[2] * (ik_index)p.wide;
+                   pixels = p.y.shape[2] * (ik_index)p.wide;
     const ik_index panels = (pixels + PANEL_COLS - 1) / PANEL_COLS, item = IK_GROUP_ID, panel_number = item % panels,
-        row = item / panels % blocks * block;
+                   row = item / panels % blocks * block;
     const ik_index set = item / panels / blocks, group = set % (ik_index)p.attr_groups,
-        image = set / (ik_index)p.attr_groups;
+                   image = set / (ik_index)p.attr_groups;
     const ik_index filter = group * g.filters + row;
     const int rows = (int)min(block, g.filters - row);
 #if LIES /* the last panel ends with the channel, and repeats pixels of the one before */
     const ik_index step = p.x.strides[1], first = max((ik_index)0, min(panel_number * PANEL_COLS, pixels - PANEL_COLS));
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] +
-        group * g.channels * step + first;
+    IK_GLOBAL const value *from =
+        (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * g.channels * step + first;
     IK_GLOBAL const ik_index *offsets = 0;
 #elif POINTS
     /* One element per channel: the panels of such small windows are fewer than planes, and a launch is saved. */
@@ -163,29 +163,27 @@ IK_ENTRY(conv2d)(IK_PARAMS)
         for (int j = 0, run; j < PANEL_COLS; j += run) {
             const ik_index pixel = min(first + j, pixels - 1), at = pixel / p.y.shape[3], col = pixel % p.y.shape[3];
             run = first + j < pixels ? (int)min((ik_index)(PANEL_COLS - j), p.y.shape[3] - col) : 1;
-            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0] +
-                (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
+            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0]
+                + (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
             for (int i = 0; i < run; i++)
                 from[channel * step + j + i] = LOAD(line, (col + i) * g.sw * p.x.strides[3]);
         }
 #else
     const ik_index step = 0, first = panel_number * PANEL_COLS;
-    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace +
-        set * g.channels * g.down * g.right * p.high * p.wide + first;
+    IK_GLOBAL const value *from =
+        (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide + first;
     IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
 #endif
     for (ik_index tap = 0; tap == 0 || tap < g.taps; tap += BLOCK_K) /* at least once: a sum of no products is zero */
         contract(FILTER(filter) + tap, (ik_index)(FILTER(1) - FILTER(0)), rows, from + tap * step, step,
-            offsets != 0 ? offsets + tap : 0,
-                 (int)min((ik_index)BLOCK_K, g.taps - tap), sums, tap == 0);
+            offsets != 0 ? offsets + tap : 0, (int)min((ik_index)BLOCK_K, g.taps - tap), sums, tap == 0);
     for (int i = 0; i < rows; i++) {
         const value more = BIAS(filter + i);
         for (int j = 0; j < PANEL_COLS; j++)
             sums[i * PANEL_COLS + j] += more;
     }
     store_pixels(&p, y, RESIDUAL, image, filter, rows, (ik_index)p.wide, first,
-                 (int)(panel_number * PANEL_COLS - first), (int)min((ik_index)PANEL_COLS, pixels - first), sums,
-                 PANEL_COLS);
+        (int)(panel_number * PANEL_COLS - first), (int)min((ik_index)PANEL_COLS, pixels - first), sums, PANEL_COLS);
 }
 
 /* An item computes one channel of y. */
@@ -194,11 +192,11 @@ IK_ENTRY(conv2d_skinny)(IK_PARAMS)
     enum { VECTORS = 4, SPAN = VECTORS * LANES };
     const window g = window_of(&p);
     const ik_index filter = IK_GROUP_ID % p.y.shape[1], image = IK_GROUP_ID / p.y.shape[1],
-        set = IK_GROUP_ID / g.filters;
+                   set = IK_GROUP_ID / g.filters;
     const ik_index pixels = p.y.shape[2] * (ik_index)p.wide;
-    IK_GLOBAL const value *from =
-        (IK_GLOBAL const value *)workspace + set * g.channels * g.down * g.right * p.high * p.wide,
-        *taps = FILTER(filter);
+    IK_GLOBAL const value *from = (IK_GLOBAL const value *)workspace
+        + set * g.channels * g.down * g.right * p.high * p.wide,
+                          *taps = FILTER(filter);
     IK_GLOBAL const ik_index *offsets = (IK_GLOBAL const ik_index *)(workspace + p.taps_at);
     for (ik_index first = 0; first < pixels; first += SPAN) {
         vector sum[VECTORS];

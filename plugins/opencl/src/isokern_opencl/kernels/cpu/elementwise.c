@@ -7,7 +7,4 @@
 #include "isokern_math.h"
 #include "pointwise.h"
 
-IK_ENTRY(elementwise)(IK_PARAMS)
-{
-    ik_pointwise(IK_ARGUMENTS);
-}
+IK_ENTRY(elementwise)(IK_PARAMS) { ik_pointwise(IK_ARGUMENTS); }

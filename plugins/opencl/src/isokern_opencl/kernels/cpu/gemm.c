@@ -25,7 +25,7 @@ static IK_INLINE ik_index col_step(extent e, ik_tensor t) { return t.strides[t.n
 
 static IK_INLINE extent extent_of(const ik_args *p)
 {
-    extent e = {.row = p->transposed ? 1 : 2, .col = p->transposed ? 2 : 1, .k = p->a.shape[p->a.ndim - 1]};
+    extent e = { .row = p->transposed ? 1 : 2, .col = p->transposed ? 2 : 1, .k = p->a.shape[p->a.ndim - 1] };
     e.rows = p->y.shape[p->y.ndim - e.row];
     e.cols = p->y.shape[p->y.ndim - e.col];
     e.panels = (e.cols + PANEL_COLS - 1) / PANEL_COLS;
@@ -49,9 +49,7 @@ typedef struct matrix {
 } matrix;
 
 static IK_INLINE matrix matrix_of(extent e, ik_tensor t, IK_GLOBAL const element *data, ik_index batch)
-{
-    return (matrix){data + of_batch(t, batch), row_step(e, t), col_step(e, t)};
-}
+{ return (matrix){ data + of_batch(t, batch), row_step(e, t), col_step(e, t) }; }
 
 /* One matrix of a batch. */
 #define LEFT(batch) (p.transposed ? matrix_of(e, p.b, b, batch) : matrix_of(e, p.a, a, batch))
@@ -64,7 +62,7 @@ static IK_INLINE void pack(extent e, matrix right, ik_index first, int count, ik
     for (int i = 0; i < count * PANEL_COLS && wide < PANEL_COLS; i++)
         to[i] = 0;
     copy(right.at + first * right.row + panel_number * PANEL_COLS * right.col, right.row, right.col, count, wide, to,
-         PANEL_COLS);
+        PANEL_COLS);
 }
 
 /* An item packs some rows of some panels. */
@@ -73,12 +71,12 @@ IK_ENTRY(gemm_right)(IK_PARAMS)
     enum { HIGH = 64, WIDE = 8 };
     const extent e = extent_of(&p);
     const ik_index parts = (e.k + HIGH - 1) / HIGH, shares = (e.panels + WIDE - 1) / WIDE, item = IK_GROUP_ID,
-        batch = item / parts / shares;
+                   batch = item / parts / shares;
     const ik_index first = item % parts * HIGH, begin = item / parts % shares * WIDE, end = min(e.panels, begin + WIDE);
     const matrix right = RIGHT(batch);
     for (ik_index panel_number = begin; panel_number < end; panel_number++)
         pack(e, right, first, (int)min((ik_index)HIGH, e.k - first), panel_number,
-             (IK_GLOBAL value *)workspace + ((ik_i64)(batch * e.panels + panel_number) * e.k + first) * PANEL_COLS);
+            (IK_GLOBAL value *)workspace + ((ik_i64)(batch * e.panels + panel_number) * e.k + first) * PANEL_COLS);
 }
 
 /* An item copies a part of some rows. */
@@ -87,12 +85,12 @@ IK_ENTRY(gemm_left)(IK_PARAMS)
     enum { HIGH = 128, WIDE = 64 };
     const extent e = extent_of(&p);
     const ik_index parts = (e.k + WIDE - 1) / WIDE, shares = (e.rows + HIGH - 1) / HIGH, item = IK_GROUP_ID,
-        batch = item / parts / shares;
+                   batch = item / parts / shares;
     const ik_index begin = item % parts * WIDE, first = item / parts % shares * HIGH;
     const matrix left = LEFT(batch);
     copy(left.at + first * left.row + begin * left.col, left.row, left.col, min((ik_index)HIGH, e.rows - first),
         min((ik_index)WIDE, e.k - begin),
-         (IK_GLOBAL value *)(workspace + p.at) + (ik_i64)(batch * e.rows + first) * e.k + begin, e.k);
+        (IK_GLOBAL value *)(workspace + p.at) + (ik_i64)(batch * e.rows + first) * e.k + begin, e.k);
 }
 
 typedef struct operands {
@@ -112,8 +110,8 @@ typedef struct operands {
 #endif
 
 /* Store a row of y from column `col` on, from its sums. */
-static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index batch, ik_index row, ik_index col,
-    int cols, value *line)
+static IK_INLINE void finish(
+    const ik_args *p, extent e, operands o, ik_index batch, ik_index row, ik_index col, int cols, value *line)
 {
 #ifdef IK_OP_gemm
     for (int j = 0; j < cols; j++)
@@ -121,8 +119,8 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
 #ifdef IK_HAS_c
     if (p->attr_beta != 0)
         for (int j = 0; j < cols; j++)
-            line[j] += p->attr_beta * LOAD(o.c, of_batch(p->c, batch) + row * row_step(e, p->c) +
-                (col + j) * col_step(e, p->c));
+            line[j] += p->attr_beta
+                * LOAD(o.c, of_batch(p->c, batch) + row * row_step(e, p->c) + (col + j) * col_step(e, p->c));
 #endif
 #endif
 #ifdef IK_HAS_bias
@@ -143,8 +141,10 @@ static IK_INLINE void finish(const ik_args *p, extent e, operands o, ik_index ba
 }
 
 #ifdef SKINNY /* the sums take half of 32 registers, or of 16 */
-enum { DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / SKINNY,
-    SUM_VECTORS = TILE_VECTORS == 2 ? SKINNY == 1 ? 8 : 16 / SKINNY : 4 / SKINNY };
+enum {
+    DOT_ROWS = TILE_VECTORS == 2 ? 4 : 4 / SKINNY,
+    SUM_VECTORS = TILE_VECTORS == 2 ? SKINNY == 1 ? 8 : 16 / SKINNY : 4 / SKINNY
+};
 
 /* Dot products of DOT_ROWS rows, or the first `rows` of them, and SKINNY columns; both contiguous in k. */
 static IK_INLINE void dots(matrix left, int rows, matrix right, ik_index k, value *sums)
@@ -190,10 +190,10 @@ IK_ENTRY(gemm_dots)(IK_PARAMS)
     enum { SHARE = 8 };
     const extent e = extent_of(&p);
     const ik_index shares = (e.rows + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE,
-        batch = IK_GROUP_ID / shares;
+                   batch = IK_GROUP_ID / shares;
     const ik_index end = min(e.rows, first + SHARE);
     const matrix right = RIGHT(batch);
-    const operands o = {y, BIAS, C};
+    const operands o = { y, BIAS, C };
     for (ik_index row = first; row < end; row += DOT_ROWS) {
         value sums[DOT_ROWS * SKINNY];
         const int rows = (int)min((ik_index)DOT_ROWS, end - row);
@@ -212,10 +212,10 @@ IK_ENTRY(gemm_sums)(IK_PARAMS)
     enum { SHARE = 8 * LANES, RUN = SUM_VECTORS * LANES }; /* columns of an item, and of one run */
     const extent e = extent_of(&p);
     const ik_index shares = (e.cols + SHARE - 1) / SHARE, first = IK_GROUP_ID % shares * SHARE,
-        batch = IK_GROUP_ID / shares;
+                   batch = IK_GROUP_ID / shares;
     const ik_index end = min(e.cols, first + SHARE);
     const matrix left = LEFT(batch), right = RIGHT(batch);
-    const operands o = {y, BIAS, C};
+    const operands o = { y, BIAS, C };
     for (ik_index begin = first; begin < end; begin += RUN) {
         const ik_index from = min(begin, e.cols - RUN); /* the last run ends with the row */
         vector sum[SKINNY][SUM_VECTORS];
@@ -246,22 +246,22 @@ IK_ENTRY(gemm)(IK_PARAMS)
     value *sums = (value *)scratch;
     const extent e = extent_of(&p);
     const ik_index block = (ik_index)p.block, blocks = (e.rows + block - 1) / block, item = IK_GROUP_ID,
-        batch = item / e.panels / blocks;
+                   batch = item / e.panels / blocks;
     const ik_index panel_number = item % e.panels, col = panel_number * PANEL_COLS,
-        row = item / e.panels % blocks * block;
+                   row = item / e.panels % blocks * block;
     const int rows = (int)min(block, e.rows - row), cols = (int)min((ik_index)PANEL_COLS, e.cols - col);
 #if LIES
     const matrix lying = LEFT(batch);
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)lying.at + row * lying.row;
     const ik_index left_row = lying.row;
 #else
-    IK_GLOBAL const value *left = (IK_GLOBAL const value *)(workspace + p.at) +
-        (ik_i64)((p.lefts == 1 ? 0 : batch) * e.rows + row) * e.k;
+    IK_GLOBAL const value *left =
+        (IK_GLOBAL const value *)(workspace + p.at) + (ik_i64)((p.lefts == 1 ? 0 : batch) * e.rows + row) * e.k;
     const ik_index left_row = e.k;
 #endif
 #if PACKED
-    IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace +
-        (ik_i64)((p.rights == 1 ? 0 : batch) * e.panels + panel_number) * e.k * PANEL_COLS;
+    IK_GLOBAL const value *right = (IK_GLOBAL const value *)workspace
+        + (ik_i64)((p.rights == 1 ? 0 : batch) * e.panels + panel_number) * e.k * PANEL_COLS;
 #else
     vector panel[BLOCK_K * PANEL_COLS / LANES];
     const matrix right = RIGHT(batch);
@@ -276,7 +276,7 @@ IK_ENTRY(gemm)(IK_PARAMS)
         contract(left + first, left_row, rows, (value *)panel, PANEL_COLS, 0, count, sums, first == 0);
 #endif
     }
-    const operands o = {y, BIAS, C};
+    const operands o = { y, BIAS, C };
     for (int i = 0; i < rows; i++)
         if (cols == PANEL_COLS) /* a loop of constant length */
             finish(&p, e, o, batch, row + i, col, PANEL_COLS, sums + i * PANEL_COLS);

@@ -45,8 +45,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
         LISTS(y)
         IK_EACH_INPUT(IN)
         IK_EACH_INPUT(FETCH)
-        IK_VECTORISE
-        for (int i = 0; i < n; i++) {
+        IK_VECTORISE for (int i = 0; i < n; i++) {
             IK_EACH_INPUT(VALUE)
             IK_TO_TILE(tile, i, IK_BODY);
         }
@@ -65,8 +64,8 @@ static IK_INLINE ik_c fold_lanes(ik_c *lane, int n)
 
 /* Where an input's lanes are for the first term, and for the next. */
 #define START(x) \
-    ik_index in_##x = at_##x + ik_along(p.y.shape + kept, p.x.strides + kept, inner + 1 - kept, run) + \
-        chunk * IK_TILE * p.x.strides[last];
+    ik_index in_##x = at_##x + ik_along(p.y.shape + kept, p.x.strides + kept, inner + 1 - kept, run) \
+        + chunk * IK_TILE * p.x.strides[last];
 #define CHUNK(x) in_##x += IK_TILE * p.x.strides[last];
 #define AGAIN(x) in_##x -= (chunks - 1) * IK_TILE * p.x.strides[last];
 #define NEXT(x) in_##x += p.x.strides[loop];
@@ -90,7 +89,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
 {
     enum { FLUSH = 32 }; /* terms that are added before their sum is added with compensation */
     const int kept = (int)p.kept, last = (int)p.y.ndim - 1, lanes = LINES ? last : kept - 1,
-        inner = LINES ? last - 1 : last;
+              inner = LINES ? last - 1 : last;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index begin = task * (ik_index)p.taken, end = min((ik_index)p.count, begin + (ik_index)p.taken);
     const ik_index from = part * (ik_index)p.length, to = min((ik_index)p.pieces, from + (ik_index)p.length);
@@ -102,7 +101,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
     SCRATCH(init)
     for (ik_index t = begin; t < end; t++) {
 #if LINES
-        const ik_place where = {t, t, 0, kept, (int)min((ik_index)IK_TILE, length)};
+        const ik_place where = { t, t, 0, kept, (int)min((ik_index)IK_TILE, length) };
 #else
         const ik_place where = ik_place_of(p.y, kept, (ik_index)p.outputs, t);
 #endif
@@ -133,7 +132,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                 if (careful) {
                     for (int i = 0; i < n; i++) {
                         IK_EACH_INPUT(VALUE)
-                        ik_fold f = {{near[i], low[i]}, {far[i], 0}};
+                        ik_fold f = { { near[i], low[i] }, { far[i], 0 } };
                         f = ik_fold_add(f, IK_BODY);
                         near[i] = f.near.high;
                         low[i] = f.near.low;
@@ -142,8 +141,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                 } else
 #endif
                 {
-                    IK_VECTORISE
-                    for (int i = 0; i < n; i++) {
+                    IK_VECTORISE for (int i = 0; i < n; i++) {
                         IK_EACH_INPUT(VALUE)
                         some[i] = JOIN(some[i], IK_BODY);
                     }
@@ -209,7 +207,7 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
             const ik_c start = (ik_c)IK_LOAD(init, at_init + LANE_OFFSET(init));
 #ifdef ADDS
             const ik_c all = near[i] + start, of_start = all - near[i],
-                rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
+                       rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
             /* Where the sum is not finite, the rest is NaN and is ignored. */
             IK_TO_TILE(tile, i, rest == rest ? all + rest : all);
 #else
@@ -238,12 +236,6 @@ IK_ENTRY(generic_join)(IK_PARAMS)
 #include "nests.h"
 #endif
 
-IK_ENTRY(generic_left)(IK_PARAMS)
-{
-    ik_left(IK_ARGUMENTS);
-}
+IK_ENTRY(generic_left)(IK_PARAMS) { ik_left(IK_ARGUMENTS); }
 
-IK_ENTRY(generic_contract)(IK_PARAMS)
-{
-    ik_contract(IK_ARGUMENTS);
-}
+IK_ENTRY(generic_contract)(IK_PARAMS) { ik_contract(IK_ARGUMENTS); }

@@ -21,8 +21,8 @@ enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7 };
 #endif
 
 /* Widen n F16 elements from `from` on, `step` apart or as listed. */
-static IK_INLINE void ik_widen_lanes(IK_GLOBAL const ik_f16 *from, ik_index step, const ik_index *list, int n,
-    float *to)
+static IK_INLINE void ik_widen_lanes(
+    IK_GLOBAL const ik_f16 *from, ik_index step, const ik_index *list, int n, float *to)
 {
     if (list == 0 && (step == 0 || step == 1))
         ik_widen_f16(from, to, step ? n : 1);
@@ -60,8 +60,8 @@ static IK_INLINE ik_index ik_along(const ik_index *shape, const ik_index *stride
 }
 
 /* List the offsets of n elements of these loops from number `first` on, relative to the first. */
-static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, int count, ik_index first, int n,
-    ik_index *list)
+static IK_INLINE void ik_list(
+    const ik_index *shape, const ik_index *strides, int count, ik_index first, int n, ik_index *list)
 {
     ik_index index[8], at = 0;
     for (int loop = count - 1; loop >= 0; loop--) {
@@ -83,8 +83,8 @@ static IK_INLINE void ik_list(const ik_index *shape, const ik_index *strides, in
 /* By tensor: the offset of the first of an output's lanes, the list of all of them, and where those of the current term
  * begin. */
 #define FROM(x) \
-    const ik_index at_##x = p.x.offset + ik_along(p.y.shape, p.x.strides, where.loops, where.outer) + \
-        where.column * p.x.strides[lanes];
+    const ik_index at_##x = \
+        p.x.offset + ik_along(p.y.shape, p.x.strides, where.loops, where.outer) + where.column * p.x.strides[lanes];
 #if LISTED
 #define LISTS(x) ik_list(p.y.shape, p.x.strides, where.loops, where.first, n, list_##x);
 #else
@@ -119,8 +119,8 @@ static IK_INLINE ik_place ik_place_of(IK_RECORD(ik_tensor) y, int kept, ik_index
 }
 
 /* Store n results to y from `to` on, `step` apart or as listed. */
-static IK_INLINE void ik_store(ik_tile *tile, int n, IK_GLOBAL IK_ELEMENT(y) *to, ik_index step, const ik_index *list,
-    int stream)
+static IK_INLINE void ik_store(
+    ik_tile *tile, int n, IK_GLOBAL IK_ELEMENT(y) * to, ik_index step, const ik_index *list, int stream)
 {
     if (list == 0 && step == 1) {
         ik_tile_store(tile, 0, n, to, stream && (size_t)to % IK_LINE == 0);

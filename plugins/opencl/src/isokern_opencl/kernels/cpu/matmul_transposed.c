@@ -24,9 +24,9 @@ IK_ENTRY(matmul_rows)(IK_PARAMS)
 {
     enum { PIECE = 2048 };
     const ik_index k = (ik_index)p.k, pieces = (k + PIECE - 1) / PIECE, row = IK_GROUP_ID / pieces,
-        begin = (IK_GROUP_ID - row * pieces) * PIECE;
+                   begin = (IK_GROUP_ID - row * pieces) * PIECE;
     const ik_index end = k - begin < PIECE ? k : begin + PIECE, from = ik_offset(p.a, row * k),
-        step = p.a.strides[p.a.ndim - 1];
+                   step = p.a.strides[p.a.ndim - 1];
     IK_GLOBAL float *const to = (IK_GLOBAL float *)workspace + (ik_i64)row * k;
 #if ROUNDED
     for (ik_index i = begin; i < end; i += IK_BLOCK) {
@@ -48,7 +48,7 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
     enum { SHARE = 16 };
     const int last = (int)p.y.ndim - 1;
     const ik_index n = p.y.shape[last], k = (ik_index)p.k, m = (ik_index)p.m, first = IK_GROUP_ID * SHARE,
-        end = n - first < SHARE ? n : first + SHARE;
+                   end = n - first < SHARE ? n : first + SHARE;
     for (ik_index col = first; col < end; col += ACROSS)
         for (ik_index row = 0; row < m; row += DOWN) {
             float16 sum[ACROSS][DOWN];
@@ -85,8 +85,9 @@ IK_ENTRY(matmul_blocks)(IK_PARAMS)
                 for (int c = 0; c < ACROSS && col + c < end; c++) {
                     float value = total(sum[c][r]);
 #ifdef IK_HAS_added
-                    value += IK_LOAD(added, p.added.offset + ik_offset_within(p.added, 0, last, row + r) +
-                        (col + c) * p.added.strides[last]);
+                    value += IK_LOAD(added,
+                        p.added.offset + ik_offset_within(p.added, 0, last, row + r)
+                            + (col + c) * p.added.strides[last]);
 #endif
 #ifdef IK_HAS_bias
                     value += IK_LOAD(bias, p.bias.offset + (col + c) * p.bias.strides[0]);

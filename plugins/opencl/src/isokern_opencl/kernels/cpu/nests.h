@@ -48,9 +48,7 @@ static IK_INLINE loops loops_of(const ik_index *shape, const ik_index *strides, 
 /* The offset of element i of the loops; the offsets of n elements from `first` on, relative to that one. */
 static IK_INLINE ik_index along(loops of, ik_index i) { return ik_along(of.shape, of.step, of.count, i); }
 static IK_INLINE void list(loops of, ik_index first, int n, ik_index *to)
-{
-    ik_list(of.shape, of.step, of.count, first, n, to);
-}
+{ ik_list(of.shape, of.step, of.count, first, n, to); }
 
 /* Whether n offsets are consecutive. */
 static IK_INLINE int follow(const ik_index *at, int n)
@@ -63,8 +61,8 @@ static IK_INLINE int follow(const ik_index *at, int n)
 
 /* panel[p * PANEL_COLS + j] = from[term[p] + col[j]], p < count: adjacent columns are copied by vectors, adjacent
  * terms by squares, which are transposed. */
-static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col,
-    value *panel)
+static IK_INLINE void pack_lanes(
+    IK_GLOBAL const given *from, const ik_index *term, int count, const ik_index *col, value *panel)
 {
     enum { SIDE = 16 };
     const int transposed = !follow(col, SIDE) && follow(term, count) ? count / SIDE * SIDE : 0;
@@ -85,8 +83,7 @@ static IK_INLINE void pack_lanes(IK_GLOBAL const given *from, const ik_index *te
                 *(vector *)(panel + p * PANEL_COLS + j) = load_given(from + term[p] + at[0]);
         else
             for (int p = transposed; p < count; p++) {
-                IK_VECTORISE
-                for (int i = 0; i < LANES; i++)
+                IK_VECTORISE for (int i = 0; i < LANES; i++)
                     panel[p * PANEL_COLS + j + i] = GIVEN(from, term[p] + at[i]);
             }
     }
@@ -98,8 +95,8 @@ static IK_INLINE void ik_left(IK_PARAMS)
 {
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index row = IK_GROUP_ID % (ik_index)p.high, batch = IK_GROUP_ID / (ik_index)p.high;
-    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) +
-        along(loops_of(p.y.shape, p.A.strides, p.rows), row);
+    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch)
+        + along(loops_of(p.y.shape, p.A.strides, p.rows), row);
     IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + (ik_i64)IK_GROUP_ID * p.d;
     ik_index at[IK_TILE];
     for (ik_index first = 0; first < (ik_index)p.d; first += IK_TILE) {
@@ -123,32 +120,32 @@ static IK_INLINE void ik_contract(IK_PARAMS)
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index block = (ik_index)p.block, high = (ik_index)p.high, wide = (ik_index)p.wide, d = (ik_index)p.d;
     const ik_index panels = (wide + PANEL_COLS - 1) / PANEL_COLS, blocks = (high + block - 1) / block,
-        item = IK_GROUP_ID, batch = item / panels / blocks;
+                   item = IK_GROUP_ID, batch = item / panels / blocks;
     const ik_index panel_col = item % panels * PANEL_COLS, row = item / panels % blocks * block,
-        first = max((ik_index)0, min(panel_col, wide - PANEL_COLS));
+                   first = max((ik_index)0, min(panel_col, wide - PANEL_COLS));
     const int rows = (int)min(block, high - row), skip = (int)(panel_col - first),
-        count = (int)min((ik_index)PANEL_COLS, wide - first);
+              count = (int)min((ik_index)PANEL_COLS, wide - first);
     const loops cols_b = loops_of(p.y.shape, p.B.strides, p.cols), cols_y = loops_of(p.y.shape, p.y.strides, p.cols);
     const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols),
-        rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
+                rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
     const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows),
-        rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
+                rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
     ik_index col[PANEL_COLS], to[PANEL_COLS], start[PANEL_COLS], term[BLOCK_K];
     list(cols_b, first, count, col);
     list(cols_y, first, count, to);
     list(cols_init, first, count, start);
     for (int j = count; j < PANEL_COLS; j++) /* columns that do not exist repeat the last one */
         col[j] = col[count - 1];
-    IK_GLOBAL const given *b = B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) +
-        along(cols_b, first);
-    IK_GLOBAL element *row_y = y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) +
-        along(cols_y, first);
-    IK_GLOBAL const element *row_init = init + p.init.offset +
-        along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
+    IK_GLOBAL const given *b =
+        B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) + along(cols_b, first);
+    IK_GLOBAL element *row_y =
+        y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) + along(cols_y, first);
+    IK_GLOBAL const element *row_init =
+        init + p.init.offset + along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
 #if LIES
     const ik_index step = rows_a.step[rows_a.count - 1];
-    IK_GLOBAL const value *left = (IK_GLOBAL const value *)A + p.A.offset +
-        along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
+    IK_GLOBAL const value *left =
+        (IK_GLOBAL const value *)A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
 #else
     const ik_index step = d;
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)workspace + (ik_i64)(batch * high + row) * d;

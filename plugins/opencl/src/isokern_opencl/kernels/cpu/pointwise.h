@@ -9,21 +9,21 @@
 
 /* Element i of the tile of an input that begins at x_at. */
 #if IK_IS_F16(a)
-#define A (ik_c)a_wide[i * STEP_A]
+#define A (ik_c) a_wide[i * STEP_A]
 #else
-#define A (ik_c)IK_LOAD(a, a_at + i * STEP_A)
+#define A (ik_c) IK_LOAD(a, a_at + i * STEP_A)
 #endif
 #if IK_IS_F16(b)
-#define B (ik_c)b_wide[i * STEP_B]
+#define B (ik_c) b_wide[i * STEP_B]
 #else
-#define B (ik_c)IK_LOAD(b, b_at + i * STEP_B)
+#define B (ik_c) IK_LOAD(b, b_at + i * STEP_B)
 #endif
 
 #if defined(IK_HAS_c) /* only where(a, b, c), whose a is BOOL */
 #if IK_IS_F16(c)
-#define C (ik_c)c_wide[i * STEP_C]
+#define C (ik_c) c_wide[i * STEP_C]
 #else
-#define C (ik_c)IK_LOAD(c, c_at + i * STEP_C)
+#define C (ik_c) IK_LOAD(c, c_at + i * STEP_C)
 #endif
 #endif
 
@@ -81,15 +81,12 @@ static IK_INLINE void ik_pointwise(IK_PARAMS)
             int far = 1;
 #ifdef IK_ROW_NEAR /* rows with one input */
             far = 0;
-            IK_VECTORISE
-            for (int i = 0; i < n; i++)
+            IK_VECTORISE for (int i = 0; i < n; i++)
                 far |= IK_ROW_FAR(A);
-            IK_VECTORISE
-            for (int i = 0; i < (far ? 0 : n); i++)
+            IK_VECTORISE for (int i = 0; i < (far ? 0 : n); i++)
                 IK_TO_TILE(tile, skip + i, IK_ROW_NEAR(A));
 #endif
-            IK_VECTORISE
-            for (int i = 0; i < (far ? n : 0); i++) {
+            IK_VECTORISE for (int i = 0; i < (far ? n : 0); i++) {
                 const ik_c av = A;
 #if defined(IK_HAS_c)
                 const ik_c bv = B, cv = C;

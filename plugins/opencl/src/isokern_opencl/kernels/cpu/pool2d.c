@@ -130,7 +130,7 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     IK_GLOBAL ik_t *to[HIGH];
     const ik_c none = ik_fold_none().near.high;
     const ik_index parts = (ik_index)p.parts, chunk = IK_GROUP_ID / parts,
-        begin = (IK_GROUP_ID - chunk * parts) * (ik_index)p.columns;
+                   begin = (IK_GROUP_ID - chunk * parts) * (ik_index)p.columns;
     const ik_index first = chunk * (ik_index)p.taken, last = min((ik_index)p.rows, first + (ik_index)p.taken);
     const int n = (int)min((ik_index)p.columns, p.y.shape[3] - begin);
 #ifdef IK_OP_adaptive_avg_pool2d
@@ -138,13 +138,13 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
     const ik_index left = begin * step;
 #else
     const int taps = (int)along(p.attr_kernel, 1, 1), step = (int)along(p.attr_stride, 1, taps),
-        spread = (int)along(p.attr_dilation, 1, 1);
+              spread = (int)along(p.attr_dilation, 1, 1);
     const ik_index left = begin * step - along(p.attr_padding, 1, 0);
 #endif
     /* pitch: columns of x in a row of the buffer, of which [low, high) exist */
     const int wide = (int)p.wide, pitch = wide * step;
     const int low = (int)min((ik_index)pitch, max((ik_index)0, -left)),
-        high = (int)max((ik_index)low, min((ik_index)pitch, p.x.shape[3] - left));
+              high = (int)max((ik_index)low, min((ik_index)pitch, p.x.shape[3] - left));
     int whole = 0; /* the divisor of each window, where all have the same */
 #ifdef IK_OP_avg_pool2d
     if (p.attr_count_include_pad)
@@ -165,11 +165,11 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
         m = (int)min((ik_index)p.high, last - row);
         for (int i = 0; i < m; i++) {
             const ik_index plane = (row + i) / p.y.shape[2], oy = row + i - plane * p.y.shape[2],
-                image = plane / p.y.shape[1];
+                           image = plane / p.y.shape[1];
             const ik_index channel = plane - image * p.y.shape[1];
             const run_of_taps rows = taps_of(p, 0, oy);
-            IK_GLOBAL const ik_t *from = x + p.x.offset + image * p.x.strides[0] + channel * p.x.strides[1] +
-                rows.first * p.x.strides[2] + left;
+            IK_GLOBAL const ik_t *from =
+                x + p.x.offset + image * p.x.strides[0] + channel * p.x.strides[1] + rows.first * p.x.strides[2] + left;
             const int end = rows.count > 0 ? high : low;
             IK_GLOBAL const ik_t *const later = from + (rows.count + 6 * down) * p.x.strides[2];
             /* Prefetch rows of the next windows: they are too short for the hardware to prefetch. */
@@ -182,8 +182,8 @@ IK_ENTRY(pool2d_rows)(IK_PARAMS)
             for (int k = end; k < pitch; k++)
                 line[k] = none;
             tall[i] = (ik_c)(whole > 0 ? whole : rows.count);
-            to[i] = y + p.y.offset + image * p.y.strides[0] + channel * p.y.strides[1] + oy * p.y.strides[2] +
-                begin * p.y.strides[3];
+            to[i] = y + p.y.offset + image * p.y.strides[0] + channel * p.y.strides[1] + oy * p.y.strides[2]
+                + begin * p.y.strides[3];
         }
         const int length = (m * wide + 32 + 15) / 16 * 16; /* of a part, with space for whole registers after it */
         for (int k = m * pitch; k < length * step; k++)

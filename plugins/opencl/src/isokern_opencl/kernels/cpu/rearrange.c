@@ -64,8 +64,8 @@ static IK_INLINE void put(IK_GLOBAL element *to, sixteen v, int stream)
 
 /* to[r * high + c] = from[c * step + r], r and c below 16. After two rounds a[4g + k] holds column 4l + k of rows 4g to
  * 4g + 3 in quarter l. */
-static IK_INLINE void transpose(IK_GLOBAL const element *from, ik_index step, IK_GLOBAL element *to, ik_index high,
-    int stream)
+static IK_INLINE void transpose(
+    IK_GLOBAL const element *from, ik_index step, IK_GLOBAL element *to, ik_index high, int stream)
 {
     sixteen a[SQUARE], b[SQUARE];
 #pragma unroll
@@ -101,7 +101,7 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
     const ik_index step = p.x.strides[last], high = p.y.strides[last - 1];
     const ik_index above = IK_GROUP_ID / (ik_index)p.wide, other = above / (ik_index)p.high;
     const ik_index column = (IK_GROUP_ID - above * (ik_index)p.wide) * BLOCK,
-        row = (above - other * (ik_index)p.high) * BLOCK;
+                   row = (above - other * (ik_index)p.high) * BLOCK;
     const ik_index rows = p.y.shape[last - 1] - row < BLOCK ? p.y.shape[last - 1] : row + BLOCK;
     const ik_index columns = p.y.shape[last] - column < BLOCK ? p.y.shape[last] : column + BLOCK;
     const ik_place at = ik_place_of(p.y, p.x, last - 1, other);

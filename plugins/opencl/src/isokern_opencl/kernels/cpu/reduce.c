@@ -24,7 +24,8 @@ IK_ENTRY(reduce_rows)(IK_PARAMS)
     const ik_index n = p.x.shape[last], per_run = (n + IK_RUN - 1) / IK_RUN, taken = p.taken, outputs = p.outputs;
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, first = (IK_GROUP_ID - part * (ik_index)p.tasks) * taken;
     const ik_index begin = part * (ik_index)p.length,
-        end = (ik_index)p.pieces - begin < (ik_index)p.length ? (ik_index)p.pieces : begin + (ik_index)p.length;
+                   end = (ik_index)p.pieces - begin < (ik_index)p.length ? (ik_index)p.pieces
+                                                                         : begin + (ik_index)p.length;
     for (ik_index output = first; output < outputs && output < first + taken; output++) {
         IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, output);
         ik_fold f = ik_fold_none();
@@ -58,7 +59,7 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
     const ik_index outer = task / blocks, column = (task - outer * blocks) * COLUMNS, first = outer * width + column;
     const int n = (int)(width - column < COLUMNS ? width - column : COLUMNS), whole = n / IK_WIDTH * IK_WIDTH;
     const ik_index begin = part * (ik_index)p.length,
-        end = (ik_index)p.d - begin < (ik_index)p.length ? (ik_index)p.d : begin + (ik_index)p.length;
+                   end = (ik_index)p.d - begin < (ik_index)p.length ? (ik_index)p.d : begin + (ik_index)p.length;
     IK_GLOBAL const ik_t *from = x + p.x.offset + ik_offset_within(p.x, 0, kept, first), *row[ROWS];
     ik_c high[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     for (int k = 0; k < whole; k++) {

@@ -30,8 +30,7 @@ static IK_INLINE float16 ik_vec_widen(ushort16 bits)
     float wide[16];
     ik_f16 narrow[16];
     *(ik_bits16 *)narrow = bits;
-    IK_VECTORISE
-    for (int i = 0; i < 16; i++)
+    IK_VECTORISE for (int i = 0; i < 16; i++)
         wide[i] = ik_f16_to_f32(narrow[i]);
     return *(const ik_floats16 *)wide;
 #endif
@@ -121,9 +120,7 @@ static IK_INLINE ik_sum ik_row_sum(IK_GLOBAL const ik_t *x, ik_index n, int squa
 
 /* The larger of each lane, or the smaller; NaN where either is NaN. */
 static IK_INLINE ik_vec ik_lanes_extreme(ik_vec a, ik_vec b, int largest)
-{
-    return largest ? (((a > b) | (a != a)) ? a : b) : (((a < b) | (a != a)) ? a : b);
-}
+{ return largest ? (((a > b) | (a != a)) ? a : b) : (((a < b) | (a != a)) ? a : b); }
 
 /* The largest of n >= 1 values, or the smallest; NaN where there is one. */
 static IK_INLINE ik_c ik_row_extreme(IK_GLOBAL const ik_t *x, ik_index n, int largest)
@@ -141,8 +138,8 @@ static IK_INLINE ik_c ik_row_extreme(IK_GLOBAL const ik_t *x, ik_index n, int la
         for (; n - i >= IK_WIDTH; i += IK_WIDTH)
             m0 = ik_lanes_extreme(m0, ik_vec_load(x + i), largest);
         ik_c lanes[IK_WIDTH] IK_ALIGNED;
-        *(ik_vec *)lanes = ik_lanes_extreme(ik_lanes_extreme(m0, m1, largest), ik_lanes_extreme(m2, m3, largest),
-            largest);
+        *(ik_vec *)lanes =
+            ik_lanes_extreme(ik_lanes_extreme(m0, m1, largest), ik_lanes_extreme(m2, m3, largest), largest);
         found = lanes[0];
         for (int k = 1; k < IK_WIDTH; k++)
             found = largest ? IK_FN(maximum)(found, lanes[k]) : IK_FN(minimum)(found, lanes[k]);

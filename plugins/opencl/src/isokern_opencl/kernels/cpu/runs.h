@@ -73,8 +73,7 @@ static IK_INLINE void ik_widen_f16(IK_GLOBAL const ik_f16 *from, float *to, int 
     for (; i + 16 <= n; i += 16)
         *(ik_floats16 *)(to + i) = ik_widen_16(*(IK_GLOBAL const ik_bits16 *)(from + i));
 #endif
-    IK_VECTORISE
-    for (; i < n; i++)
+    IK_VECTORISE for (; i < n; i++)
         to[i] = ik_f16_to_f32(from[i]);
 }
 
@@ -85,8 +84,7 @@ static IK_INLINE void ik_narrow_f16(const float *from, ik_f16 *to, int n)
     for (int i = 0; i < n; i += 16)
         *(ik_bits16 *)(to + i) = ik_narrow_16(*(const ik_floats16 *)(from + i));
 #else
-    IK_VECTORISE
-    for (int i = 0; i < n; i++)
+    IK_VECTORISE for (int i = 0; i < n; i++)
         to[i] = ik_f32_to_f16(from[i]);
 #endif
 }
@@ -111,10 +109,11 @@ typedef struct {
 #define IK_STORE_AS(x, to, i, v) IK_PASTE(ik_store_, IK_TYPE_##x)(to, i, v)
 
 /* The number of elements between the start of the cache line and `to`: the tile has as many before its first. */
-static IK_INLINE int ik_tile_skip(IK_GLOBAL const IK_ELEMENT(y) *to) { return (int)((size_t)to % IK_LINE / IK_SIZE_y); }
+static IK_INLINE int ik_tile_skip(IK_GLOBAL const IK_ELEMENT(y) * to)
+{ return (int)((size_t)to % IK_LINE / IK_SIZE_y); }
 
 /* Store elements [skip, skip + n) of the tile to y from `to` on. */
-static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK_ELEMENT(y) *to, int stream)
+static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK_ELEMENT(y) * to, int stream)
 {
 #if IK_IS_F16(y)
     ik_narrow_f16(tile->wide, tile->u.e, skip + n);

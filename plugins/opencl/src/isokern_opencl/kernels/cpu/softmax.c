@@ -18,12 +18,10 @@ static IK_INLINE ik_c exponentials(IK_GLOBAL const ik_t *x, int n, ik_c row_max,
 {
 #if IK_IS_F16(y)
     ik_widen_f16(x, e, n);
-    IK_VECTORISE
-    for (int i = 0; i < n; i++)
+    IK_VECTORISE for (int i = 0; i < n; i++)
         e[i] = IK_FN(exp)(e[i] - row_max);
 #else
-    IK_VECTORISE
-    for (int i = 0; i < n; i++)
+    IK_VECTORISE for (int i = 0; i < n; i++)
         e[i] = IK_FN(exp)(ik_value(x + i) - row_max);
 #endif
     ik_vec s0 = 0, s1 = 0;
@@ -51,8 +49,8 @@ IK_ENTRY(softmax)(IK_PARAMS)
         ik_sum all = ik_sum_none();
         for (ik_index at = 0; at < n; at += IK_TILE)
             all = ik_sum_add(all,
-                exponentials(from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), row_max,
-                    kept + (n > KEPT ? 0 : at)));
+                exponentials(
+                    from + at, (int)(n - at < IK_TILE ? n - at : IK_TILE), row_max, kept + (n > KEPT ? 0 : at)));
 #ifdef IK_OP_softmax
         const ik_c factor = 1 / ik_sum_value(all);
 #else

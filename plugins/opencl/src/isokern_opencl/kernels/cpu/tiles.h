@@ -38,15 +38,20 @@ enum { TILE_ROWS = 8, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 6, TILE_VECTORS = 1 };
 #endif
-enum { LANES = 64 / sizeof(value), PANEL_COLS = 2 * LANES, BLOCK_K = 256, MAX_ROWS = 64,
-    SUMS = (MAX_ROWS + TILE_ROWS) * 2 };
+enum {
+    LANES = 64 / sizeof(value),
+    PANEL_COLS = 2 * LANES,
+    BLOCK_K = 256,
+    MAX_ROWS = 64,
+    SUMS = (MAX_ROWS + TILE_ROWS) * 2
+};
 
 #pragma OPENCL FP_CONTRACT ON
 
 /* Compute one tile: begin its sums, or add to them. Row p of b lies at b + p * b_step or, with `offsets`, at b +
  * offsets[p]. */
 static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b, ik_index b_step,
-                           IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
+    IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
 {
     IK_GLOBAL const value *line[TILE_ROWS];
     vector sum[TILE_ROWS][TILE_VECTORS];
@@ -80,7 +85,7 @@ static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, P
 /* Begin the sums of at most MAX_ROWS rows, or add to them, at most BLOCK_K products at a time; with the space of one
  * more tile after them they are SUMS vectors. */
 static IK_INLINE void contract(IK_GLOBAL const value *a, ik_index a_row, int rows, PANEL const value *b,
-                               ik_index b_step, IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
+    ik_index b_step, IK_GLOBAL const ik_index *offsets, int k, value *sums, int begin)
 {
     for (int i = 0; i < rows; i += TILE_ROWS)
         for (int j = 0; j < PANEL_COLS; j += TILE_VECTORS * LANES)
@@ -121,7 +126,7 @@ static IK_INLINE vector widen_BF16(ushort16 h) { return as_float16(convert_uint1
 static IK_INLINE vector widen_F16(ushort16 h)
 {
     const uint16 u = convert_uint16(h), magnitude = (u & 0x7fff) << 13,
-        finite = as_uint16(as_float16(magnitude) * 0x1p112f);
+                 finite = as_uint16(as_float16(magnitude) * 0x1p112f);
     return as_float16((magnitude >= 0x0f800000 ? magnitude | 0x7f800000 : finite) | (u & 0x8000) << 16);
 }
 #endif

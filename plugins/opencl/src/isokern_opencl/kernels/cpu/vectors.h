@@ -11,9 +11,7 @@ typedef char16 ik_quants __attribute__((aligned(2)));
 static IK_INLINE float16 ik_vector_F32(IK_GLOBAL const ik_f32 *x) { return *(IK_GLOBAL const ik_floats16 *)x; }
 
 static IK_INLINE float16 ik_vector_BF16(IK_GLOBAL const ik_bf16 *x)
-{
-    return as_float16(__builtin_convertvector(*(IK_GLOBAL const ik_bits16 *)x, uint16) << 16);
-}
+{ return as_float16(__builtin_convertvector(*(IK_GLOBAL const ik_bits16 *)x, uint16) << 16); }
 
 /* ik_f16_to_f32 of isokern_half.h where the language's conversion is no instruction. */
 static IK_INLINE float16 ik_vector_F16(IK_GLOBAL const ik_f16 *x)
@@ -23,7 +21,7 @@ static IK_INLINE float16 ik_vector_F16(IK_GLOBAL const ik_f16 *x)
     return ik_widen_16(bits);
 #else
     const uint16 u = __builtin_convertvector(bits, uint16), magnitude = (u & 0x7fffu) << 13,
-        finite = as_uint16(as_float16(magnitude) * 0x1p112f);
+                 finite = as_uint16(as_float16(magnitude) * 0x1p112f);
     return as_float16((magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite) | (u & 0x8000u) << 16);
 #endif
 }
@@ -57,8 +55,8 @@ static IK_INLINE ik_unpacked ik_unpack_Q8_0(IK_GLOBAL const ik_u8 *block)
 {
     const float d = ik_scale_of(block);
     ik_unpacked made;
-    made.low = __builtin_convertvector((char16)*(IK_GLOBAL const ik_quants *)(block + 2), float16) * d;
-    made.high = __builtin_convertvector((char16)*(IK_GLOBAL const ik_quants *)(block + 18), float16) * d;
+    made.low = __builtin_convertvector((char16) * (IK_GLOBAL const ik_quants *)(block + 2), float16) * d;
+    made.high = __builtin_convertvector((char16) * (IK_GLOBAL const ik_quants *)(block + 18), float16) * d;
     return made;
 }
 #endif

@@ -13,7 +13,7 @@ IK_ENTRY(pack)(IK_PARAMS)
     const ik_index at = of_a ? i : i - (ik_index)p.left, word = at % (ik_index)p.words, line = at / (ik_index)p.words;
     const int ar = (int)p.a.ndim - 2, br = (int)p.b.ndim - 2;
     const ik_index lines = of_a ? p.a.shape[ar] : p.b.shape[br + 1], batch = line / lines,
-        inside = line - batch * lines;
+                   inside = line - batch * lines;
     const ik_index from = of_a ? ik_offset(p.a, batch * lines * (ik_index)p.k) + inside * p.a.strides[ar]
                                : ik_offset(p.b, batch * lines * (ik_index)p.k) + inside * p.b.strides[br + 1];
     const ik_index step = of_a ? p.a.strides[ar + 1] : p.b.strides[br];

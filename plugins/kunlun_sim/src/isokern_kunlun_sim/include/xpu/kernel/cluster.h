@@ -9,15 +9,21 @@
 #include "xtdk_math.h"
 
 template <class T>
-XPUSIM_INLINE T min(T a, T b) { return a > b ? b : a; }
+XPUSIM_INLINE T min(T a, T b)
+{ return a > b ? b : a; }
 template <class T>
-XPUSIM_INLINE T max(T a, T b) { return a > b ? a : b; }
+XPUSIM_INLINE T max(T a, T b)
+{ return a > b ? a : b; }
 template <class N, class K>
-XPUSIM_INLINE N roundup_div(N n, K k) { return k < 1 ? 0 : (n + static_cast<N>(k) - 1) / static_cast<N>(k); }
+XPUSIM_INLINE N roundup_div(N n, K k)
+{ return k < 1 ? 0 : (n + static_cast<N>(k) - 1) / static_cast<N>(k); }
 template <class N, class K>
-XPUSIM_INLINE N roundup(N n, K k) { return roundup_div(n, k) * static_cast<N>(k); }
+XPUSIM_INLINE N roundup(N n, K k)
+{ return roundup_div(n, k) * static_cast<N>(k); }
 template <class N, class K>
-XPUSIM_INLINE N rounddown_div(N n, K k) { return n < 1 || k < 1 ? 0 : n / static_cast<N>(k); }
+XPUSIM_INLINE N rounddown_div(N n, K k)
+{ return n < 1 || k < 1 ? 0 : n / static_cast<N>(k); }
 template <class N, class K>
-XPUSIM_INLINE N rounddown(N n, K k) { return rounddown_div(n, k) * static_cast<N>(k); }
+XPUSIM_INLINE N rounddown(N n, K k)
+{ return rounddown_div(n, k) * static_cast<N>(k); }
 #endif

@@ -10,7 +10,7 @@ XPUSIM_RUNTIME void partition(int tid, int nthreads, N len, int align, N *start,
 {
     const N units = (len + align - 1) / align, each = units / nthreads, longer = units % nthreads;
     const N before = each * tid + (tid < longer ? tid : longer), first = before * align,
-        last = (before + each + (tid < longer ? 1 : 0)) * align;
+            last = (before + each + (tid < longer ? 1 : 0)) * align;
     *start = first < len ? first : len;
     *end = last < len ? last : len;
 }

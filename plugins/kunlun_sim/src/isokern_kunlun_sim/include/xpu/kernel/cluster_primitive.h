@@ -1,2 +1,3 @@
 /* XDNN's header: primitives for whole arrays. */
-#error "not modelled: cluster_primitive.h: of its primitives only that each ends in mfence_lm() is public; write the loop over vectors"
+#error \
+    "not modelled: cluster_primitive.h: of its primitives only that each ends in mfence_lm() is public; write the loop over vectors"

@@ -33,8 +33,8 @@
 /* `__group_shared__` is not defined here: one object for each group of four cores needs more than a macro
  * (rewriting.py). In a header it is an error: */
 #define __group_shared__ \
-    static_assert(false, \
-        "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
+    static_assert( \
+        false, "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
 
 XPUSIM_RUNTIME int core_id() { return xpusim_current->core; }
 XPUSIM_RUNTIME int core_num() { return xpusim_current->cores; }
@@ -66,9 +66,7 @@ XPUSIM_RUNTIME T &xpusim_of_group(xpusim_padded<T> (&all)[16], XPUSIM_HERE)
  * change must start over. */
 XPUSIM_RUNTIME int SM2REG_atomic(const int *from, XPUSIM_HERE) { return xpusim_load_linked(from, XPUSIM_SITE); }
 XPUSIM_RUNTIME int REG2SM_atomic(int *to, int value, XPUSIM_HERE)
-{
-    return xpusim_store_conditional(to, value, XPUSIM_SITE);
-}
+{ return xpusim_store_conditional(to, value, XPUSIM_SITE); }
 XPUSIM_RUNTIME float SM2REG_atomic(const float *from, XPUSIM_HERE)
 {
     const int bits = xpusim_load_linked(from, XPUSIM_SITE);
@@ -86,13 +84,9 @@ XPUSIM_RUNTIME int REG2SM_atomic(float *to, float value, XPUSIM_HERE)
 /* Atomic operations on a 32-bit word of GM (or L3), which order nothing else and return the old value. Spin locks are
  * built of them, so other cores run first. */
 XPUSIM_RUNTIME int __builtin_xpu_amoadd(int *at, int value, XPUSIM_HERE)
-{
-    return xpusim_global_atomic(at, value, 1, XPUSIM_SITE);
-}
+{ return xpusim_global_atomic(at, value, 1, XPUSIM_SITE); }
 XPUSIM_RUNTIME int __builtin_xpu_amoswap(int *at, int value, XPUSIM_HERE)
-{
-    return xpusim_global_atomic(at, value, 0, XPUSIM_SITE);
-}
+{ return xpusim_global_atomic(at, value, 0, XPUSIM_SITE); }
 
 #define XPUSIM_KL1(name, instead) XPUSIM_NOT_MODELLED(name, "KL2 and KL3 have no such copy; " instead)
 XPUSIM_KL1(SM2LM, "read SM directly, or with vload_sm_*")
@@ -104,6 +98,6 @@ XPUSIM_NOT_MODELLED(mfence_local, "no public source has it; the fence of local m
 
 XPUSIM_RUNTIME void sync_cluster(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_all(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
-XPUSIM_RUNTIME void sync_local(XPUSIM_HERE) { xpusim_barrier(int64_t{1} << core_id() / 4, XPUSIM_SITE); }
+XPUSIM_RUNTIME void sync_local(XPUSIM_HERE) { xpusim_barrier(int64_t{ 1 } << core_id() / 4, XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_group(unsigned groups, XPUSIM_HERE) { xpusim_barrier(groups & 0xffffu, XPUSIM_SITE); }
 #endif

@@ -16,8 +16,8 @@ XPUSIM_RUNTIME void ticket_unlock_mix(XPUSIM_HERE) { xpusim_unlock(XPUSIM_SITE);
 template <class T>
 XPUSIM_RUNTIME T atomicadd(T *at, T value, XPUSIM_HERE)
 {
-    static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, float> ||
-        std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
+    static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, float>
+            || std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
         "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; "
         "use ticket_lock_mix for others");
     xpusim_atomic(at, sizeof *at, XPUSIM_SITE);

@@ -24,17 +24,11 @@ XPUSIM_INLINE float bfloat2float(bfloat16_t a) { return float(a); }
 /* Each result is rounded once: the product of two 8-bit significands is exact in double, and a sum is rounded to
  * odd. */
 XPUSIM_INLINE bfloat16 operator+(bfloat16 a, bfloat16 b)
-{
-    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), float(b)))));
-}
+{ return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), float(b))))); }
 XPUSIM_INLINE bfloat16 operator-(bfloat16 a, bfloat16 b)
-{
-    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), -float(b)))));
-}
+{ return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(xpusim::sum_to_odd(float(a), -float(b))))); }
 XPUSIM_INLINE bfloat16 operator*(bfloat16 a, bfloat16 b)
-{
-    return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b))));
-}
+{ return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b)))); }
 XPUSIM_INLINE bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16(float(a) / float(b)); }
 XPUSIM_INLINE bool operator==(bfloat16 a, bfloat16 b) { return a.val_ == b.val_; } /* compares the bits */
 XPUSIM_INLINE bool operator!=(bfloat16 a, bfloat16 b) { return a.val_ != b.val_; }

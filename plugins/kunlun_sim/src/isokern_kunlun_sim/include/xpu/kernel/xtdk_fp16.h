@@ -11,7 +11,7 @@ struct half {
 typedef half __half;
 
 XPUSIM_INLINE float __half2float(half a) { return xpusim::widen<xpusim::fp16>(a.val_); }
-XPUSIM_INLINE half __float2half_rn(float a) { return {xpusim::narrow<xpusim::fp16>(a)}; }
+XPUSIM_INLINE half __float2half_rn(float a) { return { xpusim::narrow<xpusim::fp16>(a) }; }
 XPUSIM_INLINE half __float2half(float a) { return __float2half_rn(a); }
 XPUSIM_INLINE half fmax(half a, half b) { return __half2float(a) > __half2float(b) ? a : b; }
 XPUSIM_INLINE half fmin(half a, half b) { return __half2float(a) < __half2float(b) ? a : b; }
@@ -25,7 +25,7 @@ struct float16 {
     XPUSIM_MEMBER float16(float a) : val_(static_cast<short>(xpusim::narrow<xpusim::fp16>(a))) {}
     XPUSIM_MEMBER float16(short bits) : val_(bits) {}
     XPUSIM_MEMBER float16(half a) : val_(static_cast<short>(a.val_)) {}
-    XPUSIM_MEMBER operator half() const { return {static_cast<unsigned short>(val_)}; }
+    XPUSIM_MEMBER operator half() const { return { static_cast<unsigned short>(val_) }; }
     XPUSIM_MEMBER explicit operator float() const { return xpusim::widen<xpusim::fp16>(static_cast<uint16_t>(val_)); }
     XPUSIM_MEMBER float16 operator-() const { return float16(static_cast<short>(val_ ^ 0x8000)); }
     XPUSIM_MEMBER float16 &operator+=(float16 b) { return *this = float16(float(*this) + float(b)); }

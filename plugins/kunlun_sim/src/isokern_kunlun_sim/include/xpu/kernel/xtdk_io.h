@@ -16,7 +16,8 @@ XPUSIM_RUNTIME __attribute__((format(printf, 1, 2))) int xpusim_printf(const cha
     va_end(arguments);
     return n;
 }
-namespace std {
+namespace std
+{
 using ::xpusim_printf;
 }
 #define printf(...) xpusim_printf(__VA_ARGS__)

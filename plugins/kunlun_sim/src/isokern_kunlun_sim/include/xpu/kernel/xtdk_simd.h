@@ -32,29 +32,17 @@ typedef float16x32_t xpusim_fp16_vector;
 
 #define XPUSIM_MEMORY(place, space, T) \
     XPUSIM_INLINE T##_t vload_##place##_##T(const void *p, XPUSIM_HERE) \
-    { \
-        return xpusim::load<xpusim::lane_of<T##_t>>(p, space, XPUSIM_SITE); \
-    } \
+    { return xpusim::load<xpusim::lane_of<T##_t>>(p, space, XPUSIM_SITE); } \
     XPUSIM_INLINE T##_t vload_##place##_##T##_mh(const void *p, T##_t hold, int mask = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::load(p, mask, hold, space, XPUSIM_SITE); \
-    } \
+    { return xpusim::load(p, mask, hold, space, XPUSIM_SITE); } \
     XPUSIM_INLINE T##_t vload_##place##_##T##_mz(const void *p, int mask = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::load(p, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
-    } \
+    { return xpusim::load(p, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vstore_##place##_##T(void *p, T##_t a, XPUSIM_HERE) \
-    { \
-        xpusim::store(p, a, -1, space, XPUSIM_SITE); \
-    } \
+    { xpusim::store(p, a, -1, space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vstore_##place##_##T##_mh(void *p, T##_t a, int mask = -1, XPUSIM_HERE) \
-    { \
-        xpusim::store(p, a, mask, space, XPUSIM_SITE); \
-    } \
+    { xpusim::store(p, a, mask, space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vstore_##place##_##T##_mz(void *p, T##_t a, int mask = -1, XPUSIM_HERE) \
-    { \
-        xpusim::store(p, xpusim::zero_masked(a, mask), -1, space, XPUSIM_SITE); \
-    }
+    { xpusim::store(p, xpusim::zero_masked(a, mask), -1, space, XPUSIM_SITE); }
 #define XPUSIM_MEMORIES(T) \
     XPUSIM_MEMORY(lm, XPUSIM_LM, T) \
     XPUSIM_MEMORY(sm, XPUSIM_SM, T) \
@@ -73,29 +61,19 @@ XPUSIM_MEMORIES(float16x32)
 /* Offsets are in bytes. */
 #define XPUSIM_SPREAD(place, space, T) \
     XPUSIM_INLINE T##_t vgather_##place##_##T(const void *base, int32x16_t offsets, XPUSIM_HERE) \
-    { \
-        return xpusim::gather(base, offsets, -1, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
-    } \
+    { return xpusim::gather(base, offsets, -1, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
     XPUSIM_INLINE T##_t vgather_##place##_##T##_mz(const void *base, int32x16_t offsets, int mask = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::gather(base, offsets, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); \
-    } \
-    XPUSIM_INLINE T##_t vgather_##place##_##T##_mh(const void *base, int32x16_t offsets, T##_t hold, int mask = -1, \
-                                                   XPUSIM_HERE) \
-    { \
-        return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); \
-    } \
+    { return xpusim::gather(base, offsets, mask, xpusim::zero<T##_t>(), space, XPUSIM_SITE); } \
+    XPUSIM_INLINE T##_t vgather_##place##_##T##_mh( \
+        const void *base, int32x16_t offsets, T##_t hold, int mask = -1, XPUSIM_HERE) \
+    { return xpusim::gather(base, offsets, mask, hold, space, XPUSIM_SITE); } \
     XPUSIM_INLINE void vscatter_##place##_##T(void *base, T##_t a, int32x16_t offsets, XPUSIM_HERE) \
-    { \
-        xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); \
-    } \
-    XPUSIM_INLINE void vscatter_##place##_##T##_mh(void *base, T##_t a, int32x16_t offsets, int mask = -1, \
-                                                   XPUSIM_HERE) \
-    { \
-        xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); \
-    } \
+    { xpusim::scatter(base, a, offsets, -1, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vscatter_##place##_##T##_mh( \
+        void *base, T##_t a, int32x16_t offsets, int mask = -1, XPUSIM_HERE) \
+    { xpusim::scatter(base, a, offsets, mask, space, XPUSIM_SITE); } \
     XPUSIM_NOT_MODELLED(vscatter_##place##_##T##_mz, \
-                        "nothing public says which addresses the lanes without a bit write their zeros to; use _mh")
+        "nothing public says which addresses the lanes without a bit write their zeros to; use _mh")
 #define XPUSIM_SPREADS(T) \
     XPUSIM_SPREAD(lm, XPUSIM_LM, T) \
     XPUSIM_SPREAD(sm, XPUSIM_SM, T)
@@ -120,55 +98,31 @@ XPUSIM_NO_SPREAD(vscatter_sm_int16x32)
 
 #define XPUSIM_BINARY(op, T, S, suffix, mode) \
     XPUSIM_INLINE T##_t vv##op##_##T##suffix(T##_t a, T##_t b) \
-    { \
-        return xpusim::compute<xpusim::op>(a, b, xpusim::round::mode); \
-    } \
+    { return xpusim::compute<xpusim::op>(a, b, xpusim::round::mode); } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mz##suffix(T##_t a, T##_t b, int mask = -1) \
-    { \
-        return xpusim::zero_masked(vv##op##_##T##suffix(a, b), mask); \
-    } \
+    { return xpusim::zero_masked(vv##op##_##T##suffix(a, b), mask); } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mh##suffix(T##_t a, T##_t b, T##_t hold, int mask = -1) \
-    { \
-        return xpusim::blend(vv##op##_##T##suffix(a, b), hold, mask); \
-    } \
+    { return xpusim::blend(vv##op##_##T##suffix(a, b), hold, mask); } \
     XPUSIM_INLINE T##_t sv##op##_##T##suffix(S a, T##_t b) \
-    { \
-        return vv##op##_##T##suffix(xpusim::every<T##_t>(a), b); \
-    } \
+    { return vv##op##_##T##suffix(xpusim::every<T##_t>(a), b); } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mz##suffix(S a, T##_t b, int mask = -1) \
-    { \
-        return xpusim::zero_masked(sv##op##_##T##suffix(a, b), mask); \
-    } \
+    { return xpusim::zero_masked(sv##op##_##T##suffix(a, b), mask); } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mh##suffix(S a, T##_t b, T##_t hold, int mask = -1) \
-    { \
-        return xpusim::blend(sv##op##_##T##suffix(a, b), hold, mask); \
-    }
+    { return xpusim::blend(sv##op##_##T##suffix(a, b), hold, mask); }
 /* a b + c; _mh keeps lanes of c. */
 #define XPUSIM_MAC(T, S, suffix, mode) \
     XPUSIM_INLINE T##_t vvmac_##T##suffix(T##_t a, T##_t b, T##_t c) \
-    { \
-        return xpusim::multiply_accumulate(a, b, c, xpusim::round::mode); \
-    } \
+    { return xpusim::multiply_accumulate(a, b, c, xpusim::round::mode); } \
     XPUSIM_INLINE T##_t vvmac_##T##_mz##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
-    { \
-        return xpusim::zero_masked(vvmac_##T##suffix(a, b, c), mask); \
-    } \
+    { return xpusim::zero_masked(vvmac_##T##suffix(a, b, c), mask); } \
     XPUSIM_INLINE T##_t vvmac_##T##_mh##suffix(T##_t a, T##_t b, T##_t c, int mask = -1) \
-    { \
-        return xpusim::blend(vvmac_##T##suffix(a, b, c), c, mask); \
-    } \
+    { return xpusim::blend(vvmac_##T##suffix(a, b, c), c, mask); } \
     XPUSIM_INLINE T##_t svmac_##T##suffix(S a, T##_t b, T##_t c) \
-    { \
-        return vvmac_##T##suffix(xpusim::every<T##_t>(a), b, c); \
-    } \
+    { return vvmac_##T##suffix(xpusim::every<T##_t>(a), b, c); } \
     XPUSIM_INLINE T##_t svmac_##T##_mz##suffix(S a, T##_t b, T##_t c, int mask = -1) \
-    { \
-        return xpusim::zero_masked(svmac_##T##suffix(a, b, c), mask); \
-    } \
+    { return xpusim::zero_masked(svmac_##T##suffix(a, b, c), mask); } \
     XPUSIM_INLINE T##_t svmac_##T##_mh##suffix(S a, T##_t b, T##_t c, int mask = -1) \
-    { \
-        return xpusim::blend(svmac_##T##suffix(a, b, c), c, mask); \
-    }
+    { return xpusim::blend(svmac_##T##suffix(a, b, c), c, mask); }
 #define XPUSIM_ARITHMETIC(T, S, suffix, mode) \
     XPUSIM_BINARY(add, T, S, suffix, mode) \
     XPUSIM_BINARY(sub, T, S, suffix, mode) \
@@ -197,13 +151,15 @@ XPUSIM_EXTREMES(bfloat16x32, int32_t)
 #else
 #define XPUSIM_ABSENT(name) \
     XPUSIM_NOT_MODELLED(name, \
-                        "KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with " \
-                        "vstore2_lm")
+        "KL3 computes bfloat16 in float; load with vload2_lm, compute in float32x16, store with " \
+        "vstore2_lm")
+/* clang-format off */
 #define XPUSIM_ABSENT_ALL(name) \
     XPUSIM_ABSENT(name) XPUSIM_ABSENT(name##_mz) XPUSIM_ABSENT(name##_mh) \
     XPUSIM_ABSENT(name##_rz) XPUSIM_ABSENT(name##_mz_rz) XPUSIM_ABSENT(name##_mh_rz) \
     XPUSIM_ABSENT(name##_ru) XPUSIM_ABSENT(name##_mz_ru) XPUSIM_ABSENT(name##_mh_ru) \
     XPUSIM_ABSENT(name##_rd) XPUSIM_ABSENT(name##_mz_rd) XPUSIM_ABSENT(name##_mh_rd)
+/* clang-format on */
 #define XPUSIM_ABSENT_OP(op) XPUSIM_ABSENT_ALL(vv##op##_bfloat16x32) XPUSIM_ABSENT_ALL(sv##op##_bfloat16x32)
 XPUSIM_ABSENT_OP(add)
 XPUSIM_ABSENT_OP(sub)
@@ -220,17 +176,11 @@ XPUSIM_EXTREMES(float16x32, float16)
 /* KL3's headers have a form with the rounding spelt out, and scalar forms without an operand to hold, which keep the
  * vector's lanes. */
 XPUSIM_INLINE float16x32_t vvmac_float16x32_mz_rn(float16x32_t a, float16x32_t b, float16x32_t c, int mask = -1)
-{
-    return vvmac_float16x32_mz(a, b, c, mask);
-}
+{ return vvmac_float16x32_mz(a, b, c, mask); }
 XPUSIM_INLINE float16x32_t svmul_float16x32_mh(float16 a, float16x32_t b, int mask = -1)
-{
-    return svmul_float16x32_mh(a, b, b, mask);
-}
+{ return svmul_float16x32_mh(a, b, b, mask); }
 XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int mask = -1)
-{
-    return svadd_float16x32_mh(a, b, b, mask);
-}
+{ return svadd_float16x32_mh(a, b, b, mask); }
 #endif
 #undef XPUSIM_EXTREMES
 #undef XPUSIM_ARITHMETIC
@@ -242,22 +192,14 @@ XPUSIM_INLINE float16x32_t svadd_float16x32_mh(float16 a, float16x32_t b, int ma
 #define XPUSIM_BITWISE_OP(op, T, S) \
     XPUSIM_INLINE T##_t vv##op##_##T(T##_t a, T##_t b) { return xpusim::bitwise<xpusim::bit_##op>(a, b); } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
-    { \
-        return xpusim::zero_masked(vv##op##_##T(a, b), mask); \
-    } \
+    { return xpusim::zero_masked(vv##op##_##T(a, b), mask); } \
     XPUSIM_INLINE T##_t vv##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
-    { \
-        return xpusim::blend(vv##op##_##T(a, b), hold, mask); \
-    } \
+    { return xpusim::blend(vv##op##_##T(a, b), hold, mask); } \
     XPUSIM_INLINE T##_t sv##op##_##T(S a, T##_t b) { return vv##op##_##T(xpusim::every<T##_t>(a), b); } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mz(S a, T##_t b, int mask = -1) \
-    { \
-        return xpusim::zero_masked(sv##op##_##T(a, b), mask); \
-    } \
+    { return xpusim::zero_masked(sv##op##_##T(a, b), mask); } \
     XPUSIM_INLINE T##_t sv##op##_##T##_mh(S a, T##_t b, T##_t hold, int mask = -1) \
-    { \
-        return xpusim::blend(sv##op##_##T(a, b), hold, mask); \
-    }
+    { return xpusim::blend(sv##op##_##T(a, b), hold, mask); }
 #define XPUSIM_BITWISE(T, S) \
     XPUSIM_BITWISE_OP(and, T, S) \
     XPUSIM_BITWISE_OP(or, T, S) \
@@ -275,13 +217,9 @@ XPUSIM_BITWISE(float16x32, float16)
 
 /* Shifts of each lane by `count` bits. */
 XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a)
-{
-    return {a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())};
-}
+{ return { a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted()) }; }
 XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a)
-{
-    return {a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted())};
-}
+{ return { a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted()) }; }
 XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
 XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
@@ -298,39 +236,23 @@ XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
 
 #define XPUSIM_COMPARISON(op, T, S) \
     XPUSIM_INLINE int vv##op##_##T(T##_t a, T##_t b, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(a, b, -1, 0, XPUSIM_SITE); \
-    } \
+    { return xpusim::compare<xpusim::op>(a, b, -1, 0, XPUSIM_SITE); } \
     XPUSIM_INLINE int vv##op##_##T##_mz(T##_t a, T##_t b, int mask = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(a, b, mask, 0, XPUSIM_SITE); \
-    } \
+    { return xpusim::compare<xpusim::op>(a, b, mask, 0, XPUSIM_SITE); } \
     XPUSIM_INLINE int vv##op##_##T##_mh(T##_t a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(a, b, mask, hold, XPUSIM_SITE); \
-    } \
+    { return xpusim::compare<xpusim::op>(a, b, mask, hold, XPUSIM_SITE); } \
     XPUSIM_INLINE int sv##op##_##T(S a, T##_t b, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, -1, 0, XPUSIM_SITE); \
-    } \
+    { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, -1, 0, XPUSIM_SITE); } \
     XPUSIM_INLINE int sv##op##_##T##_mz(S a, T##_t b, int mask = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, 0, XPUSIM_SITE); \
-    } \
+    { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, 0, XPUSIM_SITE); } \
     XPUSIM_INLINE int sv##op##_##T##_mh(S a, T##_t b, int mask = -1, int hold = -1, XPUSIM_HERE) \
-    { \
-        return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, hold, XPUSIM_SITE); \
-    }
+    { return xpusim::compare<xpusim::op>(xpusim::every<T##_t>(a), b, mask, hold, XPUSIM_SITE); }
 #define XPUSIM_SET(op, T) \
     XPUSIM_INLINE T##_t vvset##op##_##T(T##_t a, T##_t b) { return xpusim::ones_where<xpusim::op>(a, b); } \
     XPUSIM_INLINE T##_t vvset##op##_##T##_mz(T##_t a, T##_t b, int mask = -1) \
-    { \
-        return xpusim::zero_masked(vvset##op##_##T(a, b), mask); \
-    } \
+    { return xpusim::zero_masked(vvset##op##_##T(a, b), mask); } \
     XPUSIM_INLINE T##_t vvset##op##_##T##_mh(T##_t a, T##_t b, T##_t hold, int mask = -1) \
-    { \
-        return xpusim::blend(vvset##op##_##T(a, b), hold, mask); \
-    }
+    { return xpusim::blend(vvset##op##_##T(a, b), hold, mask); }
 #define XPUSIM_COMPARISONS(T, S) \
     XPUSIM_COMPARISON(lt, T, S) \
     XPUSIM_COMPARISON(le, T, S) \
@@ -357,28 +279,18 @@ XPUSIM_INLINE float vrmax_float32x16(float32x16_t a, XPUSIM_HERE) { return xpusi
 #ifndef __arch_xpu2__
 XPUSIM_INLINE float16x32_t vset_zero_fp16() { return xpusim::zero<float16x32_t>(); }
 XPUSIM_INLINE float16 vrmax_float16x32(float16x32_t a, XPUSIM_HERE)
-{
-    return float16(static_cast<short>(xpusim::greatest(a, XPUSIM_SITE)));
-}
+{ return float16(static_cast<short>(xpusim::greatest(a, XPUSIM_SITE))); }
 #endif
 
 /* The lane of the mask's bit. */
 XPUSIM_INLINE float vextract_float32x16(float32x16_t a, int mask = 1, XPUSIM_HERE)
-{
-    return xpusim::extract(a, mask, XPUSIM_SITE);
-}
+{ return xpusim::extract(a, mask, XPUSIM_SITE); }
 XPUSIM_INLINE int32_t vextract_int32x16(int32x16_t a, int mask = 1, XPUSIM_HERE)
-{
-    return xpusim::extract(a, mask, XPUSIM_SITE);
-}
+{ return xpusim::extract(a, mask, XPUSIM_SITE); }
 XPUSIM_INLINE uint32_t vextract_uint32x16(uint32x16_t a, int mask = 1, XPUSIM_HERE)
-{
-    return xpusim::extract(a, mask, XPUSIM_SITE);
-}
+{ return xpusim::extract(a, mask, XPUSIM_SITE); }
 XPUSIM_INLINE int32_t vextract_bfloat16x32(bfloat16x32_t a, int mask = 1, XPUSIM_HERE)
-{
-    return xpusim::extract(a, mask, XPUSIM_SITE);
-}
+{ return xpusim::extract(a, mask, XPUSIM_SITE); }
 
 /* Lane 2i of a merge is a's and lane 2i + 1 is b's, from their low (l) or high (h) halves. A shuffle swaps the lanes of
  * each pair. */
@@ -401,17 +313,11 @@ XPUSIM_MOVES(float16x32)
 
 #define XPUSIM_NARROWING(name, format, V, suffix, mode) \
     XPUSIM_INLINE V vfloat2##name##_l##suffix(float32x16_t a, V b) \
-    { \
-        return xpusim::narrow_half<xpusim::format>(a, b, 0, xpusim::round::mode); \
-    } \
+    { return xpusim::narrow_half<xpusim::format>(a, b, 0, xpusim::round::mode); } \
     XPUSIM_INLINE V vfloat2##name##_h##suffix(float32x16_t a, V b) \
-    { \
-        return xpusim::narrow_half<xpusim::format>(a, b, 1, xpusim::round::mode); \
-    } \
+    { return xpusim::narrow_half<xpusim::format>(a, b, 1, xpusim::round::mode); } \
     XPUSIM_INLINE V vfloat2##name##_lh##suffix(float32x16_t a, float32x16_t b) \
-    { \
-        return vfloat2##name##_h##suffix(b, vfloat2##name##_l##suffix(a, xpusim::zero<V>())); \
-    }
+    { return vfloat2##name##_h##suffix(b, vfloat2##name##_l##suffix(a, xpusim::zero<V>())); }
 #define XPUSIM_NARROWINGS(name, format, V) \
     XPUSIM_NARROWING(name, format, V, , rn) \
     XPUSIM_NARROWING(name, format, V, _rz, rz) \
@@ -425,13 +331,9 @@ XPUSIM_NARROWINGS(fp16, fp16, xpusim_fp16_vector)
 /* Widening is exact in every mode. */
 #define XPUSIM_WIDENING(suffix) \
     XPUSIM_INLINE float32x16_t vfp162float_l##suffix(xpusim_fp16_vector a) \
-    { \
-        return xpusim::widen_half<xpusim::fp16>(a, 0); \
-    } \
+    { return xpusim::widen_half<xpusim::fp16>(a, 0); } \
     XPUSIM_INLINE float32x16_t vfp162float_h##suffix(xpusim_fp16_vector a) \
-    { \
-        return xpusim::widen_half<xpusim::fp16>(a, 1); \
-    }
+    { return xpusim::widen_half<xpusim::fp16>(a, 1); }
 XPUSIM_WIDENING()
 XPUSIM_WIDENING(_rz)
 XPUSIM_WIDENING(_ru)
@@ -444,8 +346,8 @@ XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widen
 
 #define XPUSIM_KL1(name) \
     XPUSIM_NOT_MODELLED(name, \
-                        "this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its " \
-                        "relatives")
+        "this is KL1's SIMD, and the emulated cards are KL2 and KL3; use vvadd_float32x16 and its " \
+        "relatives")
 XPUSIM_KL1(_x256_vvadd_ls)
 XPUSIM_KL1(_x256_vvsub_ls)
 XPUSIM_KL1(_x256_vvmul_ls)
