@@ -369,12 +369,15 @@ def test_indices_are_wide_where_the_tensors_are(block):
     assert wide(Plan(operator.resolve(far, operator.infer(far))))
 
 
-def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path):
+@pytest.mark.parametrize(
+    "body", ["\n{\n    second();\n}", "\n{ second(); }", " { second(); }"], ids=["lines", "own line", "one line"]
+)
+def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path, body):
     path = tmp_path / "made.c"
-    path.write_text(FILE.format(name="made", lines=" * one(items=1)"))
+    path.write_text(f"IK_ENTRY(two)(IK_PARAMS){body}\n\nIK_ENTRY(one)(IK_PARAMS)\n{{\n    first();\n}}\n\nint kept;\n")
     text = kernel_text(path, "one")
     assert "second" not in text
-    assert "IK_ENTRY(one)" in text
+    assert "IK_ENTRY(one)" in text and "first" in text and "int kept" in text
     assert text.count("\n") == (expand(path) + "\n").count("\n")
 
 

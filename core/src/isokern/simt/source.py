@@ -234,13 +234,14 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 def kernel_text(path: Path, entry: str) -> str:
     """Return the expanded kernel file with `entry` alone.
 
-    The others, from the line IK_ENTRY(name) to the line `}`, become empty lines.
+    The others become empty lines: from the line IK_ENTRY(name) to the line `}`, or to the end of a body on one line.
     """
 
     def blank(found: re.Match[str]) -> str:
         return found[0] if found[1] == entry else "\n" * found[0].count("\n")
 
-    return re.sub(r"^IK_ENTRY\((\w+)\).*?^\}\n", blank, expand(path) + "\n", flags=re.S | re.M)
+    body = r"[^\n{]*(?:\n?\{[^\n]*\}|.*?^\})\n"
+    return re.sub(rf"^IK_ENTRY\((\w+)\){body}", blank, expand(path) + "\n", flags=re.S | re.M)
 
 
 @cache
