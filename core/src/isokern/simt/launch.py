@@ -4,8 +4,6 @@ A kernel file's launches are written in one of two places. Where a few lines say
 the file, in a small closed language (`launch_block.py`). All others are Python, in a file beside the kernel that is
 called `<stem>_launch.py`:
 
-    WORKSPACE = True  # some calls book scratch memory
-
     def launch(call: Call) -> None:
         t = call.tensors("y", "x")
         rows = t.y.shape[0]
@@ -230,10 +228,9 @@ def pack(tensors: Sequence[TensorDesc | None], most: int) -> int:
 class Launches(ABC):
     """What a kernel file launches for a plan; `books_workspace` says whether it may book scratch memory."""
 
-    books_workspace = False
-
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
+        self.books_workspace = "workspace" in re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
         self.entries = frozenset(re.findall(r"^IK_ENTRY\((\w+)\)", text, re.M))
 
     @abstractmethod
@@ -248,7 +245,7 @@ class Launches(ABC):
         except Refused as reason:
             return Steps(refusal=str(reason))
         if call.nbytes and not self.books_workspace:
-            raise ValueError(f"{self.path}: scratch memory is booked, and WORKSPACE is not set")
+            raise ValueError(f"{self.path}: scratch memory is booked, and the file never names `workspace`")
         return Steps(tuple(call.steps), call.nbytes)
 
 
@@ -262,7 +259,6 @@ class PythonLaunches(Launches):
         loaded = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(loaded)
         self._launch: Callable[[Call], None] = loaded.launch
-        self.books_workspace = bool(getattr(loaded, "WORKSPACE", False))
 
     def run(self, call: Call) -> None:
         """Ask the call for its launches."""

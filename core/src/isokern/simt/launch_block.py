@@ -180,7 +180,6 @@ class Block(Launches):
         for line in self.lines:
             if line.name not in ("tensors", "let", "refuse", "workspace") and line.name not in self.entries:
                 raise ValueError(f"{path}: the launch block names {line.name}, which is no IK_ENTRY of the file")
-        self.books_workspace = any(line.name == "workspace" for line in self.lines)
 
     def _parse(self, number: int, text: str) -> _Line:
         where = f"{self.path}:{number}"

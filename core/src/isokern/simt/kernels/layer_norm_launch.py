@@ -2,8 +2,6 @@
 
 from isokern.simt.launch import Call, ceil_div
 
-WORKSPACE = True  # some calls book scratch memory
-
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""

@@ -4,8 +4,6 @@ import math
 
 from isokern.simt.launch import Call, ceil_div
 
-WORKSPACE = True  # some calls book scratch memory
-
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
