@@ -225,6 +225,17 @@ def pack(tensors: Sequence[TensorDesc | None], most: int) -> int:
     return max(1, count)
 
 
+def whole_pack(tensors: Sequence[TensorDesc | None]) -> int:
+    """How many elements are 16 bytes of the largest element; 0 where not all lines can be cut into that (`pack`)."""
+    takes = 16 // max(t.dtype.itemsize for t in tensors if t is not None)
+    return takes if pack(tensors, 16) == takes else 0
+
+
+def count_parts(wanted: int, tasks: int, most: int) -> int:
+    """How many parts each task is cut into, at least 1 and at most `most`, so that about `wanted` groups have work."""
+    return max(1, min(ceil_div(wanted, max(1, tasks)), most))
+
+
 class Launches(ABC):
     """What a kernel file launches for a plan; `books_workspace` says whether it may book scratch memory."""
 

@@ -39,11 +39,14 @@ from .launch import (
     ceil_div,
     coalesce,
     convert_bits,
+    count_parts,
     launch_file,
     pack,
     pieces,
     tensor,
+    whole_pack,
 )
+from .launch_shared import choose_tile
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
@@ -51,6 +54,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil_div": ceil_div,
     "coalesce": coalesce,
     "convert_bits": convert_bits,
+    "count_parts": count_parts,
     "int": int,
     "len": len,
     "max": max,
@@ -59,6 +63,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pieces": pieces,
     "prod": math.prod,
     "tensor": tensor,
+    "choose_tile": choose_tile,
+    "whole_pack": whole_pack,
 }
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

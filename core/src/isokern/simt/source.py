@@ -254,7 +254,7 @@ def _digest_of_text(prelude: Path, path: Path, entry: str) -> str:
 @cache
 def fingerprint(prelude: Path, path: Path) -> str:
     """Return a digest of all texts that the programs of a kernel file are built from, this module among them."""
-    makers = [_text(Path(__file__)), _text(Path(__file__).with_name("launch.py"))]
+    makers = [_text(Path(__file__).with_name(name)) for name in ("source.py", "launch.py", "launch_shared.py")]
     makers += [_text(file) for file in (launch_file(path),) if file.is_file()]
     parts = [*makers, expand(prelude), expand(KERNELS / "types.h"), expand(path)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

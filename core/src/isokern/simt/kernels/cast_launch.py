@@ -1,21 +1,14 @@
 """Launches of cast."""
 
-from isokern.simt.launch import Call, bits, pieces
+from isokern.simt.launch import Call, pieces
+from isokern.simt.launch_shared import cast_by_bits
 
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
-    kept = t.x.dtype == t.y.dtype or (t.x.dtype.kind in "iub" and t.y.dtype.kind in "iu")
-    t.x = (
-        bits(t.x)
-        if t.x.dtype == t.y.dtype
-        or (t.x.dtype.kind in "iu" and (t.y.dtype.kind == "b" or (kept and t.x.dtype.itemsize >= t.y.dtype.itemsize)))
-        else t.x
-    )
-    t.y = bits(t.y) if kept else t.y
-    lines = t.y.shape[-1] * 2 >= min(64, call.device.group)
-    if lines and t.y.numel > 0:
-        call.launch("cast_lines", groups=pieces(t.y), local=256)
-    if not lines:
+    t.y, t.x = cast_by_bits(t.y, t.x)
+    if t.y.shape[-1] * 2 < min(64, call.device.group):
         call.launch("cast_elements", items=t.y.numel)
+    elif t.y.numel > 0:
+        call.launch("cast_lines", groups=pieces(t.y), local=256)

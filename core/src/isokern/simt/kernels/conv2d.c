@@ -4,6 +4,14 @@
  * Computed as the product of the matrix of filters (one row per output channel) and the matrix of windows of x (one
  * column per pixel of y), which is never stored: a work-group computes a tile of it for the channels of one group.
  * Where a group has few channels, one item computes one result. */
+/* launch
+ * let(channels=w.shape[0] // max(1, attrs.groups), pixels=y.shape[0] * y.shape[2] * y.shape[3])
+ * let(rows=choose_tile(device)[0], cols=choose_tile(device)[1])
+ * let(tiled=device.group >= 16 and channels > rows // 4 and pixels > cols // 4)
+ * let(tiles=attrs.groups * ceil_div(channels, rows) * ceil_div(pixels, cols))
+ * conv2d_tiles(when=tiled, groups=tiles, local=256, TILE_ROWS=rows, TILE_COLS=cols, channels=channels)
+ * conv2d_items(when=not tiled, items=y.numel, channels=channels)
+ */
 #include "contraction.h"
 #include "conv2d_attrs.h"
 

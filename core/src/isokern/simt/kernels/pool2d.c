@@ -6,6 +6,16 @@
  *
  * Where outputs are few and windows huge, each is computed in parts, which the workspace holds as [part][output] and a
  * second launch joins in order. */
+/* launch
+ * let(outputs=y.numel, bins=op == "adaptive_avg_pool2d")
+ * let(taps=ceil_div(x.numel, max(1, outputs)) if bins else attrs.kernel[0] * attrs.kernel[-1])
+ * let(parts=count_parts(8 * device.units, outputs, taps // 4096))
+ * workspace(when=parts > 1, bytes=4 * y.dtype.compute.itemsize * outputs * parts)
+ * pool2d(when=taps <= 64, items=outputs, ALONE=1)
+ * pool2d(when=taps > 64 and parts == 1, groups=outputs, local=64)
+ * pool2d(when=parts > 1, groups=outputs * parts, local=64, PARTS=1, outputs=outputs, parts=parts)
+ * pool2d_join(when=parts > 1, groups=outputs, local=64, outputs=outputs, parts=parts)
+ */
 #include "windows.h"
 
 IK_ENTRY(pool2d)(IK_PARAMS)

@@ -5,6 +5,17 @@
  * whether the row is valid. For a temperature of 0, another entry takes the first of the largest; else, where top_k
  * cuts, one leaves the places and keys of the tokens that remain. The tokens that top_p keeps are found by digits of
  * the keys: all above a threshold and the first of those at it. The last entry reports the first invalid row. */
+/* launch
+ * let(v=logits.shape[-1], rows=logits.numel // max(1, v), remaining=attrs.top_k if 0 < attrs.top_k < v else 0)
+ * let(keys=ceil_div(4 * v, 8) * 8, row=keys + 16 * remaining, group=64 if v <= 1024 else 256)
+ * let(draws=attrs.temperature != 0, cuts=draws and remaining > 0)
+ * workspace(when=rows > 0, bytes=(16 + row) * rows)
+ * random_sample_keys(groups=rows, local=group, rows=rows, row=row)
+ * random_sample_greedy(when=not draws, groups=rows, local=group, rows=rows, row=row)
+ * random_sample_top_k(when=cuts, groups=rows, local=group, rows=rows, remaining=remaining, keys=keys, row=row)
+ * random_sample(when=draws, groups=rows, local=group, rows=rows, remaining=remaining, keys=keys, row=row)
+ * random_sample_report(when=rows > 0, groups=1, local=256, rows=rows)
+ */
 #include "isokern_sample.h"
 #include "simt.h"
 #include "min.h"

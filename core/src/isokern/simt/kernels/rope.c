@@ -3,6 +3,13 @@
  *
  * An item rotates one pair, or copies one other element, of some heads of a position: it computes the angle, cosine and
  * sine once for these. */
+/* launch
+ * let(d=y.shape[-1], heads=y.shape[-2], dims=attrs.dims or d, pairs=dims // 2, wide=pairs + d - dims)
+ * let(places=y.numel // max(1, d * heads))
+ * let(taken=max(1, min(heads, places * wide * heads // (2048 * device.units))), shares=ceil_div(heads, taken))
+ * let(items=places * shares * wide, steps=y.shape[-3])
+ * rope(when=y.numel > 0, items=items, pairs=pairs, wide=wide, shares=shares, taken=taken, steps=steps)
+ */
 #include "simt.h"
 #include "isokern_math.h"
 

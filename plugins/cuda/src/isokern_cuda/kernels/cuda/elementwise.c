@@ -1,5 +1,13 @@
 /* Elementwise operators on tensors that are contiguous, or repeat one element along the last dim: a thread takes 16
  * bytes of the widest tensor, in one load and one store each, and computes the offsets once. */
+/* launch
+ * tensors(y, a, b, c)
+ * let(takes=whole_pack([y, a, b, c]), numel=y.numel, step_a=0 if a is None else a.strides[-1])
+ * let(step_b=0 if b is None else b.strides[-1], step_c=0 if c is None else c.strides[-1])
+ * refuse(when=numel == 0 or y.strides[-1] != 1 or not takes, reason="a tensor does not lie along memory by packs")
+ * let(items=ceil_div(numel, takes))
+ * elementwise(items=items, numel=numel, EACH=takes, STEP_A=step_a, STEP_B=step_b, STEP_C=step_c)
+ */
 #include "packs.h"
 #include "isokern_int.h"
 #include "isokern_math.h"

@@ -1,0 +1,164 @@
+"""Launches that several kernel files share, and the choices that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+from ..dtypes import DType
+from ..layout import TensorDesc
+from .launch import Call, bits, ceil_div, coalesce, convert_bits, count_parts, tensor, whole_pack
+from .traits import Traits
+
+
+def launch_rows(call: Call, entry: str, y: TensorDesc, values: int, alone: bool = False) -> None:
+    """Launch an entry over the rows of y: an item or a group for each, several groups where rows are few and long.
+
+    Where a row has several groups, each leaves `values` numbers of the compute type in the workspace in PHASE 1, and
+    joins those of its row in PHASE 2. No part of a row is empty.
+    """
+    d = y.shape[-1]
+    rows = y.numel // max(1, d)
+    length = max(1, ceil_div(d, count_parts(8 * call.device.units, rows, d // 4096)))
+    parts = max(1, ceil_div(d, length))
+    group = 64 if d <= 512 else 256
+    if alone or d <= 32:
+        call.launch(entry, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+    elif parts == 1:
+        call.launch(entry, groups=rows, local=group, PHASE=0, parts=1, length=d)
+    else:
+        call.workspace(values * y.dtype.compute.itemsize * rows * parts)
+        for phase in (1, 2):
+            call.launch(entry, groups=rows * parts, local=group, PHASE=phase, parts=parts, length=length)
+
+
+def launch_reduction(
+    call: Call, entry: str, outputs: int, terms: int, alone: bool, nbytes: int, all: str = "", **values: Any
+) -> int:
+    """Launch an entry that reduces `terms` elements to each output: an item or a group for each part of an output.
+
+    Returns the number of parts. Where it is not 1 (PARTS), each part leaves `nbytes` bytes in the workspace, and the
+    caller launches the entry that joins them.
+    """
+    parts = count_parts((2048 if alone else 8) * call.device.units, outputs, terms // (64 if alone else 4096))
+    tasks = outputs * parts
+    how: dict[str, Any] = {"items": tasks, "ALONE": 1} if alone else {"groups": tasks, "local": 256}
+    if parts > 1:
+        call.workspace(nbytes * tasks)
+        how["PARTS"] = 1
+    call.launch(entry, all=all, **how, outputs=outputs, **values, length=ceil_div(terms, parts))
+    return parts
+
+
+def choose_tile(device: Traits) -> tuple[int, int]:
+    """Return the rows and columns of a tile of a product that a group of at most 256 items computes (`contraction.h`).
+
+    Each item computes 16 elements.
+    """
+    group = min(256, device.group)
+    cols = 64 if group >= 128 else 32 if group >= 32 else 16
+    return 16 * group // cols, cols
+
+
+def cast_by_bits(y: TensorDesc, x: TensorDesc) -> tuple[TensorDesc, TensorDesc]:
+    """Return y and x as unsigned integers where a cast keeps or truncates bits, so that dtypes share programs."""
+    same = x.dtype == y.dtype
+    kept = same or (x.dtype.kind in "iub" and y.dtype.kind in "iu")
+    whole = x.dtype.kind in "iu" and (y.dtype.kind == "b" or (kept and x.dtype.itemsize >= y.dtype.itemsize))
+    return (bits(y) if kept else y), (bits(x) if same or whole else x)
+
+
+def order_pad(call: Call) -> tuple[Any, int, list[int]]:
+    """Return the tensors of `pad` as bits, with their dims in the order of y's memory; its value; and `low` so."""
+    t = call.tensors()
+    order = [d for _, d in sorted((-abs(s), d) for d, s in enumerate(t.y.strides))]
+    value = convert_bits(call.attrs.value, t.y.dtype)
+    t.y, t.x = bits(t.y.permute(order)), bits(t.x.permute(order))
+    return t, value, [call.attrs.low[d] for d in order]
+
+
+def pair_parts(call: Call) -> Iterator[tuple[TensorDesc, TensorDesc]]:
+    """Yield for each input of `concat` its place in y and the input itself, as bits with merged dims."""
+    t = call.tensors("y", "*parts")
+    axis = call.attrs.axis % t.y.ndim
+    starts = accumulate((part.shape[axis] for part in t.parts[:-1]), initial=0)
+    for start, part in zip(starts, t.parts, strict=True):
+        place = t.y.offset + start * t.y.strides[axis] if part.numel else 0
+        y, x = coalesce([bits(tensor(t.y, part.shape, t.y.strides, place)), bits(part)])
+        yield y, x
+
+
+def merge_gather(call: Call) -> tuple[Any, int, int, TensorDesc]:
+    """Return the tensors of `gather` in y's shape, rows and step of the axis, and the indices as they were given.
+
+    x has stride 0 along the indices' dims, and the indices along all others; then dims are merged.
+    """
+    t = call.tensors()
+    given, axis = t.indices, call.attrs.axis % t.x.ndim
+    rows, step = t.x.shape[axis], t.x.strides[axis]
+    after = t.y.ndim - axis - given.ndim
+    still = tensor(t.x, t.y.shape, [*t.x.strides[:axis], *[0] * given.ndim, *t.x.strides[axis + 1 :]], t.x.offset)
+    where = tensor(given, t.y.shape, [*[0] * axis, *given.strides, *[0] * after], given.offset)
+    t.y, t.x, t.indices = coalesce([bits(t.y), bits(still), where])
+    return t, rows, step, given
+
+
+def launch_gather_check(call: Call, given: TensorDesc, rows: int, **macros: Any) -> None:
+    """Launch the check of the indices of `gather`: by one group, or by parts where there are many."""
+    count = given.numel
+    parts = count_parts(8 * call.device.units, 1, count // 2048)
+    known: dict[str, Any] = {"local": 256, "y": None, "x": None, "indices": given, "rows": rows, "count": count}
+    length = ceil_div(count, parts)
+    if parts > 1:
+        call.workspace(8 * parts)
+        call.launch("gather_check", groups=parts, **macros, PARTS=1, **known, length=length)
+        call.launch("gather_report", groups=1, **macros, **known, parts=parts)
+    elif count > 0:
+        call.launch("gather_check", groups=1, **macros, **known, length=length)
+
+
+def launch_held_rows(call: Call, entry: str) -> None:
+    """Launch an entry over rows that the items of a group hold in registers, by packs of 16 bytes.
+
+    A row has LANES items, which hold PER packs of EACH elements each; short rows share a group.
+    """
+    y, *others = (desc for desc in vars(call.tensors()).values() if desc is not None)
+    d, takes = y.shape[-1], 16 // y.dtype.itemsize
+    if y.numel == 0 or any(desc.strides[-1] != 1 for desc in (y, *others)):
+        call.refuse("rows do not lie along memory")
+    if d % takes != 0 or whole_pack([y, *others]) != takes:
+        call.refuse("a row does not begin and end at 16 bytes")
+    rows, packs, group = y.numel // d, d // takes, min(256, call.device.group)
+    lanes = min(group, 1 << (packs - 1).bit_length())
+    packs = ceil_div(packs, lanes)
+    if packs * takes > 64 or packs > 16:
+        call.refuse("a block cannot hold a row")
+    threads = lanes if lanes > 32 else group
+    per = 1 << (packs - 1).bit_length()
+    groups = ceil_div(rows * lanes, threads)
+    call.launch(entry, groups=groups, local=threads, rows=rows, d=d, LANES=lanes, EACH=takes, PER=per)
+
+
+def count_lanes(device: Traits, packs: int) -> int:
+    """Return how many items of a group of at most 256 reduce the packs of one output."""
+    return min(256, device.group) if packs > 512 else min(32, 1 << max(1, packs // 2).bit_length() - 1)
+
+
+def check_block_product(call: Call, dtype: DType) -> bool:
+    """Refuse a product whose tiles blocks of threads do not compute; return whether tensor cores compute it."""
+    half = dtype.name in ("F16", "BF16")
+    if not half and dtype.name != "F32":
+        call.refuse("neither F16, BF16 nor F32")
+    if half and f"mma_{dtype.name.lower()}" not in call.device.features:
+        call.refuse("no tensor cores for this dtype")
+    if call.device.group < 64:
+        call.refuse("blocks of less than 64 threads")
+    return half
+
+
+def choose_block(device: Traits, half: bool, large: bool) -> tuple[int, int, int]:
+    """Return the threads of a block that computes a tile of a product, the tile's rows, and those of a warp."""
+    group = min(device.group, 128 if half else 256 if large else 64)
+    warp = 64 if large else 32
+    return group, 2 * warp if half else 128 if group == 256 else 64, warp
