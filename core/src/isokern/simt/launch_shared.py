@@ -162,3 +162,22 @@ def choose_block(device: Traits, half: bool, large: bool) -> tuple[int, int, int
     group = min(device.group, 128 if half else 256 if large else 64)
     warp = 64 if large else 32
     return group, 2 * warp if half else 128 if group == 256 else 64, warp
+
+
+def is_large(y: TensorDesc) -> bool:
+    """Return whether y is so large that stores had better bypass the caches."""
+    return y.numel * y.dtype.itemsize >= 2 << 20
+
+
+def launch_runs(call: Call, entry: str, y: TensorDesc, **values: Any) -> None:
+    """Launch an entry whose items compute runs of at most 8,192 elements along y's last dim, or several short rows."""
+    d = max(1, y.shape[-1])
+    rows, taken, parts = y.numel // d, max(1, 8192 // d), ceil_div(d, 8192)
+    groups, stream = ceil_div(rows, taken) * parts, is_large(y)
+    call.launch(entry, groups=groups, local=1, rows=rows, taken=taken, parts=parts, stream=stream, **values)
+
+
+def choose_rows(device: Traits, rows: int, panels: int) -> int:
+    """Return how many rows of one of so many panels of a product an item computes: at most 64, as equal as can be."""
+    wanted = ceil_div(4 * device.units, max(1, panels))
+    return min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64))))

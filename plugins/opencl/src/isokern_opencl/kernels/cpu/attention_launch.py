@@ -1,13 +1,14 @@
 """Launches of attention."""
 
+from typing import Any
+
 from isokern.simt.launch import Call, ceil_div
 
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
-    d = t.q.shape[3]
-    e = t.v.shape[3]
+    d, e = t.q.shape[3], t.v.shape[3]
     share = t.q.shape[2] // max(1, t.k.shape[2])
     rows = t.q.shape[1] * share
     if not t.y.strides[3] == t.q.strides[3] == t.k.strides[3] == t.v.strides[3] == 1:
@@ -19,33 +20,10 @@ def launch(call: Call) -> None:
     tasks = t.k.shape[0] * t.k.shape[2] * ceil_div(rows, max_rows)
     splits = max(1, min(4 * call.device.units // max(1, tasks), ceil_div(t.k.shape[1], 256)))
     scratches = min(4 * call.device.units, tasks * splits)
-    scratch = max_rows * (d + e + 2 * near) + 64 * (d + e + 16)
-    blocks = int(t.k.dtype.block > 1)
-    if scratches > 0:
-        call.workspace(4 * scratches * scratch)
-    call.launch(
-        "attention",
-        groups=scratches,
-        local=1,
-        NEAR=near,
-        BLOCKS=blocks,
-        share=share,
-        maximum=max_rows,
-        splits=splits,
-        tasks=tasks,
-        scratches=scratches,
-        scratch=scratch,
-    )
+    scratch = max_rows * (d + e + 2 * near) + 64 * (d + e + 16)  # floats, as the head of attention.c lists them
+    call.workspace(4 * scratches * scratch)
+    macros: dict[str, Any] = {"NEAR": near, "BLOCKS": int(t.k.dtype.block > 1)}
+    values: dict[str, Any] = {"share": share, "maximum": max_rows, "splits": splits, "tasks": tasks, "scratch": scratch}
+    call.launch("attention", groups=scratches, local=1, **macros, **values, scratches=scratches)
     if splits > 1:
-        call.launch(
-            "attention_join",
-            groups=tasks,
-            local=1,
-            NEAR=near,
-            BLOCKS=blocks,
-            share=share,
-            maximum=max_rows,
-            splits=splits,
-            tasks=tasks,
-            scratch=scratch,
-        )
+        call.launch("attention_join", groups=tasks, local=1, **macros, **values)

@@ -16,7 +16,7 @@ IK_ENTRY(batch_norm)(IK_PARAMS)
         const ik_index c = row / (ik_index)p.outer;
         IK_GLOBAL const ik_t *from = x + ik_offset(p.x, row * d);
         IK_GLOBAL ik_t *to = y + ik_offset(p.y, row * d);
-        const int stream = p.large && (size_t)(to + begin) % IK_LINE == 0;
+        const int stream = p.stream && (size_t)(to + begin) % IK_LINE == 0;
         const ik_c shift = CHANNEL(mean, c), spread = IK_FN(sqrt)(CHANNEL(var, c) + p.attr_eps);
 #ifdef IK_HAS_w
         const ik_c factor = CHANNEL(w, c) / spread;

@@ -3,6 +3,13 @@
  *
  * [4096, 4096] on PoCL (2 cores, AVX-512), against a group of one item per row: 25 times as fast in F32, 40 times in
  * F16. */
+/* launch
+ * refuse(when=y.strides[-1] != 1 or x.strides[-1] != 1, reason="rows do not lie along memory")
+ * refuse(when=w is not None and w.strides[-1] != 1, reason="w is strided")
+ * refuse(when=bias is not None and bias.strides[-1] != 1, reason="bias is strided")
+ * let(d=max(1, y.shape[-1]), rows=y.numel // d, taken=max(1, 16384 // d), large=y.numel * y.dtype.itemsize >= 2097152)
+ * layer_norm(groups=ceil_div(rows, taken), local=1, rows=rows, taken=taken, large=large)
+ */
 #include "rows.h"
 
 IK_ENTRY(layer_norm)(IK_PARAMS)

@@ -6,6 +6,15 @@
  *
  * Against the portable kernel (PoCL 3.0, AVX-512, two Zen 5 cores, busy): Q4_0, one row and 4096^2 weights, 16 times as
  * fast. */
+/* launch
+ * tensors(y, a, b, bias, added)
+ * refuse(when=op == "matmul_mixed" or b.dtype.block == 1, reason="weights that are not in blocks along the sum")
+ * let(n=y.shape[-1], m=y.numel // max(1, n), k=a.shape[-1], down=1 if m == 1 else 2 if m < 4 else 4)
+ * let(rounded=int(attrs.lhs_quantization == "q8_0"), empty=int(m * k == 0))
+ * workspace(bytes=4 * m * k)
+ * matmul_rows(when=not empty, groups=m * ceil_div(k, 2048), local=1, ROUNDED=rounded, b=None, k=k)
+ * matmul_blocks(groups=ceil_div(n, 16), local=1, ACROSS=4 // down, DOWN=down, EMPTY=empty, a=None, k=k, m=m)
+ */
 #include "isokern_math.h"
 #include "vectors.h"
 

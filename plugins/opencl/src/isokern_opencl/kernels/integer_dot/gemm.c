@@ -1,6 +1,16 @@
 /* Products of I8 and U8 by the device's dot product of four bytes: rows of a and columns of b are packed into words of
  * four bytes along k, then an item computes 4 x 4 elements of y. Results wrap to a byte, so sums of 32 bits are more
  * than enough. */
+/* launch
+ * tensors(y, a, b, bias, c)
+ * refuse(when=not (y.dtype.name in ["I8", "U8"]), reason="dot products of bytes are for I8 and U8")
+ * let(m=y.shape[-2], n=y.shape[-1], k=a.shape[-1], batch=prod(y.shape[:-2]), words=ceil_div(k, 4))
+ * refuse(when=m * n < 16 or k < 16, reason="too small to be packed")
+ * let(left=batch * m * words)
+ * workspace(bytes=4 * words * (m + n) * batch)
+ * pack(items=batch * (m + n) * words, words=words, k=k, left=left)
+ * gemm(items=batch * ceil_div(m, 4) * ceil_div(n, 4), words=words, m=m, n=n, left=left)
+ */
 #include "simt.h"
 
 IK_ENTRY(pack)(IK_PARAMS)
