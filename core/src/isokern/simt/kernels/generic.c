@@ -41,7 +41,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
         EACH(STEP)
         at = rest;
     }
-    EACH(STEP) /* here i is the index in the first loop, so no division is needed */
+    EACH(STEP) /* what is left is the index in the first loop */
     IK_EACH_INPUT(VALUE)
     IK_STORE(y, at_y, IK_BODY);
 }

@@ -1,10 +1,19 @@
-/* generic and the operators that share its stem, on processors.
+/* generic and the operators that share its stem, on processors. With the kept loops k outside the reduced loops r:
  *
- * The body runs over lanes (lanes.h), which are adjacent outputs, listed where rows are short, or terms of one output
- * ("lines"). Sums are computed in the compute type, some terms at a time, with compensation of rounding errors; where
- * one leaves the range, its lanes are recomputed with the terms that are too large added up apart (fold.h). Few outputs
- * are computed in parts, and joined. Sums of products that are matrix products are computed in register tiles
- * (nests.h).
+ *     generic_map       y[k] = body(x0[k], x1[k], …)
+ *     generic_reduce    y[k] = init[k] + Σ_r body(x0[k, r], x1[k, r], …), or the maximum or minimum instead of the sum
+ *     generic_contract  y[k] = init[k] + Σ_r a[k, r] b[k, r] where that is a matrix product (nests.h)
+ *
+ * An item computes `taken` tiles of up to IK_TILE lanes, and the compiler vectorises the body over the lanes of a tile
+ * (lanes.h). A lane is one output. The outputs of a tile are adjacent along the last kept loop or, with LISTED, where
+ * that loop is short, adjacent in the order of all kept loops. With LINES, where outputs are few or their terms are
+ * adjacent in memory, the lanes of a tile are instead terms of one output along the last loop, and are folded at the
+ * end.
+ *
+ * Each lane adds up to FLUSH terms in the compute type, and then adds that to its sum with compensation of the rounding
+ * error. Where a lane's sum leaves the range (ik_within), the whole tile is computed again, carefully: term by term,
+ * with the terms that are too large added up apart (fold.h). With PARTS the terms of an output are shared among several
+ * items; their folds lie in the workspace as [part][output], and generic_join joins them.
  *
  * Against the portable kernel (PoCL 3.0 with AVX2, two Zen 5 cores, busy): maps of 512^2 20 times as fast, batch_matmul
  * of 4 x 256^3 100, conv_2d_nchw_fchw of 64x56x56 3x3 100, poolings of 3x3 by 2 3 to 5. Against the C kernels of the
@@ -62,14 +71,15 @@ static IK_INLINE ik_c fold_lanes(ik_c *lane, int n)
     return lane[0];
 }
 
-/* Where an input's lanes are for the first term, and for the next. */
+/* Where an input's lanes are for the first term; the next tile of terms of a line and back to the first one; the next
+ * term along a loop and back to the first one. */
 #define START(x) \
     ik_index in_##x = at_##x + ik_along(p.y.shape + kept, p.x.strides + kept, inner + 1 - kept, run) \
         + chunk * IK_TILE * p.x.strides[last];
-#define CHUNK(x) in_##x += IK_TILE * p.x.strides[last];
-#define AGAIN(x) in_##x -= (chunks - 1) * IK_TILE * p.x.strides[last];
-#define NEXT(x) in_##x += p.x.strides[loop];
-#define BACK(x) in_##x -= p.x.strides[loop] * p.y.shape[loop];
+#define NEXT_CHUNK(x) in_##x += IK_TILE * p.x.strides[last];
+#define FIRST_CHUNK(x) in_##x -= (chunks - 1) * IK_TILE * p.x.strides[last];
+#define NEXT_TERM(x) in_##x += p.x.strides[loop];
+#define FIRST_TERM(x) in_##x -= p.x.strides[loop] * p.y.shape[loop];
 
 #if PARTS
 #define FINISH(output, f, at_y, at_init) ((IK_GLOBAL ik_fold *)workspace)[part * (ik_index)p.outputs + (output)] = f
@@ -88,13 +98,16 @@ static IK_INLINE ik_c fold_lanes(ik_c *lane, int n)
 IK_ENTRY(generic_reduce)(IK_PARAMS)
 {
     enum { FLUSH = 32 }; /* terms that are added before their sum is added with compensation */
-    const int kept = (int)p.kept, last = (int)p.y.ndim - 1, lanes = LINES ? last : kept - 1,
-              inner = LINES ? last - 1 : last;
+    const int kept = (int)p.kept, last = (int)p.y.ndim - 1;
+    const int lanes = LINES ? last : kept - 1;  /* the loop of the lanes */
+    const int inner = LINES ? last - 1 : last; /* the last loop of the terms that each lane adds up */
     const ik_index part = IK_GROUP_ID / (ik_index)p.tasks, task = IK_GROUP_ID - part * (ik_index)p.tasks;
     const ik_index begin = task * (ik_index)p.taken, end = min((ik_index)p.count, begin + (ik_index)p.taken);
     const ik_index from = part * (ik_index)p.length, to = min((ik_index)p.pieces, from + (ik_index)p.length);
     const ik_index length = p.y.shape[last], chunks = LINES ? (length + IK_TILE - 1) / IK_TILE : 1;
-    ik_c some[IK_TILE] IK_ALIGNED, near[IK_TILE] IK_ALIGNED, low[IK_TILE] IK_ALIGNED, far[IK_TILE] IK_ALIGNED;
+    /* By lane: the fold of the latest terms; of all before them the sum, its rounding error, and the sum of those that
+     * are too large. */
+    ik_c latest[IK_TILE] IK_ALIGNED, near[IK_TILE] IK_ALIGNED, low[IK_TILE] IK_ALIGNED, far[IK_TILE] IK_ALIGNED;
     ik_tile tile IK_ALIGNED;
     IK_EACH_INPUT(STORAGE)
     SCRATCH(y)
@@ -105,14 +118,14 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
 #else
         const ik_place where = ik_place_of(p.y, kept, (ik_index)p.outputs, t);
 #endif
-        int n = where.n, bad = 0;
+        int n = where.n, overflows = 0;
         IK_EACH_INPUT(FROM)
         FROM(y)
         FROM(init)
         IK_EACH_INPUT(LISTS)
         LISTS(y)
         LISTS(init)
-        for (int careful = 0; careful <= bad; careful++) {
+        for (int careful = 0; careful <= overflows; careful++) {
             ik_index term[8], run = from / chunks, chunk = from - run * chunks;
             IK_EACH_INPUT(START)
             for (int loop = inner; loop >= kept; loop--) {
@@ -120,10 +133,10 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                 run /= p.y.shape[loop];
             }
             for (int i = 0; i < where.n; i++) {
-                some[i] = ik_fold_none().near.high;
+                latest[i] = ik_fold_none().near.high;
                 near[i] = low[i] = far[i] = 0;
             }
-            int waiting = 0;
+            int unflushed = 0;
             for (ik_index piece = from; piece < to; piece++) {
                 if (LINES)
                     n = chunk + 1 < chunks ? IK_TILE : (int)(length - chunk * IK_TILE);
@@ -143,60 +156,60 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
                 {
                     IK_VECTORISE for (int i = 0; i < n; i++) {
                         IK_EACH_INPUT(VALUE)
-                        some[i] = JOIN(some[i], IK_BODY);
+                        latest[i] = JOIN(latest[i], IK_BODY);
                     }
                 }
 #ifdef ADDS
-                if (!careful && (++waiting == FLUSH || piece + 1 == to)) {
+                if (!careful && (++unflushed == FLUSH || piece + 1 == to)) {
                     for (int i = 0; i < where.n; i++) {
-                        const ik_c all = near[i] + some[i], of_some = all - near[i];
-                        low[i] += (near[i] - (all - of_some)) + (some[i] - of_some);
-                        near[i] = all;
-                        some[i] = 0;
+                        const ik_sum sum = ik_sum_add((ik_sum){ near[i], low[i] }, latest[i]);
+                        near[i] = sum.high;
+                        low[i] = sum.low;
+                        latest[i] = 0;
                     }
-                    waiting = 0;
+                    unflushed = 0;
                 }
 #endif
                 if (LINES && ++chunk < chunks) {
-                    IK_EACH_INPUT(CHUNK)
+                    IK_EACH_INPUT(NEXT_CHUNK)
                     continue;
                 }
                 if (chunks > 1) {
-                    IK_EACH_INPUT(AGAIN)
+                    IK_EACH_INPUT(FIRST_CHUNK)
                 }
                 chunk = 0;
                 for (int loop = inner; loop >= kept; loop--) { /* odometer */
-                    IK_EACH_INPUT(NEXT)
+                    IK_EACH_INPUT(NEXT_TERM)
                     if (++term[loop] < p.y.shape[loop])
                         break;
-                    IK_EACH_INPUT(BACK)
+                    IK_EACH_INPUT(FIRST_TERM)
                     term[loop] = 0;
                 }
             }
 #ifdef ADDS
             for (int i = 0; i < where.n && !careful; i++)
-                bad |= !ik_within(near[i]);
+                overflows |= !ik_within(near[i]);
 #endif
         }
         n = where.n;
 #ifdef ADDS
-        ik_c *const made = near;
+        ik_c *const folded = near;
 #else
-        ik_c *const made = some;
+        ik_c *const folded = latest;
 #endif
 #if LINES
         ik_fold f = ik_fold_none();
-        f.near.high = fold_lanes(made, n);
+        f.near.high = fold_lanes(folded, n);
 #ifdef ADDS
         f.near.low = fold_lanes(low, n);
         f.far.high = fold_lanes(far, n);
 #endif
         FINISH(t, f, at_y, at_init);
 #else
-        if (PARTS || bad) {
+        if (PARTS || overflows) {
             for (int i = 0; i < n; i++) {
                 ik_fold f = ik_fold_none();
-                f.near.high = made[i];
+                f.near.high = folded[i];
                 f.near.low = low[i];
                 f.far.high = far[i];
                 FINISH(where.first + i, f, at_y + LANE_OFFSET(y), at_init + LANE_OFFSET(init));
@@ -206,12 +219,9 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
         for (int i = 0; i < n; i++) {
             const ik_c start = (ik_c)IK_LOAD(init, at_init + LANE_OFFSET(init));
 #ifdef ADDS
-            const ik_c all = near[i] + start, of_start = all - near[i],
-                       rest = low[i] + ((near[i] - (all - of_start)) + (start - of_start));
-            /* Where the sum is not finite, the rest is NaN and is ignored. */
-            IK_TO_TILE(tile, i, rest == rest ? all + rest : all);
+            IK_TO_TILE(tile, i, ik_sum_value(ik_sum_add((ik_sum){ near[i], low[i] }, start)));
 #else
-            IK_TO_TILE(tile, i, JOIN(made[i], start));
+            IK_TO_TILE(tile, i, JOIN(folded[i], start));
 #endif
         }
         STORE(0);
