@@ -1,11 +1,23 @@
-/* conv2d on processors: filters times panels of pixels, in register tiles (tiles.h).
+/* conv2d on processors:
  *
- * x is copied to planes with the padding around it, so that a panel of pixels is one run at every tap's offset, across
- * the ends of rows: with strides of (sh, sw), plane (u, v) holds the rows u, u + sh, … and columns v, v + sw, … of it.
- * Pixels beyond the end of a row of y are computed and dropped; for those of the last panel there is space after the
- * planes. Windows of one element are read from x itself, or where they stride and are few, each tile copies its panel,
- * which saves a launch. Filters are read in place if their taps are contiguous, and copied otherwise. Groups of one or
- * two filters, as in depthwise convolutions, use no tiles: their sums are of shifted planes, a few vectors at a time.
+ *     y[n, f, i, j] = activation(Σ_cuv w[f, c, u, v] x[n, c, i sh + u dh - top, j sw + v dw - left]
+ *                                + bias[f] + residual[n, f, i, j])
+ *
+ * with x = 0 outside. For the filters of one group and one image that is a product, Σ_t w[f, t] x[t, pixel], whose sum
+ * runs over the taps t = (c, u, v): register tiles of filters and pixels compute it (tiles.h). They read a panel of
+ * adjacent pixels as one run at each tap, and such runs are found in one of three ways:
+ *
+ *     planes  x is copied to planes with the padding around it: with strides of (sh, sw), plane (a, b) of a channel
+ *             has rows a, a + sh, … and columns b, b + sw, … . At a tap all pixels of y, line after line, then lie one
+ *             after another, from an offset on that is listed for each tap. A line of a plane may be longer than one
+ *             of y: its last pixels are computed and dropped. After the planes there is space for the last panel.
+ *     LIES    windows of one element with stride 1: the planes are those of x itself.
+ *     POINTS  other windows of one element without padding, where pixels are few: each tile copies its own panel,
+ *             which saves a launch.
+ *
+ * Filters are read in place where their taps are contiguous (TAPS_LIE), and copied otherwise. Groups of one or two
+ * filters, as in depthwise convolutions, use no tiles: conv2d_skinny adds up shifted planes, a few vectors at a time.
+ * The workspace holds the planes, or the panels of points; at taps_at the offsets of the taps; at w_at the filters.
  *
  * Against the portable kernel, interleaved (PoCL 3.0, AVX-512, two Zen 5 cores, busy): 64x56x56 3x3 166 times as fast,
  * 3x224x224 7x7 by 2 125, 512x7x7 3x3 49, depthwise 32x112x112 59. Against the C kernels of the CPU plug-in: the layers
@@ -135,6 +147,22 @@ static IK_INLINE void store_pixels(const ik_args *p, IK_GLOBAL element *to, IK_G
 #define BIAS(i) 0
 #endif
 
+/* Copy the elements of one plane of x at the pixels of a panel, from `first` on; beyond the last pixel, that one is
+ * repeated. */
+static IK_INLINE void copy_points(
+    const ik_args *p, IK_GLOBAL const element *plane, ik_index first, ik_index pixels, IK_GLOBAL value *to)
+{
+    const window g = window_of(p);
+    const ik_index wide = p->y.shape[3], step = g.sw * p->x.strides[3];
+    for (int j = 0, run; j < PANEL_COLS; j += run) { /* one row of y at a time */
+        const ik_index pixel = min(first + j, pixels - 1), row = pixel / wide, col = pixel % wide;
+        run = first + j < pixels ? (int)min((ik_index)(PANEL_COLS - j), wide - col) : 1;
+        IK_GLOBAL const element *line = plane + row * g.sh * p->x.strides[2];
+        for (int i = 0; i < run; i++)
+            to[j + i] = LOAD(line, (col + i) * step);
+    }
+}
+
 IK_ENTRY(conv2d)(IK_PARAMS)
 {
     vector scratch[SUMS];
@@ -154,20 +182,12 @@ IK_ENTRY(conv2d)(IK_PARAMS)
         (IK_GLOBAL const value *)x + p.x.offset + image * p.x.strides[0] + group * g.channels * step + first;
     IK_GLOBAL const ik_index *offsets = 0;
 #elif POINTS
-    /* One element per channel: the panels of such small windows are fewer than planes, and a launch is saved. */
     const ik_index step = PANEL_COLS, first = panel_number * PANEL_COLS;
     IK_GLOBAL value *from = (IK_GLOBAL value *)workspace + item * g.channels * step;
     IK_GLOBAL const ik_index *offsets = 0;
     for (ik_index channel = 0; channel < g.channels; channel++)
-        /* One row of y at a time; beyond the last pixel, that one is repeated. */
-        for (int j = 0, run; j < PANEL_COLS; j += run) {
-            const ik_index pixel = min(first + j, pixels - 1), at = pixel / p.y.shape[3], col = pixel % p.y.shape[3];
-            run = first + j < pixels ? (int)min((ik_index)(PANEL_COLS - j), p.y.shape[3] - col) : 1;
-            IK_GLOBAL const element *line = x + p.x.offset + image * p.x.strides[0]
-                + (group * g.channels + channel) * p.x.strides[1] + at * g.sh * p.x.strides[2];
-            for (int i = 0; i < run; i++)
-                from[channel * step + j + i] = LOAD(line, (col + i) * g.sw * p.x.strides[3]);
-        }
+        copy_points(&p, x + p.x.offset + image * p.x.strides[0] + (group * g.channels + channel) * p.x.strides[1],
+            first, pixels, from + channel * step);
 #else
     const ik_index step = 0, first = panel_number * PANEL_COLS;
     IK_GLOBAL const value *from =
