@@ -1,9 +1,9 @@
-"""Measure everything about one GPU: `python tools/gpu_report.py [--device cuda:0] [--quick] [--to FOLDER]`.
+"""Check and time everything on one GPU: `python tools/gpu_report.py [--device cuda:0] [--quick] [--to FOLDER]`.
 
 Runs conformance, the demo, `isokern bench --size huge` and `isokern bench --calls`, each in processes of its own, and
-writes `<device>-<date>.json` and `.md` to docs/benchmarks. A failure is noted and the rest goes on: the exit status is
-1 where a part failed or a library that should have been timed was not, else 0. Whether a bar was met is in the report,
-not in the status.
+writes a page, `<device>-<date>.md`, to docs/benchmarks. A failure is noted and the rest goes on: the exit status is 1
+where a part failed or PyTorch, CuPy or cuBLAS was not timed, else 0. Whether a bar was met is in the page, not in the
+status.
 """
 
 from __future__ import annotations
@@ -14,35 +14,32 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import distributions
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gpu_report_page import page
-
 from isokern.bench import lists
 from isokern.ops import all_operators
 
 ROOT = Path(__file__).resolve().parents[1]
 ISOKERN = [sys.executable, "-m", "isokern"]
+PEERS = ("torch", "cupy", "cublas")
 LIBRARIES = re.compile(r"isokern|numpy$|cupy|torch$|nvidia-|ml.dtypes$")
 PRODUCTS = ("gemm", "matmul", "linear")
 QUICK = ("gemm", "relu", "softmax")
 HOUR = 3600.0
 NOT_AVAILABLE = 3  # exit status of isokern
+CLOCKS = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,power.limit", "--format=csv"]
 Rows = list[dict[str, Any]]
 
 
 @dataclass
 class Part:
-    """One command: `failed` is why it failed, empty where it did not.
-
-    `said` is its output about cases that it left out.
-    """
+    """One command that was run, how long it took, and why it failed, or what it says that it left out."""
 
     name: str
     command: str
@@ -53,17 +50,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """One figure and the value wanted for it.
+    """A value that figures are wanted to reach, or with `most` not to exceed, and the figures by case."""
 
-    `met` is None where there is no figure, for the reason in `note`.
-    """
+    name: str
+    wanted: float
+    figures: Mapping[str, float | None]
+    most: bool = False
 
-    bar: str
-    case: str
-    wanted: str
-    figure: float | None
-    met: bool | None
-    note: str = ""
+    def summary(self) -> list[Any]:
+        """Return the bar, and how many figures meet it, do not, and are missing, and the worst one."""
+        measured = {case: figure for case, figure in self.figures.items() if figure is not None}
+        met = sum(f <= self.wanted if self.most else f >= self.wanted for f in measured.values())
+        worst = (max if self.most else min)(measured, key=lambda case: measured[case], default=None)
+        counts = (met, len(measured) - met, len(self.figures) - len(measured))
+        shown = "-" if worst is None else f"{measured[worst]:.3g}: {worst}"
+        return [self.name, f"{'at most' if self.most else 'at least'} {self.wanted:g}", *counts, shown]
 
 
 class Report:
@@ -76,29 +77,28 @@ class Report:
         self.rows: Rows = []
 
     def run(self, name: str, command: Sequence[str], limit: float = HOUR) -> Any:
-        """Run a command and return the JSON that it prints.
-
-        None where it prints none or fails; the failure is noted.
-        """
+        """Run a command and return the JSON that it prints; None where it prints none or fails, which is noted."""
         part = Part(name, " ".join(["python", *command[1:]]).replace(f"{ROOT}/", ""))
         begin = time.monotonic()
         print(f"{name}: {part.command}", flush=True)
+        found = None
         try:
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit)
         except subprocess.TimeoutExpired:
-            part.failed, found = f"not done after {limit:.0f} s", None
+            part.failed = f"not done after {limit:.0f} s"
         else:
             self.gone |= done.returncode == NOT_AVAILABLE
             if done.returncode:
-                part.failed = f"exit status {done.returncode}: {_last(done.stderr or done.stdout)}"
+                lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+                part.failed = f"exit status {done.returncode}: {lines[-1]}"
             else:
                 part.said = " ".join(line for line in done.stderr.splitlines() if "left out" in line)
-            found = _parse(done.stdout)
+                found = _parse(done.stdout)
         part.seconds = time.monotonic() - begin
         self.parts.append(part)
         if part.failed:
             print(f"    {part.failed}", flush=True)
-        return None if part.failed else found
+        return found
 
     def bench(self, operators: Sequence[str], *options: str) -> None:
         """Measure operators in one process; if that fails, each in its own, so that a failure costs one operator."""
@@ -113,70 +113,72 @@ class Report:
             for name in operators:
                 self.bench([name], *options)
 
+    def missing(self) -> list[str]:
+        """Return the libraries that were timed nowhere."""
+        return [name for name in PEERS if not any(name in row["peers"] for row in self.rows)]
+
+    def page(self, quick: bool) -> str:
+        """Return the page: bars, figures, what was run, and on what."""
+        known = versions(self.device)
+        lines = [f"# {known.get('device', self.device)}", ""]
+        lines.append(f"By `tools/gpu_report.py`, {datetime.now(timezone.utc):%Y-%m-%d %H:%M UTC}.")
+        if known.get("emulated"):
+            lines.append("An emulated GPU: its times say nothing about any other.")
+        if quick:
+            lines.append("A quick run of small cases, which shows that it runs: its figures say nothing.")
+        columns = ["bar", "wanted", "met", "not met", "not measured", "worst"]
+        lines += ["", *table("Bars", columns, (bar.summary() for bar in bars(self.rows)))]
+        columns = ["operator", "dtype", "case", "µs", "rate", "unit", "of limit", "speed beside"]
+        lines += table("Measurements", columns, map(_figures, self.rows))
+        out = [[m["op"], m["dtype"], m["case"], *pair] for m in self.rows for pair in m["left_out"].items()]
+        out += [["-", "-", "-", name, "it was timed nowhere"] for name in self.missing()]
+        lines += table("Libraries that were left out", ["operator", "dtype", "case", "library", "why"], out)
+        parts = ([p.name, p.command, f"{p.seconds:.0f}", p.failed or p.said or "done"] for p in self.parts)
+        lines += table("What was run", ["part", "command", "s", ""], parts)
+        return "\n".join([*lines, *table("On", ["", ""], known.items())])
+
 
 def versions(device: str) -> dict[str, Any]:
     """Return what the figures depend on: the commit, the device as its driver describes it, and the libraries."""
-    shown = subprocess.run([*ISOKERN, "devices", "--json"], capture_output=True, text=True, check=False)
-    found = next((row for row in _parse(shown.stdout) or [] if row["device"] == device), {})
+    rows = _parse(_output([*ISOKERN, "devices", "--json"])) or []
     return {
         "commit": _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
-        "device": found.get("properties", {}),
-        "nvidia-smi": _output(
-            ["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,power.limit", "--format=csv"]
-        ),
+        "nvidia-smi": _output(CLOCKS),
         "python": sys.version.split()[0],
-        "libraries": {
-            d.metadata["Name"]: d.version
-            for d in sorted(distributions(), key=lambda d: str(d.metadata["Name"]))
-            if LIBRARIES.match(str(d.metadata["Name"]))
-        },
+        **next((row.get("properties", {}) for row in rows if row["device"] == device), {}),
+        **{n: d.version for d in distributions() if LIBRARIES.match(n := str(d.metadata["Name"]))},
     }
 
 
-def bars(rows: Rows, quick: bool) -> list[Bar]:
-    """Return every figure that a bar is set for; a quick run meets or fails none."""
-    found: list[Bar] = []
-    for row in rows:
-        case = f"{row['op']} {row['dtype']} {row['case']}"
-        if row["rate_unit"] == "GB/s":
-            found.append(_bar("share of copy bandwidth", case, row["share_of_limit"], 0.9, "no copy was measured"))
-        if row["op"] == "gemm" and row["dtype"] in ("F32", "BF16"):
-            figure = row["peers"]["cublas"] / row["time_us"] if "cublas" in row["peers"] else None
-            note = row["left_out"].get("cublas", "cuBLAS was not timed")
-            found.append(_bar("gemm, share of cuBLAS's speed", case, figure, 0.98, note))
+def bars(rows: Rows) -> list[Bar]:
+    """Return the bars with the figures that rows of benches have for them."""
+    cases = [(f"{row['op']} {row['dtype']} {row['case']}", row) for row in rows]
+    copies = {case: row["share_of_limit"] for case, row in cases if row["rate_unit"] == "GB/s"}
+    products = {
+        case: row["peers"]["cublas"] / row["time_us"] if "cublas" in row["peers"] else None
+        for case, row in cases
+        if row["op"] == "gemm" and row["dtype"] in ("F32", "BF16")
+    }
     times = {row["case"]: row["time_us"] for row in rows if row["op"] == "list"}
-    for name, of, by, wanted, most in (
-        ("captured list, times as fast as bound()", lists.BOUND, lists.REPLAY, 5.0, False),
-        ("captured list, times as fast as calculate", lists.CALCULATE, lists.REPLAY, 5.0, False),
-        ("captured list, times its kernels' time", lists.REPLAY, lists.KERNELS, 1.2, True),
-        ("the same by the device's clock", lists.REPLAY_DEVICE, lists.KERNELS, 1.2, True),
-    ):
-        figure = times[of] / times[by] if of in times and by in times else None
-        found.append(_bar(name, "100 operators", figure, wanted, "the list was not timed", most))
-    for name in ("share of copy bandwidth", "gemm, share of cuBLAS's speed"):
-        if not any(b.bar == name for b in found):
-            found.append(Bar(name, "-", "-", None, None, "nothing was measured"))
-    if quick:
-        found = [replace(b, met=None, note=b.note or "of a quick run") for b in found]
-    return sorted(found, key=lambda b: b.bar)
+
+    def divide(of: str, by: str) -> dict[str, float | None]:
+        return {"100 operators": times[of] / times[by] if of in times and by in times else None}
+
+    return [
+        Bar("share of copy bandwidth", 0.9, copies),
+        Bar("gemm, share of cuBLAS's speed", 0.98, products),
+        Bar("captured list, times as fast as bound()", 5, divide(lists.BOUND, lists.REPLAY)),
+        Bar("captured list, times as fast as calculate", 5, divide(lists.CALCULATE, lists.REPLAY)),
+        Bar("captured list, times its kernels' time", 1.2, divide(lists.REPLAY, lists.KERNELS), most=True),
+        Bar("the same by the device's clock", 1.2, divide(lists.REPLAY_DEVICE, lists.KERNELS), most=True),
+    ]
 
 
-def _bar(name: str, case: str, figure: float | None, wanted: float, note: str, most: bool = False) -> Bar:
-    text = f"{'at most' if most else 'at least'} {wanted:g}"
-    if figure is None:
-        return Bar(name, case, text, None, None, note)
-    return Bar(name, case, text, figure, figure <= wanted if most else figure >= wanted)
-
-
-def missing(peers: Iterable[str], rows: Rows) -> dict[str, str]:
-    """Return the libraries that were timed nowhere, each with the reason that a bench gave."""
-    timed = {name for row in rows for name in row["peers"]}
-    reasons = {name: why for row in rows for name, why in row["left_out"].items()}
-    return {
-        name: reasons.get(name, "it is not installed, or has no call for what was run")
-        for name in peers
-        if name not in timed
-    }
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield a heading and a table, or nothing where there is no row."""
+    shown = ["| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row) + " |" for row in rows]
+    if shown:
+        yield from (f"## {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *shown, "")
 
 
 def measure(device: str, quick: bool) -> Report:
@@ -185,11 +187,8 @@ def measure(device: str, quick: bool) -> Report:
     if quick:  # tools/conformance.py keeps its report for the support matrix, which this one must not replace
         report.run("conformance", [*ISOKERN, "check", "--device", device, "--quick", "--op", "relu", "--json"])
     else:
-        report.run(
-            "conformance",
-            [sys.executable, str(ROOT / "tools" / "conformance.py"), backend, "--keep", "--claimed"],
-            3 * HOUR,
-        )
+        whole = [sys.executable, str(ROOT / "tools" / "conformance.py"), backend, "--keep", "--claimed"]
+        report.run("conformance", whole, 3 * HOUR)
     report.run("demo", [*ISOKERN, "demo", "--device", device, "--json"])
     if quick:
         report.bench(QUICK, "--size", "small", "--seconds", "0.001")
@@ -204,35 +203,26 @@ def measure(device: str, quick: bool) -> Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write both files, and print their paths."""
+    """Measure, write the page, and print its path."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--quick", action="store_true", help="a few small cases: whether it runs, not how fast")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "benchmarks")
-    parser.add_argument(
-        "--peers", default="torch,cupy,cublas", help="libraries that are to be timed, separated by commas"
-    )
     given = parser.parse_args(arguments)
-    known = versions(given.device)
     report = measure(given.device, given.quick)
-    when = datetime.now(timezone.utc)
-    document = {
-        "device": given.device,
-        "quick": given.quick,
-        "when": when.strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": known,
-        "parts": [asdict(part) for part in report.parts],
-        "missing": missing(filter(None, given.peers.split(",")), report.rows),
-        "bars": [asdict(bar) for bar in bars(report.rows, given.quick)],
-        "measurements": report.rows,
-    }
-    name = re.sub(r"\W+", "-", str(known["device"].get("device", given.device))).strip("-").lower()
-    target = given.to / f"{name}-{when:%Y-%m-%d}"
+    page = report.page(given.quick)
+    name = re.sub(r"\W+", "-", page.splitlines()[0]).strip("-").lower()
     given.to.mkdir(parents=True, exist_ok=True)
-    for suffix, text in ((".json", json.dumps(document, indent=1) + "\n"), (".md", page(document))):
-        Path(f"{target}{suffix}").write_text(text)
-        print(f"{target}{suffix}")
-    return int(bool(document["missing"]) or any(part.failed for part in report.parts))
+    target = given.to / f"{name}-{datetime.now(timezone.utc):%Y-%m-%d}.md"
+    target.write_text(page)
+    print(target)
+    return int(bool(report.missing()) or any(part.failed for part in report.parts))
+
+
+def _figures(m: dict[str, Any]) -> list[Any]:
+    share = "-" if m["share_of_limit"] is None else f"{m['share_of_limit']:.2f}"
+    beside = ", ".join(f"{t / m['time_us']:.2f} of {name}" for name, t in m["peers"].items()) or "-"
+    return [m["op"], m["dtype"], m["case"], f"{m['time_us']:.4g}", f"{m['rate']:.4g}", m["rate_unit"], share, beside]
 
 
 def _parse(text: str) -> Any:
@@ -248,12 +238,7 @@ def _output(command: Sequence[str]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"none: {error}"
-    return done.stdout.strip() or f"none: {_last(done.stderr)}"
-
-
-def _last(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it says nothing"
+    return done.stdout.strip() or f"none: {done.stderr.strip()}"
 
 
 if __name__ == "__main__":
