@@ -237,7 +237,10 @@ def count_parts(wanted: int, tasks: int, most: int) -> int:
 
 
 class Launches(ABC):
-    """What a kernel file launches for a plan; `books_workspace` says whether it may book scratch memory."""
+    """What a kernel file launches for a plan; `books_workspace` says whether it may book scratch memory.
+
+    `text` is the file with its includes.
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path

@@ -47,6 +47,7 @@ from .launch import (
     whole_pack,
 )
 from .launch_shared import choose_tile
+from .source import expand
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
@@ -174,6 +175,7 @@ class Block(Launches):
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(path, text)
+        text = path.read_text(encoding="utf-8")
         found = re.search(r"^/\* launch\n(.*?)\*/", text, re.S | re.M)
         if found is None:
             raise ValueError(f"{path}: no launch block; it begins with a line `/* launch`")
@@ -237,6 +239,5 @@ class Block(Launches):
 @cache
 def launches(path: Path) -> Launches:
     """The launches of a kernel file, read once: those of the Python file beside it, else its launch block."""
-    text = path.read_text(encoding="utf-8")
-    module = launch_file(path)
+    text, module = expand(path), launch_file(path)
     return PythonLaunches(path, text, module) if module.is_file() else Block(path, text)

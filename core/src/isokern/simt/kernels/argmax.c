@@ -28,17 +28,3 @@ IK_ENTRY(argmax)(IK_PARAMS)
         IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, last, output), b.at);
 #endif
 }
-
-IK_ENTRY(argmax_join)(IK_PARAMS)
-{
-    IK_SCRATCH(ik_c, values, 1)
-    IK_SCRATCH(ik_i64, places, 1)
-    const ik_index output = IK_TASK;
-    IK_GLOBAL const best *const parts = (IK_GLOBAL const best *)workspace;
-    best b = best_of(0, -1);
-    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        b = better(b, parts[i * p.outputs + output]);
-    b = group_best(b, values, places);
-    if (IK_LANE == 0)
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.x.ndim - 1, output), b.at);
-}

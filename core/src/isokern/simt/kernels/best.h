@@ -1,4 +1,5 @@
-/* The running result of argmax: the largest element and its place, and the better of two such. */
+/* The running result of argmax: the largest element and its place, the better of two such, and the launch that joins
+ * parts, which the workspace holds as [part][output]. */
 #ifndef IK_BEST_H
 #define IK_BEST_H
 #include "simt.h"
@@ -55,4 +56,19 @@ static IK_INLINE best group_best(best b, IK_LOCAL ik_c *values, IK_LOCAL ik_i64 
     return b; /* valid in the first item */
 }
 #endif
+
+/* Join the parts of each output. */
+IK_ENTRY(argmax_join)(IK_PARAMS)
+{
+    IK_SCRATCH(ik_c, values, 1)
+    IK_SCRATCH(ik_i64, places, 1)
+    const ik_index output = IK_TASK;
+    IK_GLOBAL const best *const parts = (IK_GLOBAL const best *)workspace;
+    best b = best_of(0, -1);
+    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
+        b = better(b, parts[i * p.outputs + output]);
+    b = group_best(b, values, places);
+    if (IK_LANE == 0)
+        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.x.ndim - 1, output), b.at);
+}
 #endif

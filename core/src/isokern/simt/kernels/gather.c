@@ -1,12 +1,9 @@
 /* gather: y[p, i, q] = x[p, indices[i], q], for dims p before the axis, i of the indices and q after the axis. x, with
  * stride 0 along i, and the indices, with stride 0 along p and q, have y's shape.
  *
- * A negative index counts from the end. An index out of range writes zeros; a second entry, which reads the indices
- * again, writes the first such one to the error words. Where indices are many, each of its groups leaves its first
- * wrong index in the workspace, and a third entry picks the first of these. */
+ * A negative index counts from the end. An index out of range writes zeros. */
 #include "simt.h"
-#include "move.h"
-#include "indices.h"
+#include "gather.h"
 
 IK_ENTRY(gather_lines)(IK_PARAMS)
 {
@@ -43,29 +40,4 @@ IK_ENTRY(gather_elements)(IK_PARAMS)
     if (row >= 0)
         value = x[at.x + row * (ik_index)p.step];
     y[at.y] = value;
-}
-
-IK_ENTRY(gather_check)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin;
-    const ik_index first =
-        first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length), places);
-#ifdef PARTS
-    if (IK_LOCAL_ID == 0)
-        ((IK_GLOBAL ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;
-#else
-    report(p, indices, first, p.count, error);
-#endif
-}
-
-IK_ENTRY(gather_report)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    ik_index first = (ik_index)p.count;
-    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP) {
-        const ik_index place = ((IK_GLOBAL const ik_index *)workspace)[i];
-        first = place < first ? place : first;
-    }
-    report(p, indices, group_min(first, places), p.count, error);
 }

@@ -6,13 +6,7 @@
  * The plan supplies the body, and IK_EACH_INPUT(X), X(x0) X(x1) ..., applies a macro to each input that it has. Where
  * outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch joins in
  * order. */
-#include "simt.h"
-#if defined(IK_COMBINE_maximum)
-#define FOLD_MAXIMUM
-#elif defined(IK_COMBINE_minimum)
-#define FOLD_MINIMUM
-#endif
-#include "fold.h"
+#include "generic.h"
 
 /* The offset of a tensor's element at the loops so far, and one more step of a loop. */
 #define FROM(x) ik_index at_##x = p.x.offset;
@@ -93,20 +87,4 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
 #else
         IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1));
 #endif
-}
-
-IK_ENTRY(generic_join)(IK_PARAMS)
-{
-    IK_SCRATCH(ik_c, scratch, 2)
-    const ik_index output = IK_TASK;
-    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
-    ik_fold f = ik_fold_none();
-    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        f = ik_fold_join(f, parts[i * p.outputs + output]);
-    f = ik_fold_group(f, scratch);
-    if (IK_LANE == 0) {
-        const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
-        IK_STORE(
-            y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
-    }
 }

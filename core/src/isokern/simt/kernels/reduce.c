@@ -28,16 +28,3 @@ IK_ENTRY(reduce)(IK_PARAMS)
         IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, kept, output), result(f, p.d));
 #endif
 }
-
-IK_ENTRY(reduce_join)(IK_PARAMS)
-{
-    IK_SCRATCH(ik_c, scratch, 2)
-    const ik_index output = IK_TASK;
-    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
-    ik_fold f = ik_fold_none();
-    for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        f = ik_fold_join(f, parts[i * p.outputs + output]);
-    f = ik_fold_group(f, scratch);
-    if (IK_LANE == 0)
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), result(f, p.d));
-}

@@ -51,17 +51,3 @@ IK_ENTRY(argmax)(IK_PARAMS)
         IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, last, output), b.at);
 #endif
 }
-
-IK_ENTRY(argmax_join)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_c, values, IK_GROUP);
-    IK_LOCAL_ARRAY(ik_i64, places, IK_GROUP);
-    const ik_index output = IK_GROUP_ID;
-    const best *const parts = (const best *)workspace;
-    best b = best_of(0, -1);
-    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP)
-        b = better(b, parts[i * p.outputs + output]);
-    b = group_best(b, values, places);
-    if (IK_LOCAL_ID == 0)
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.x.ndim - 1, output), b.at);
-}

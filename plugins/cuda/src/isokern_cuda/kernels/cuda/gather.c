@@ -3,8 +3,7 @@
  * A group of the portable kernel moves one element per thread at a time, and loads the next one only after it has
  * stored that; with short lines a thread computes the offset of each element. */
 #include "packs.h"
-#include "move.h"
-#include "indices.h"
+#include "gather.h"
 
 IK_ENTRY(gather_packs)(IK_PARAMS)
 {
@@ -18,29 +17,4 @@ IK_ENTRY(gather_packs)(IK_PARAMS)
     if (row >= 0)
         moved = get(x + at.x + row * (ik_index)p.step);
     put(y + at.y, moved);
-}
-
-IK_ENTRY(gather_check)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin;
-    const ik_index first =
-        first_wrong(p, indices, begin, begin + (left < p.length ? left : (ik_index)p.length), places);
-#ifdef PARTS
-    if (IK_LOCAL_ID == 0)
-        ((ik_index *)workspace)[IK_GROUP_ID] = first < begin + p.length ? first : (ik_index)p.count;
-#else
-    report(p, indices, first, p.count, error);
-#endif
-}
-
-IK_ENTRY(gather_report)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    ik_index first = (ik_index)p.count;
-    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP) {
-        const ik_index place = ((const ik_index *)workspace)[i];
-        first = place < first ? place : first;
-    }
-    report(p, indices, group_min(first, places), p.count, error);
 }

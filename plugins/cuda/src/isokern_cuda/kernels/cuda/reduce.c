@@ -148,16 +148,3 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
         IK_BARRIER();
     }
 }
-
-IK_ENTRY(reduce_join)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_c, scratch, 2 * IK_GROUP);
-    const ik_index outputs = (ik_index)p.outputs;
-    const ik_fold *const parts = (const ik_fold *)workspace;
-    ik_fold f = ik_fold_none();
-    for (ik_index i = IK_LOCAL_ID; i < p.parts; i += IK_GROUP)
-        f = ik_fold_join(f, parts[i * outputs + IK_GROUP_ID]);
-    f = ik_fold_group(f, scratch);
-    if (IK_LOCAL_ID == 0)
-        IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, IK_GROUP_ID), result(f, p.d));
-}

@@ -19,13 +19,8 @@
  * of 4 x 256^3 100, conv_2d_nchw_fchw of 64x56x56 3x3 100, poolings of 3x3 by 2 3 to 5. Against the C kernels of the
  * CPU plug-in, interleaved: maps 0.6 to 1.7, sums of rows 0.9, products 0.3 to 1.9 (as gemm.c: 140 GFLOP/s), poolings
  * 0.4 to 0.7 in caches and 1.6 to 3.7 from memory. */
-#if defined(IK_COMBINE_maximum)
-#define FOLD_MAXIMUM
-#elif defined(IK_COMBINE_minimum)
-#define FOLD_MINIMUM
-#endif
 #include "lanes.h"
-#include "fold.h"
+#include "generic.h"
 
 #if defined(FOLD_MAXIMUM)
 #define JOIN(a, b) IK_FN(maximum)(a, b)
@@ -227,19 +222,6 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
         STORE(0);
 #endif
     }
-}
-
-IK_ENTRY(generic_join)(IK_PARAMS)
-{
-    const ik_index output = IK_ITEM;
-    if (output >= (ik_index)p.items)
-        return;
-    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
-    ik_fold f = ik_fold_none();
-    for (ik_index i = 0; i < (ik_index)p.parts; i++)
-        f = ik_fold_join(f, parts[i * (ik_index)p.outputs + output]);
-    const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
-    IK_STORE(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
 }
 
 #ifdef TRANSPOSED

@@ -88,4 +88,5 @@ def launch_lanes(call: Call, t: Any, kept: int) -> None:
     call.launch("generic_reduce", all="x", groups=tasks * parts, local=1, **macros, **values)
     if parts > 1:
         call.workspace(4 * t.x[0].dtype.compute.itemsize * outputs * parts)
-        call.launch("generic_join", x=t.x[0], items=outputs, outputs=outputs, kept=kept, parts=parts, LISTED=0, STEPS=0)
+        macros = {"ALONE": 1, "LISTED": 0, "STEPS": 0}
+        call.launch("generic_join", x=t.x[0], items=outputs, **macros, outputs=outputs, kept=kept, parts=parts)

@@ -95,15 +95,3 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
         FINISH(part, first + k, f);
     }
 }
-
-IK_ENTRY(reduce_join)(IK_PARAMS)
-{
-    const ik_index output = IK_ITEM;
-    if (output >= (ik_index)p.items)
-        return;
-    IK_GLOBAL const ik_fold *const parts = (IK_GLOBAL const ik_fold *)workspace;
-    ik_fold f = ik_fold_none();
-    for (ik_index i = 0; i < (ik_index)p.parts; i++)
-        f = ik_fold_join(f, parts[i * (ik_index)p.outputs + output]);
-    FINISH(0, output, f);
-}

@@ -31,4 +31,4 @@ def launch(call: Call) -> None:
         call.launch("reduce_columns", groups=tasks * parts, local=1, **values, **shares)
     if parts > 1:
         call.workspace(4 * t.x.dtype.compute.itemsize * outputs * parts)
-        call.launch("reduce_join", items=outputs, **values, parts=parts, PARTS=0)
+        call.launch("reduce_join", items=outputs, ALONE=1, **values, parts=parts, PARTS=0)
