@@ -213,10 +213,10 @@ def test_variables_that_the_build_and_the_runtime_read_are_declared():
 @pytest.mark.parametrize("threads", ["0", "many", "-1", "2.5", "", "257", "9" * 20])
 def test_a_number_of_threads_that_is_none_is_told(monkeypatch, threads):
     backends()  # adds its settings to the table
-    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    devices, native = import_module("isokern_cpu.devices"), import_module("isokern_cpu._native")
     monkeypatch.setenv("ISOKERN_NUM_THREADS", threads)
     with pytest.raises(InvalidArgument, match=r"ISOKERN_NUM_THREADS=.*from 1 to 256"):
-        cpu._open(NativeLibrary(native.ffi, native.lib))
+        devices.open_device(NativeLibrary(native.ffi, native.lib))
 
 
 def test_extension_needs_no_python_headers(tmp_path):
@@ -317,19 +317,19 @@ class NoLevelHere(NativeLibrary):
 
 def test_a_library_without_a_level_for_this_machine_says_what_to_do():
     backends()
-    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    devices, native = import_module("isokern_cpu.devices"), import_module("isokern_cpu._native")
     with pytest.raises(Unavailable, match=r"is built, but the processor lacks everything.*ISOKERN_CPU_LEVELS=portable"):
-        cpu._open(NoLevelHere(native.ffi, native.lib))
+        devices.open_device(NoLevelHere(native.ffi, native.lib))
 
 
 def test_a_level_that_is_not_built_is_told(monkeypatch):
     backends()
-    cpu, native = import_module("isokern_cpu"), import_module("isokern_cpu._native")
+    devices, native = import_module("isokern_cpu.devices"), import_module("isokern_cpu._native")
     monkeypatch.setenv("ISOKERN_CPU_LEVEL", "x86_v9")
     with pytest.raises(
         InvalidArgument, match=r"=x86_v9: no such level is built \(see ISOKERN_CPU_LEVELS\); allowed: \w"
     ):
-        cpu._open(NativeLibrary(native.ffi, native.lib))
+        devices.open_device(NativeLibrary(native.ffi, native.lib))
 
 
 def test_devices_tell_what_is_built():

@@ -9,14 +9,13 @@ import ctypes.util
 from importlib.metadata import version
 from pathlib import Path
 
-from isokern import settings
 from isokern.backend import Device, Register, Unavailable, check_fingerprints, hookimpl
+from isokern.settings import get as get_setting
 from isokern.status import InvalidArgument, IsokernError
 
+from .settings import CHECK, DEVICES, PROFILE, REPORT, RUNTIME, SEED, SUPPRESS, TIMEOUT
+
 HERE = Path(__file__).parent
-RUNTIME, CHECK, SEED = "ISOKERN_XPU_RUNTIME", "ISOKERN_XPU_CHECK", "ISOKERN_XPU_SEED"
-DEVICES, TIMEOUT, REPORT = "ISOKERN_XPU_DEVICES", "ISOKERN_XPU_TIMEOUT_MS", "ISOKERN_XPU_REPORT"
-PROFILE, SUPPRESS = "ISOKERN_XPU_PROFILE", "ISOKERN_XPU_SUPPRESS"
 EMULATOR = HERE / "libxpurt.so"
 VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # the output of `isokern-xpu build --xtdk`
 
@@ -60,11 +59,11 @@ def get_library() -> str:
 
 def _mode() -> str:
     """Return which kernels run; the emulator refuses values other than 0 and 1."""
-    return "checked" if settings.get(CHECK) == "1" else "fast"
+    return "checked" if get_setting(CHECK) == "1" else "fast"
 
 
 def _open_emulated() -> list[Device]:
-    asked = settings.get(RUNTIME) or "emulator"
+    asked = get_setting(RUNTIME) or "emulator"
     if asked == "vendor":
         raise Unavailable(f"{RUNTIME}=vendor")
     mode, kernels = _mode(), Path(get_library())
@@ -80,8 +79,8 @@ def _open_emulated() -> list[Device]:
 
 
 def _open_vendor() -> list[Device]:
-    if (settings.get(RUNTIME) or "vendor") != "vendor":
-        raise Unavailable(f"{RUNTIME}={settings.get(RUNTIME)}")
+    if (get_setting(RUNTIME) or "vendor") != "vendor":
+        raise Unavailable(f"{RUNTIME}={get_setting(RUNTIME)}")
     found = ctypes.util.find_library("xpurt")
     if found is None:
         raise Unavailable("no libxpurt on this machine: the vendor's XRE is not installed")

@@ -20,7 +20,7 @@ from isokern.layout import TensorDesc
 from isokern.status import InvalidArgument
 from isokern.tensors import Tensor
 
-from .. import CHECK, PROFILE
+from ..settings import CHECK, PROFILE
 
 DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
 

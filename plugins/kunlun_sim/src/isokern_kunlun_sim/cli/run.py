@@ -19,11 +19,12 @@ from cffi import FFI
 from isokern.disk_cache import user_cache
 from isokern.status import InternalError, InvalidArgument
 
-from .. import CHECK, EMULATOR, SEED
+from .. import EMULATOR
 from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler
 from ..memory import TO_DEVICE, TO_HOST
 from ..rewriting import blank
 from ..runtime import CLUSTERS, Runtime
+from ..settings import CHECK, SEED
 
 CDEF = """
 typedef void *XPUStream;

@@ -1,0 +1,6 @@
+"""The names of the plug-in's settings."""
+
+LEVEL = "ISOKERN_CPU_LEVEL"
+THREADS = "ISOKERN_NUM_THREADS"
+CFLAGS = "ISOKERN_CPU_CFLAGS"
+BUILT = "ISOKERN_CPU_LEVELS"
