@@ -1,6 +1,12 @@
-/* Matrix products in a loop nest, for generic.c: y = init + Σ a b, where only a has strides along `rows`, only b along
- * `cols`, both or neither along `others`, and y and init none along the terms. TRANSPOSED says that b is the first
- * input. */
+/* Matrix products in a loop nest, for generic.c:
+ *
+ *     y[o, r, c] = init[o, r, c] + Σ_t a[o, r, t] b[o, t, c]
+ *
+ * Each index stands for several loops: a alone has strides along the `rows` r, b alone along the `cols` c, both or
+ * neither along the `others` o, and neither y nor init along the terms t, which are all loops from `kept` on. There are
+ * `high` rows, `wide` columns and d terms. TRANSPOSED says that b is the first input.
+ *
+ * An item computes a block of rows of one panel of columns in register tiles (tiles.h), with b packed for itself. */
 #ifndef IK_NESTS_H
 #define IK_NESTS_H
 #define PANEL __private /* an item packs a block of b for itself */
@@ -50,6 +56,11 @@ static IK_INLINE ik_index along(loops of, ik_index i) { return ik_along(of.shape
 static IK_INLINE void list(loops of, ik_index first, int n, ik_index *to)
 { ik_list(of.shape, of.step, of.count, first, n, to); }
 
+/* The loops of a kind (rows, cols, others) for a tensor; where the tensor's matrix of the `batch`-th of the others
+ * begins. */
+#define LOOPS(x, kind) loops_of(p.y.shape, p.x.strides, p.kind)
+#define MATRIX(x) (x + p.x.offset + along(LOOPS(x, others), batch))
+
 /* Whether n offsets are consecutive. */
 static IK_INLINE int follow(const ik_index *at, int n)
 {
@@ -95,8 +106,7 @@ static IK_INLINE void ik_left(IK_PARAMS)
 {
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index row = IK_GROUP_ID % (ik_index)p.high, batch = IK_GROUP_ID / (ik_index)p.high;
-    IK_GLOBAL const given *a = A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch)
-        + along(loops_of(p.y.shape, p.A.strides, p.rows), row);
+    IK_GLOBAL const given *a = MATRIX(A) + along(LOOPS(A, rows), row);
     IK_GLOBAL value *to = (IK_GLOBAL value *)workspace + (ik_i64)IK_GROUP_ID * p.d;
     ik_index at[IK_TILE];
     for (ik_index first = 0; first < (ik_index)p.d; first += IK_TILE) {
@@ -110,8 +120,8 @@ static IK_INLINE void ik_left(IK_PARAMS)
 #endif
 
 #ifdef LIES
-/* Compute a block of rows and a panel of columns of one matrix of a batch. LIES says that a has contiguous rows at
- * equal distances; else the workspace has them. */
+/* Compute a block of rows of a panel of columns. LIES says that a has contiguous rows at equal distances; else the
+ * workspace has them. The last panel ends with the columns and computes the first `skip` of its own once more. */
 static IK_INLINE void ik_contract(IK_PARAMS)
 {
     enum { MORE = 4 * BLOCK_K }; /* terms that are added up before their sum is added to others */
@@ -125,27 +135,20 @@ static IK_INLINE void ik_contract(IK_PARAMS)
                    first = max((ik_index)0, min(panel_col, wide - PANEL_COLS));
     const int rows = (int)min(block, high - row), skip = (int)(panel_col - first),
               count = (int)min((ik_index)PANEL_COLS, wide - first);
-    const loops cols_b = loops_of(p.y.shape, p.B.strides, p.cols), cols_y = loops_of(p.y.shape, p.y.strides, p.cols);
-    const loops cols_init = loops_of(p.y.shape, p.init.strides, p.cols),
-                rows_a = loops_of(p.y.shape, p.A.strides, p.rows);
-    const loops rows_y = loops_of(p.y.shape, p.y.strides, p.rows),
-                rows_init = loops_of(p.y.shape, p.init.strides, p.rows);
+    const loops cols_b = LOOPS(B, cols), cols_y = LOOPS(y, cols), cols_init = LOOPS(init, cols);
+    const loops rows_a = LOOPS(A, rows), rows_y = LOOPS(y, rows), rows_init = LOOPS(init, rows);
     ik_index col[PANEL_COLS], to[PANEL_COLS], start[PANEL_COLS], term[BLOCK_K];
     list(cols_b, first, count, col);
     list(cols_y, first, count, to);
     list(cols_init, first, count, start);
     for (int j = count; j < PANEL_COLS; j++) /* columns that do not exist repeat the last one */
         col[j] = col[count - 1];
-    IK_GLOBAL const given *b =
-        B + p.B.offset + along(loops_of(p.y.shape, p.B.strides, p.others), batch) + along(cols_b, first);
-    IK_GLOBAL element *row_y =
-        y + p.y.offset + along(loops_of(p.y.shape, p.y.strides, p.others), batch) + along(cols_y, first);
-    IK_GLOBAL const element *row_init =
-        init + p.init.offset + along(loops_of(p.y.shape, p.init.strides, p.others), batch) + along(cols_init, first);
+    IK_GLOBAL const given *b = MATRIX(B) + along(cols_b, first);
+    IK_GLOBAL element *row_y = MATRIX(y) + along(cols_y, first);
+    IK_GLOBAL const element *row_init = MATRIX(init) + along(cols_init, first);
 #if LIES
     const ik_index step = rows_a.step[rows_a.count - 1];
-    IK_GLOBAL const value *left =
-        (IK_GLOBAL const value *)A + p.A.offset + along(loops_of(p.y.shape, p.A.strides, p.others), batch) + row * step;
+    IK_GLOBAL const value *left = (IK_GLOBAL const value *)MATRIX(A) + row * step;
 #else
     const ik_index step = d;
     IK_GLOBAL const value *left = (IK_GLOBAL const value *)workspace + (ik_i64)(batch * high + row) * d;
