@@ -380,6 +380,13 @@ def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path, body):
     assert text.count("\n") == (expand(path) + "\n").count("\n")
 
 
+def test_an_entry_may_stand_in_a_header(tmp_path):
+    (tmp_path / "shared.h").write_text("IK_ENTRY(shared)(IK_PARAMS)\n{\n    workspace[0] = 1;\n}\n")
+    (tmp_path / "made.c").write_text('/* launch\n * workspace(bytes=8)\n * shared(items=2)\n */\n#include "shared.h"\n')
+    made = launches(tmp_path / "made.c").steps(plan_of("relu", (3,)), Traits())
+    assert ([step.entry for step in made.steps], made.workspace) == (["shared"], 8)
+
+
 def test_a_missing_include_is_told_with_its_line(tmp_path):
     (tmp_path / "made.c").write_text('/* */\n#include "nowhere.h"\n')
     with pytest.raises(FileNotFoundError, match=r"made\.c:2: no nowhere\.h"):
