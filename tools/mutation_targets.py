@@ -63,7 +63,9 @@ KUNLUN_KERNELS = (
     "pad.xpu",
     "reduce.xpu",
     "rope.xpu",
+    "row_blocking.h",
     "row_reduction.h",
+    "row_tiles.h",
     "softmax.h",
     "topk.xpu",
 )

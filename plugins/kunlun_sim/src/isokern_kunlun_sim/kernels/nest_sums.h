@@ -6,7 +6,7 @@
 #ifndef IK_XPU_NEST_SUMS_H
 #define IK_XPU_NEST_SUMS_H
 #include "nest.h"
-#include "row_reduction.h"
+#include "vectors.h"
 
 template <class T>
 struct ik_sums {

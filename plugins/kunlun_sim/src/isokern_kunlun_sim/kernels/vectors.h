@@ -1,4 +1,5 @@
-/* Rows of floats in local memory on the SIMD unit, 16 elements at a time: sums, the largest element, and maps in place.
+/* Rows of floats in local memory: sums, the largest element, and maps in place, on the SIMD unit by 16 elements at a
+ * time, and for what is left, one by one.
  *
  * A vector is loaded from a multiple of 64 bytes and its elements are contiguous. So an operator asks ik_vectors how
  * many elements can be handled that way, perhaps none, and handles the others one by one. Data brought by DMA needs no
@@ -65,5 +66,37 @@ static inline __device__ void ik_map_vectors(float *x, int n, Map map)
 {
     for (int at = 0; at < n; at += IK_LANES)
         vstore_lm_float32x16(x + at, map(vload_lm_float32x16(x + at), at));
+}
+
+/* The sum of term(i) for i from `at` below `end`, at most 64 terms, in eight lanes: at most 10 roundings an element. */
+template <class Term>
+static inline __device__ float ik_block_sum(int at, int end, Term term)
+{
+    float lane[8] = {};
+    for (; at + 8 <= end; at += 8)
+        for (int k = 0; k < 8; k++)
+            lane[k] += term(at + k);
+    for (int k = 0; at + k < end; k++)
+        lane[k] += term(at + k);
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+enum { IK_TERMS = 64 };
+
+/* high + low += the sum of term(0) .. term(n - 1). */
+template <class Term>
+static inline __device__ void ik_add_terms(int n, float *high, float *low, Term term)
+{
+    for (int at = 0; at < n; at += IK_TERMS)
+        ik_add(high, low, ik_block_sum(at, (int)ik_min(n, at + IK_TERMS), term));
+}
+
+/* The largest of n elements; NaN if one is NaN. */
+static inline __device__ float ik_largest(const float *x, int step, int n)
+{
+    float maximum = x[0];
+    for (int i = 1; i < n; i++)
+        maximum = ik_maximum_f32(maximum, x[i * step]);
+    return maximum;
 }
 #endif
