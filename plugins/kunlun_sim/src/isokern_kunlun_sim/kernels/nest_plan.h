@@ -1,12 +1,14 @@
-/* Host: how a loop nest is split, and its text: [sizes of the loops][strides of y, init and each input][instructions].
+/* Host: how a loop nest is planned for generic.xpu: its loops, its body's instructions, and how its work is split.
  *
- * An instruction is (code, slot of the result, slots of the operands), one byte each from the lowest on; the bits of a
- * constant follow its instruction. Inputs that the body does not name are left out. */
+ * The text that describes a nest to the cores is [sizes of the loops][strides of y, init and each input][instructions];
+ * inputs that the body does not name are left out. Outputs are split into chunks, one for a task of a core. Where
+ * nothing is reduced, one of the outputs' loops may be walked as terms, so that y and an input that is transposed to it
+ * are both copied by runs. Where there are few chunks of many terms, the terms are split into parts. */
 #ifndef IK_XPU_NEST_PLAN_H
 #define IK_XPU_NEST_PLAN_H
 #include <cstdlib>
 
-#include "nest.h"
+#include "nest_program.h"
 
 #include "loop_nests.h"
 
@@ -25,7 +27,7 @@ struct ik_piece {
 
 struct ik_nest_plan {
     ik_job job;
-    int compute;
+    int compute; /* the compute type: F32, I64 or U64 */
     int input[IK_PROGRAM_INPUTS]; /* for each input of the job, the plan's input */
     long long text[IK_NEST_TEXT];
 };
@@ -43,87 +45,6 @@ static inline uint64_t ik_parts_bytes(const ik_nest_plan &n)
     return n.job.combine != IK_GENERIC_NONE && n.job.parts > 1
         ? static_cast<uint64_t>(n.job.parts * n.job.total * (n.compute == IK_F32 ? 16 : 8))
         : 0;
-}
-
-/* The bits of a constant in the compute type; a value beyond the integers is clamped. */
-static inline long long ik_constant(int compute, long long bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    if (compute == IK_F32) {
-        const float f = static_cast<float>(value);
-        unsigned low;
-        memcpy(&low, &f, sizeof low);
-        return low;
-    }
-    if (compute == IK_U64 && value >= 0x1p63)
-        return static_cast<long long>(value >= 0x1p64 ? ~0ull : static_cast<unsigned long long>(value));
-    return value >= 0x1p63 ? INT64_MAX
-        : value <= -0x1p63 ? INT64_MIN
-        : value == value   ? static_cast<long long>(value)
-                           : 0;
-}
-
-static inline int ik_operands(int code)
-{
-    static const unsigned char taken[] = IK_OPERANDS;
-    return taken[code];
-}
-
-/* Assign the program's instructions to slots. An input always has the same slot; an intermediate value gets one that no
- * value on the stack and no kept value occupies. */
-static inline void ik_set_program(ik_nest_plan *n, const ik_program &body, long long *code)
-{
-    enum { SLOTS = IK_PROGRAM_INPUTS + IK_PROGRAM_DEPTH + IK_PROGRAM_KEPT };
-    ik_job &j = n->job;
-    int slot_of[IK_PROGRAM_INPUTS], stack[IK_PROGRAM_DEPTH], kept[IK_PROGRAM_KEPT], depth = 0, maximum = 1,
-                                                                                    wanted[SLOTS] = {};
-    bool used[IK_PROGRAM_INPUTS] = {};
-    for (int &slot : kept)
-        slot = -1;
-    for (long long at = 0; at < body.count; at++)
-        if ((body.v[at] & 255) == IK_CODE_CONST)
-            at++;
-        else if ((body.v[at] & 255) == IK_CODE_INPUT)
-            used[body.v[at] >> 8] = true;
-    for (int i = 0; i < IK_PROGRAM_INPUTS; i++)
-        if (used[i]) {
-            n->input[j.inputs] = i;
-            slot_of[i] = j.inputs++;
-        }
-    for (long long at = 0; at < body.count; at++) {
-        const int op = static_cast<int>(body.v[at] & 255), number = static_cast<int>(body.v[at] >> 8);
-        if (op == IK_CODE_INPUT || op == IK_CODE_AGAIN) {
-            stack[depth] = op == IK_CODE_INPUT ? slot_of[number] : kept[number];
-            wanted[stack[depth++]]++;
-            continue;
-        }
-        if (op == IK_CODE_KEEP) {
-            if (kept[number] >= 0)
-                wanted[kept[number]]--;
-            kept[number] = stack[depth - 1];
-            wanted[kept[number]]++;
-            continue;
-        }
-        const int takes = op == IK_CODE_CONST ? 0 : ik_operands(op);
-        long long word = op;
-        depth -= takes;
-        for (int i = 0; i < takes; i++) {
-            word |= static_cast<long long>(stack[depth + i]) << (16 + 8 * i);
-            wanted[stack[depth + i]]--;
-        }
-        int free = j.inputs;
-        while (wanted[free])
-            free++;
-        wanted[free]++;
-        maximum = free - j.inputs + 1 > maximum ? free - j.inputs + 1 : maximum;
-        stack[depth++] = free;
-        code[j.words++] = word | static_cast<long long>(free) << 8;
-        if (op == IK_CODE_CONST)
-            code[j.words++] = ik_constant(n->compute, body.v[++at]);
-    }
-    j.result = static_cast<unsigned char>(stack[0]);
-    j.slots = static_cast<unsigned char>(j.inputs + maximum);
 }
 
 /* The order of dims [from, to) of a tensor as IK_OUTS_DENSE and IK_OUTS_STILL. */
@@ -174,66 +95,6 @@ static inline double ik_copies(const ik_nest_plan &n, bool across, double lines,
     return sum;
 }
 
-/* Split outputs and terms; returns the copies per element. Where nothing is reduced, the terms are the outputs of the
- * transposed loop. */
-static inline double ik_choose_blocking(ik_nest_plan *n)
-{
-    ik_job &j = n->job;
-    const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
-    const long long each = ik_ceil_div(j.total, IK_NEST_SPREAD), lines = ik_ceil_div(each, line) * line;
-    j.space = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
-    j.parts = 1;
-    j.part = j.length;
-    j.across = 1;
-    j.grain = 0;
-    if (j.combine == IK_GENERIC_NONE && j.length <= 1) {
-        const ik_along y = ik_along_of(*n, 0, true);
-        j.grain = ik_grain_of(j.total, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = j.space >= j.grain ? j.space / j.grain * j.grain : j.space;
-        j.part = j.terms = 1;
-        const double m = (double)ik_max(1, ik_min(j.outs, ik_min(j.total, lines)));
-        return ik_copies(*n, true, 1, m) + 1 / (y.stride != 1 ? 1 : y.run < m ? y.run : m);
-    }
-    if (j.combine == IK_GENERIC_NONE) {
-        const int square = j.space >= 256 ? 16 : 8,
-                  grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
-        j.outs = j.chunk = (int)ik_min(
-            ik_max(square, j.space / ik_min(j.length, square)), ik_max(1, ik_ceil_div(each, grain) * grain));
-        const long long chunks = ik_ceil_div(j.total, j.chunk),
-                        maximum = ik_min(j.space / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
-        j.part = j.terms = (int)ik_max(1, ik_min(j.length, maximum));
-        j.parts = (int)ik_ceil_div(j.length, j.part);
-        const ik_along y = ik_along_of(*n, 0, true);
-        return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total))
-            + 1
-            / (y.stride != 1         ? 1
-                    : y.run < j.outs ? y.run
-                                     : j.outs);
-    }
-    const int maximum = (int)ik_min(IK_NEST_OUTS, j.space);
-    const int columns = (int)ik_min(
-        j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(maximum, j.space / IK_NEST_BLOCK / 16 * 16)) : maximum,
-        ik_max(1, lines));
-    const int terms = (int)ik_max(1, ik_min(j.length, j.space / columns));
-    const int along = (int)ik_max(1, ik_min(j.length, j.space)),
-              chunk = (int)ik_min(maximum, ik_max(1, each < line && along >= IK_LINE ? each : lines));
-    const int outs = (int)ik_max(1, ik_min(chunk, j.space / along));
-    const double copies[] = { ik_copies(*n, false, outs, along),
-        ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
-    j.across = copies[1] <= copies[0];
-    j.chunk = j.across ? columns : chunk;
-    j.outs = j.across ? columns : outs;
-    j.terms = j.across ? (int)(terms > IK_NEST_BLOCK ? terms / IK_NEST_BLOCK * IK_NEST_BLOCK : terms) : along;
-    const long long tasks = ik_ceil_div(j.total, j.chunk);
-    if (tasks > 0 && tasks < IK_NEST_SPREAD / 2 && j.length >= 2 * IK_NEST_PART) {
-        const long long parts =
-            ik_min(IK_NEST_PARTS, ik_min(j.length / IK_NEST_PART, ik_ceil_div(IK_NEST_SPREAD, tasks)));
-        j.part = ik_ceil_div(ik_ceil_div(j.length, parts), IK_LINE) * IK_LINE;
-        j.parts = (int)ik_ceil_div(j.length, j.part);
-    }
-    return copies[j.across];
-}
-
 /* Set the job's loops: the plan's first `kept` loops are the outputs', except the transposed one, if any (else -1). */
 static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int transposed, const long long *code)
 {
@@ -267,6 +128,85 @@ static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, 
     memcpy(n->text + ik_text_words(j) - j.words, code, j.words * sizeof *code);
 }
 
+/* Copies per element to store runs of up to n elements of y. */
+static inline double ik_store_copies(const ik_nest_plan &n, double elements)
+{
+    const ik_along y = ik_along_of(n, 0, true);
+    return 1 / (y.stride != 1 ? 1 : y.run < elements ? y.run : elements);
+}
+
+/* Split outputs of one term each; cores share them in grains. `lines`: outputs of a task, in whole lines. */
+static inline double ik_split_outputs(ik_nest_plan *n, long long lines)
+{
+    ik_job &j = n->job;
+    j.grain = ik_grain_of(j.total, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+    j.outs = j.chunk = j.space >= j.grain ? j.space / j.grain * j.grain : j.space;
+    j.part = j.terms = 1;
+    const double m = (double)ik_max(1, ik_min(j.outs, ik_min(j.total, lines)));
+    return ik_copies(*n, true, 1, m) + ik_store_copies(*n, m);
+}
+
+/* Split outputs of which one loop is walked as terms: tiles are about square. `each`: outputs of a task. */
+static inline double ik_split_transposed(ik_nest_plan *n, long long each)
+{
+    ik_job &j = n->job;
+    const int square = j.space >= 256 ? 16 : 8,
+              grain = ik_grain_of(j.total * j.length, ik_itemsize(j.dtype[0]), IK_NEST_SPREAD);
+    j.outs = j.chunk =
+        (int)ik_min(ik_max(square, j.space / ik_min(j.length, square)), ik_max(1, ik_ceil_div(each, grain) * grain));
+    const long long chunks = ik_ceil_div(j.total, j.chunk),
+                    maximum = ik_min(j.space / j.chunk, ik_max(1, j.length * chunks / IK_NEST_SPREAD));
+    j.part = j.terms = (int)ik_max(1, ik_min(j.length, maximum));
+    j.parts = (int)ik_ceil_div(j.length, j.part);
+    return ik_copies(*n, true, j.terms, (double)ik_min(j.outs, j.total)) + ik_store_copies(*n, j.outs);
+}
+
+/* Split outputs and their terms, with tiles whose lines are outputs or terms, whichever takes fewer copies. */
+static inline double ik_split_reduction(ik_nest_plan *n, long long each, long long lines)
+{
+    ik_job &j = n->job;
+    const int maximum = (int)ik_min(IK_NEST_OUTS, j.space);
+    /* Lines of outputs. */
+    const int columns = (int)ik_min(
+        j.length >= IK_NEST_BLOCK ? ik_max(16, ik_min(maximum, j.space / IK_NEST_BLOCK / 16 * 16)) : maximum,
+        ik_max(1, lines));
+    const int terms = (int)ik_max(1, ik_min(j.length, j.space / columns));
+    /* Lines of terms. */
+    const bool whole = each >= IK_LINE / ik_itemsize(j.dtype[0]);
+    const int along = (int)ik_max(1, ik_min(j.length, j.space)),
+              chunk = (int)ik_min(maximum, ik_max(1, !whole && along >= IK_LINE ? each : lines));
+    const int outs = (int)ik_max(1, ik_min(chunk, j.space / along));
+    const double copies[] = { ik_copies(*n, false, outs, along),
+        ik_copies(*n, true, terms, (double)ik_min(columns, j.total)) };
+    j.across = copies[1] <= copies[0];
+    j.chunk = j.across ? columns : chunk;
+    j.outs = j.across ? columns : outs;
+    j.terms = j.across ? (int)(terms > IK_NEST_BLOCK ? terms / IK_NEST_BLOCK * IK_NEST_BLOCK : terms) : along;
+    const long long tasks = ik_ceil_div(j.total, j.chunk);
+    if (tasks > 0 && tasks < IK_NEST_SPREAD / 2 && j.length >= 2 * IK_NEST_PART) {
+        const long long parts =
+            ik_min(IK_NEST_PARTS, ik_min(j.length / IK_NEST_PART, ik_ceil_div(IK_NEST_SPREAD, tasks)));
+        j.part = ik_ceil_div(ik_ceil_div(j.length, parts), IK_LINE) * IK_LINE;
+        j.parts = (int)ik_ceil_div(j.length, j.part);
+    }
+    return copies[j.across];
+}
+
+/* Split outputs and terms; returns the copies per element. */
+static inline double ik_split(ik_nest_plan *n)
+{
+    ik_job &j = n->job;
+    const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
+    const long long each = ik_ceil_div(j.total, IK_NEST_SPREAD), lines = ik_ceil_div(each, line) * line;
+    j.space = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
+    j.parts = j.across = 1;
+    j.part = j.length;
+    j.grain = 0;
+    if (j.combine != IK_GENERIC_NONE)
+        return ik_split_reduction(n, each, lines);
+    return j.length <= 1 ? ik_split_outputs(n, lines) : ik_split_transposed(n, each);
+}
+
 static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
 {
     ik_nest_plan n = {};
@@ -287,16 +227,16 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
             j.combine = static_cast<unsigned char>(nest.combine);
         }
     long long code[IK_NEST_WORDS];
-    ik_set_program(&n, *body, code);
+    ik_set_program(j, n.compute, *body, n.input, code);
     int kept = 0;
     while (kept < y->ndim && y->strides[kept] != 0)
         kept++;
     ik_set_loops(&n, plan, kept, -1, code);
-    double copies = ik_choose_blocking(&n);
+    double copies = ik_split(&n);
     for (int d = 0; d < kept && j.combine == IK_GENERIC_NONE; d++) {
         ik_nest_plan other = n;
         ik_set_loops(&other, plan, kept, d, code);
-        const double needed = ik_choose_blocking(&other);
+        const double needed = ik_split(&other);
         if (needed < copies) {
             copies = needed;
             n = other;
