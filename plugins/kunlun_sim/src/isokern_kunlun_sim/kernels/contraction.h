@@ -1,12 +1,13 @@
-/* What gemm and conv2d share: a cluster computes tiles of matrix products from panels that all of its cores bring into
- * shared memory.
+/* What gemm, conv2d and matmul_transposed share: matrix products, a tile of y at a time for each cluster.
  *
  *     y[i, j] = Σ_p a[i, p] * b[p, j] for each of a batch
  *
- * A step is a block of p of one tile: its panels lie in one half of shared memory while the next step's are brought
- * into the other, so one barrier a step is enough. The cores of a cluster form a box over rows, columns and, where
- * these do not keep all of them busy, p: then the sums of the cores along p are added through shared memory when the
- * tile is done.
+ * A cluster's work is a list of steps: for each of its tiles of y, block after block of p. In a step, all of its cores
+ * bring a panel of a (the tile's rows, the block's p) and one of b (the block's p, the tile's columns) into shared
+ * memory, and each core adds the products of its rows and columns to its sums in local memory. There are two halves of
+ * shared memory: the next step's panels are brought into one while the products of the other are computed, so one
+ * barrier a step is enough. The cores form a box over rows, columns and, where these do not keep all of them busy, p:
+ * then the sums of the cores along p are added through shared memory when the tile is done.
  *
  * A kernel provides a parameter struct G with a member `t` of type ik_blocking and the functions below. Pointers to
  * device memory are arguments, because they may not be members of a struct.
@@ -18,13 +19,12 @@
  */
 #ifndef IK_XPU_CONTRACTION_H
 #define IK_XPU_CONTRACTION_H
-#include "blocks.h"
+#include "panels.h"
 
 enum {
     IK_ROWS = 4, /* IK_ROWS by IK_COLS sums are computed in registers */
     IK_COLS = 8,
-    IK_SUMS_BYTES = 2048,      /* sums of one core, in local memory */
-    IK_BUFFER_BYTES = 2048,    /* for data on its way to or from memory */
+    IK_SUMS_BYTES = 2048, /* sums of one core, in local memory */
     IK_PANEL_BYTES = 64 << 10, /* both panels of a step */
     /* Sums of 64 cores with IK_ROWS rows of a line of bytes: where p is split there are no more rows. */
     IK_PARTIAL_BYTES = 64 << 10,
@@ -37,188 +37,41 @@ enum {
 struct ik_blocking {
     long long batch, m, n, k;
     int core_rows, core_cols, core_ks; /* the box of cores */
-    int rows, cols;                    /* rows and columns of y that one core computes */
-    int block_k;                       /* elements of p in a step */
-    int transposed_a, transposed_b;    /* the lines of the panel are columns */
+    int rows, cols; /* rows and columns of y that one core computes */
+    int block_k; /* elements of p in a step */
+    int transposed_a, transposed_b; /* the lines of the panel are columns */
     int dtype;
+
+    __device__ int tile_rows() const { return core_rows * rows; }
+    __device__ int tile_cols() const { return core_cols * cols; }
+    __device__ long long blocks() const { return ik_max(1, ik_ceil_div(k, block_k)); }
+
+    /* Tiles of y, if each core computes `rows_of_core` rows. */
+    __device__ long long tiles(int rows_of_core) const
+    { return batch * ik_ceil_div(m, core_rows * rows_of_core) * ik_ceil_div(n, tile_cols()); }
 };
 
 /* The place of one step. */
 struct ik_place {
     long long batch, row, col, p;
-    int rows, cols, ps;  /* extents from there */
-    int a, b;            /* where the panels begin in shared memory, in elements */
+    int rows, cols, ps; /* extents from there */
+    int a, b; /* where the panels begin in shared memory, in elements */
     int a_row, a_p, b_p; /* strides in the panels */
 };
 
 static inline __host__ __device__ int ik_round_up(int n, int to) { return (n + to - 1) / to * to; }
 
-/* The smallest power of two that is at least n, but at most `maximum`. */
-static inline int ik_power(long long n, int maximum)
+/* Where a matrix of the batch begins, in elements: g has the batch's dims and their extents. */
+template <class G>
+static inline __device__ long long ik_batch_offset(const G &g, const long long *step, long long batch)
 {
-    int p = 1;
-    while (p < n && p < maximum)
-        p *= 2;
-    return p;
+    long long offset = 0;
+    for (int d = g.dims - 1; d >= 0; d--) {
+        offset += batch % g.shape[d] * step[d];
+        batch /= g.shape[d];
+    }
+    return offset;
 }
-
-/* Whether memory holds the values in the compute type. */
-static inline __device__ bool ik_plain(int dtype, const float *) { return dtype == IK_F32; }
-static inline __device__ bool ik_plain(int dtype, const unsigned *) { return dtype == IK_I32 || dtype == IK_U32; }
-static inline __device__ bool ik_plain(int, const unsigned long long *) { return true; }
-
-template <class T, class From>
-static inline __device__ void ik_unpack_as(const From *from, int step, int n, __shared_ptr__ T *to, int to_step)
-{
-    for (int i = 0; i < n; i++)
-        to[i * to_step] = (T)from[i * step];
-}
-
-/* `step` is the first element's position in the first block. */
-static inline __device__ void ik_unpack_blocks(
-    int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
-{
-    float block[IK_BLOCK];
-    for (int i = 0; i < n; i++) {
-        const int at = (step + i) % IK_BLOCK;
-        if (i == 0 || at == 0)
-            ik_unpack_block(dtype, from + ik_bytes_of(dtype, step + i), block);
-        to[i * to_step] = block[at];
-    }
-}
-
-static inline __device__ void ik_unpack(
-    int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
-{
-    const unsigned short *half = (const unsigned short *)from;
-    switch (dtype) {
-    case IK_F16:
-        for (int i = 0; i < n; i++)
-            to[i * to_step] = ik_f16_to_f32(half[i * step]);
-        return;
-    case IK_BF16:
-        for (int i = 0; i < n; i++)
-            to[i * to_step] = ik_bf16_to_f32(half[i * step]);
-        return;
-    case IK_Q4_0:
-    case IK_Q4_1:
-    case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
-    default: ik_unpack_as((const float *)from, step, n, to, to_step);
-    }
-}
-
-static inline __device__ void ik_unpack(
-    int dtype, const char *from, int step, int n, __shared_ptr__ unsigned *to, int to_step)
-{
-    switch (dtype) {
-#define IK_CASE(code, type) \
-    case code: ik_unpack_as((const type *)from, step, n, to, to_step); return;
-        IK_INTEGER_TYPES(IK_CASE)
-#undef IK_CASE
-    }
-}
-
-static inline __device__ void ik_unpack(
-    int, const char *from, int step, int n, __shared_ptr__ unsigned long long *to, int to_step)
-{ ik_unpack_as((const unsigned long long *)from, step, n, to, to_step); }
-
-/* Brings runs of elements into shared memory as values of the compute type. Values that need no conversion or
- * reordering are copied; all others go through local memory, as many runs as fit there for one fence. */
-template <class T>
-struct ik_stager {
-    enum { RUNS = 16 };
-    __shared_ptr__ T *shared;
-    char *buffer;
-    int dtype, size, used, count;
-    /* One core brings a whole panel: it goes through local memory, because a direct copy to shared memory by one core
-     * is at risk on KUNLUN3. */
-    bool alone;
-    struct run {
-        int at, step, n, to, to_step;
-    } runs[RUNS];
-
-    __device__ void flush()
-    {
-        if (count == 0)
-            return;
-        mfence_lm();
-        for (int i = 0; i < count; i++) {
-            const run &r = runs[i];
-            ik_unpack(dtype, buffer + r.at, r.step, r.n, shared + r.to, r.to_step);
-        }
-        used = count = 0;
-    }
-
-    /* Set the dtype of the runs that follow. */
-    __device__ void as(int of)
-    {
-        if (of == dtype)
-            return;
-        flush();
-        dtype = of;
-        size = ik_itemsize(of);
-    }
-
-    /* Bring n elements of a row of blocks that begins at `row`, from element `at` on; other types as put() does. */
-    __device__ void put_weights(
-        __global_ptr__ const char *base, long long row, long long at, long long stride, int n, int to, int to_step)
-    {
-        if (ik_block_of(dtype) == 1) {
-            put(base + (row + at * stride) * size, stride, n, to, to_step);
-            return;
-        }
-        while (n > 0) {
-            const int place = (int)(at % IK_BLOCK), space = (IK_BUFFER_BYTES - used) / size * IK_BLOCK - place;
-            if (space <= 0 || count == RUNS) {
-                flush();
-                continue;
-            }
-            const int m = (int)ik_min(n, space), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
-            GM2LM_ASYNC(base + ik_bytes_of(dtype, row + at - place), buffer + used, bytes);
-            runs[count++] = { used, place, m, to, to_step };
-            used += bytes;
-            at += m;
-            to += m * to_step;
-            n -= m;
-        }
-    }
-
-    __device__ void zero(int n, int to, int to_step)
-    {
-        for (int i = 0; i < n; i++)
-            shared[to + i * to_step] = 0;
-    }
-
-    /* Bring n elements, `stride` apart, starting at `from`. */
-    __device__ void put(__global_ptr__ const char *from, long long stride, int n, int to, int to_step)
-    {
-        if (!alone && stride == 1 && to_step == 1 && ik_plain(dtype, (const T *)nullptr)) {
-            GM2SM_ASYNC(from, shared + to, n * size);
-            return;
-        }
-        /* One copy brings the gaps, too. */
-        const bool spans = stride * size >= -IK_LINE / 2 && stride * size <= IK_LINE / 2;
-        const int step = spans ? (int)(stride < 0 ? -stride : stride) : 1;
-        while (n > 0) {
-            const int space = (IK_BUFFER_BYTES - used) / size;
-            if (space == 0 || count == RUNS) {
-                flush();
-                continue;
-            }
-            const int m = step == 0 ? n : (int)ik_min(n, (space - 1) / step + 1), length = step * (m - 1) + 1;
-            const bool backwards = spans && stride < 0;
-            if (spans)
-                GM2LM_ASYNC(backwards ? from + (m - 1) * stride * size : from, buffer + used, length * size);
-            else
-                ik_fetch_run(from, stride, m, size, buffer + used);
-            runs[count++] = { backwards ? used + (length - 1) * size : used, backwards ? -step : step, m, to, to_step };
-            used += length * size;
-            from += m * stride * size;
-            to += m * to_step;
-            n -= m;
-        }
-    }
-};
 
 /* Add s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
 template <class T, int R>
@@ -266,23 +119,21 @@ static inline __device__ void ik_multiply_all(__shared_ptr__ const T *a, int a_r
 
 static inline __device__ ik_place ik_place_of(const ik_blocking &t, long long step, int half_elements)
 {
-    const int tile_rows = t.core_rows * t.rows, tile_cols = t.core_cols * t.cols;
-    const long long col_tiles = ik_ceil_div(t.n, tile_cols), row_tiles = ik_ceil_div(t.m, tile_rows),
-                    blocks = ik_max(1, ik_ceil_div(t.k, t.block_k));
-    const long long tile = cluster_id() + step / blocks * cluster_num();
+    const long long col_tiles = ik_ceil_div(t.n, t.tile_cols()), row_tiles = ik_ceil_div(t.m, t.tile_rows()),
+                    tile = cluster_id() + step / t.blocks() * cluster_num();
     ik_place w;
-    w.col = tile % col_tiles * tile_cols;
-    w.row = tile / col_tiles % row_tiles * tile_rows;
+    w.col = tile % col_tiles * t.tile_cols();
+    w.row = tile / col_tiles % row_tiles * t.tile_rows();
     w.batch = tile / col_tiles / row_tiles;
-    w.p = step % blocks * t.block_k;
-    w.rows = (int)ik_min(tile_rows, t.m - w.row);
-    w.cols = (int)ik_min(tile_cols, t.n - w.col);
+    w.p = step % t.blocks() * t.block_k;
+    w.rows = (int)ik_min(t.tile_rows(), t.m - w.row);
+    w.cols = (int)ik_min(t.tile_cols(), t.n - w.col);
     w.ps = (int)ik_min(t.block_k, t.k - w.p);
     w.a = (int)(step & 1) * half_elements;
-    w.b = w.a + tile_rows * t.block_k;
+    w.b = w.a + t.tile_rows() * t.block_k;
     w.a_row = t.transposed_a ? 1 : t.block_k;
-    w.a_p = t.transposed_a ? tile_rows : 1;
-    w.b_p = tile_cols;
+    w.a_p = t.transposed_a ? t.tile_rows() : 1;
+    w.b_p = t.tile_cols();
     return w;
 }
 
@@ -340,18 +191,12 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
     __shared_ptr__ T *shared = (__shared_ptr__ T *)memory;
     T *sums = (T *)sums_memory;
     const int half = IK_PANEL_BYTES / (int)sizeof(T);
-    const long long tiles = t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols);
-    const long long blocks = ik_max(1, ik_ceil_div(t.k, t.block_k)),
-                    steps = ik_ceil_div(tiles - cluster_id(), cluster_num()) * blocks;
-    const int z = core_id() % t.core_ks, x = core_id() / t.core_ks % t.core_cols * t.cols,
-              v = core_id() / t.core_ks / t.core_cols;
-    const int r = v * t.rows, share = (int)ik_ceil_div(t.block_k, t.core_ks);
-    ik_stager<T> stager;
-    stager.shared = shared;
-    stager.buffer = buffer;
-    stager.dtype = t.dtype;
-    stager.size = ik_itemsize(t.dtype);
-    stager.used = stager.count = 0;
+    const long long steps = ik_ceil_div(t.tiles(t.rows) - cluster_id(), cluster_num()) * t.blocks();
+    /* This core's place in the box, its first row and column in a tile, and its share of a block of p. */
+    const int core_k = core_id() % t.core_ks, core_row = core_id() / t.core_ks / t.core_cols;
+    const int row = core_row * t.rows, col = core_id() / t.core_ks % t.core_cols * t.cols;
+    const int share = (int)ik_ceil_div(t.block_k, t.core_ks), from = core_k * share;
+    ik_stager<T> stager(memory, buffer, t.dtype);
     ik_place w = ik_place_of(t, 0, half);
     if (steps > 0)
         ik_stage(g, w, stager, a, b);
@@ -363,38 +208,22 @@ static inline __device__ void ik_contract(const G &g, __shared_ptr__ char *memor
             next = ik_place_of(t, s + 1, half);
             ik_stage(g, next, stager, a, b);
         }
-        const int rows = (int)ik_min(t.rows, w.rows - r), cols = (int)ik_min(t.cols, w.cols - x);
-        const bool busy = v < t.core_rows && rows > 0 && cols > 0;
+        const int rows = (int)ik_min(t.rows, w.rows - row), cols = (int)ik_min(t.cols, w.cols - col),
+                  ps = (int)ik_min(share, w.ps - from);
+        const bool busy = core_row < t.core_rows && rows > 0 && cols > 0;
         if (busy && w.p == 0)
             for (int i = 0; i < t.rows * t.cols; i++)
                 sums[i] = 0;
-        const int from = z * share, ps = (int)ik_min(share, w.ps - from);
         if (busy && ps > 0)
-            ik_multiply_all(shared + w.a + r * w.a_row + from * w.a_p, w.a_row, w.a_p, shared + w.b + from * w.b_p + x,
-                w.b_p, rows, cols, ps, sums, t.cols);
-        if (w.p + t.block_k >= t.k) {
+            ik_multiply_all(shared + w.a + row * w.a_row + from * w.a_p, w.a_row, w.a_p,
+                shared + w.b + from * w.b_p + col, w.b_p, rows, cols, ps, sums, t.cols);
+        if (w.p + t.block_k >= t.k) { /* the tile is done */
             if (t.core_ks > 1)
-                ik_add_partials(t, core_id() - z, busy, sums, shared + 2 * half);
-            if (busy && z == 0)
-                ik_finish(g, w.batch, w.row + r, w.col + x, rows, cols, sums, buffer, y, bias, c);
+                ik_add_partials(t, core_id() - core_k, busy, sums, shared + 2 * half);
+            if (busy && core_k == 0)
+                ik_finish(g, w.batch, w.row + row, w.col + col, rows, cols, sums, buffer, y, bias, c);
         }
         w = next;
-    }
-}
-
-/* Convert contiguous sums to values of a dtype, in place. */
-static inline __device__ void ik_narrow(int dtype, float *sums, int n) { ik_narrow_f32(dtype, sums, n); }
-
-template <class T>
-static inline __device__ void ik_narrow(int dtype, T *sums, int n)
-{
-    const int size = ik_itemsize(dtype);
-    for (int i = 0; i < n && size < (int)sizeof(T); i++) {
-        const T value = sums[i];
-        if (size == 1)
-            ((unsigned char *)sums)[i] = (unsigned char)value;
-        else
-            __builtin_memcpy((char *)sums + 2 * i, &value, 2);
     }
 }
 
@@ -407,6 +236,15 @@ static inline __device__ void ik_fetch_f32(
     ik_widen_f32(dtype, to, n);
 }
 
+/* Host: the smallest power of two that is at least n, but at most `maximum`. */
+static inline int ik_power_of_two(long long n, int maximum)
+{
+    int p = 1;
+    while (p < n && p < maximum)
+        p *= 2;
+    return p;
+}
+
 /* Host: the blocking of a product for a device, such that its clusters and their cores are busy. */
 static inline ik_blocking ik_blocking_of(
     int dtype, long long batch, long long m, long long n, long long k, int clusters)
@@ -417,24 +255,21 @@ static inline ik_blocking ik_blocking_of(
     t.cols = IK_LINE / size; /* no line of y is written by two cores */
     t.rows = IK_ROWS;
     const long long lines = ik_ceil_div(n, t.cols), max_cols = IK_PANEL_LINE / t.cols;
-    t.core_cols = ik_power(lines, 8 < max_cols ? 8 : (int)max_cols);
-    t.core_rows = ik_power(ik_ceil_div(m, t.rows), IK_CORES / t.core_cols);
-    t.core_cols = ik_power(lines, (int)ik_min(IK_CORES / t.core_rows, max_cols));
+    t.core_cols = ik_power_of_two(lines, 8 < max_cols ? 8 : (int)max_cols);
+    t.core_rows = ik_power_of_two(ik_ceil_div(m, t.rows), IK_CORES / t.core_cols);
+    t.core_cols = ik_power_of_two(lines, (int)ik_min(IK_CORES / t.core_rows, max_cols));
     t.core_ks = 1;
     while (t.core_rows * t.core_cols * t.core_ks < IK_CORES && k >= 32 * t.core_ks)
         t.core_ks *= 2;
-    auto tiles = [&](int rows) {
-        return batch * ik_ceil_div(m, t.core_rows * rows) * ik_ceil_div(n, t.core_cols * t.cols);
-    };
     while (2 * t.rows * t.cols * width <= IK_SUMS_BYTES && 2 * t.rows * t.core_rows <= IK_PANEL_LINE
-        && m > t.rows * t.core_rows && tiles(2 * t.rows) >= clusters)
+        && m > t.rows * t.core_rows && t.tiles(2 * t.rows) >= clusters)
         t.rows *= 2;
     /* Fewer rows in a tile, more cores along p. */
-    while (tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) {
+    while (t.tiles(t.rows) < clusters && t.core_rows * t.core_cols > 1 && k >= 2 * IK_RUN_K * t.core_ks) {
         (t.core_rows > 1 ? t.core_rows : t.core_cols) /= 2;
         t.core_ks *= 2;
     }
-    const int maximum = IK_PANEL_BYTES / (width * (t.core_rows * t.rows + t.core_cols * t.cols));
+    const int maximum = IK_PANEL_BYTES / (width * (t.tile_rows() + t.tile_cols()));
     const long long blocks = ik_max(1, ik_ceil_div(k, ik_min(maximum / 8 * 8, 1024)));
     /* Blocks of about equal length. */
     t.block_k = (int)ik_max(1, ik_min(k, ik_round_up((int)ik_ceil_div(k, blocks), 8)));
@@ -443,8 +278,5 @@ static inline ik_blocking ik_blocking_of(
 
 /* Host: clusters to start. */
 static inline int ik_blocking_clusters(const ik_blocking &t, int clusters)
-{
-    return (int)ik_min(
-        clusters, t.batch * ik_ceil_div(t.m, t.core_rows * t.rows) * ik_ceil_div(t.n, t.core_cols * t.cols));
-}
+{ return (int)ik_min(clusters, t.tiles(t.rows)); }
 #endif

@@ -171,6 +171,26 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
     }
 }
 
+/* By the compute type, which is long long for integers; as unsigned, those of up to 32 bits are only narrowed. */
+static inline __device__ void ik_widen(int dtype, float *tile, int n) { ik_widen_f32(dtype, tile, n); }
+static inline __device__ void ik_narrow(int dtype, float *tile, int n) { ik_narrow_f32(dtype, tile, n); }
+
+template <class T>
+static inline __device__ void ik_widen(int dtype, T *tile, int n)
+{ ik_widen_i64(dtype, (long long *)tile, n); }
+
+template <class T>
+static inline __device__ void ik_narrow(int dtype, T *tile, int n)
+{ ik_narrow_i64(dtype, (long long *)tile, n); }
+
+static inline __device__ void ik_narrow(int dtype, unsigned *tile, int n)
+{
+    for (int i = 0; i < n && ik_itemsize(dtype) == 1; i++)
+        ((unsigned char *)tile)[i] = (unsigned char)tile[i];
+    for (int i = 0; i < n && ik_itemsize(dtype) == 2; i++)
+        ((unsigned short *)tile)[i] = (unsigned short)tile[i];
+}
+
 /* high + low += x, without loss (Knuth's TwoSum). */
 static inline __device__ void ik_add(float *high, float *low, float x)
 {

@@ -95,20 +95,15 @@ struct by_floats {
     inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows,
         long long at, int n, char *memory, __shared_ptr__ char *shared) const
     {
-        ik_stager<float> stager;
-        stager.shared = (__shared_ptr__ float *)shared;
-        stager.buffer = memory;
-        stager.dtype = g.dtype[1];
-        stager.size = ik_itemsize(g.dtype[1]);
-        stager.used = stager.count = 0;
-        stager.alone = false; /* one core brings a line at most */
+        ik_stager<float> stager(shared, memory, g.dtype[1]); /* not alone: one core brings a line at most */
         long long begin, end;
         ik_share_of((long long)rows * n, 16, core_id(), core_num(), &begin, &end);
         while (begin < end) {
             const long long r = begin / n, b = begin % n, count = ik_min(end - begin, n - b);
             ik_walk w(g, row + r, 1, g.ndim - 1);
             w.next();
-            stager.put(x + (w.offset(1) + (at + b) * step) * stager.size, step, (int)count, (int)(r * stretch + b), 1);
+            stager.bring(
+                x + (w.offset(1) + (at + b) * step) * stager.size, step, (int)count, (int)(r * stretch + b), 1);
             begin += count;
         }
         stager.flush();

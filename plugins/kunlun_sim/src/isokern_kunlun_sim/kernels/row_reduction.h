@@ -250,7 +250,7 @@ static inline __device__ void ik_map_rows(const ik_row_reduction &r, const Op &o
                 ik_narrow(r.g.dtype[0], tile, t.rows * t.n);
                 mfence_lm();
             }
-            ik_store_tile(r, 0, y, t, (const char *)tile);
+            ik_copy_tile<true>(r, 0, y, t, (char *)tile);
         }
     }
     mfence();

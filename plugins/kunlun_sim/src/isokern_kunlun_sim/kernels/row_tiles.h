@@ -12,11 +12,6 @@
 #include "row_blocking.h"
 #include "vectors.h"
 
-static inline __device__ void ik_widen(int dtype, float *tile, int n) { ik_widen_f32(dtype, tile, n); }
-static inline __device__ void ik_widen(int dtype, long long *tile, int n) { ik_widen_i64(dtype, tile, n); }
-static inline __device__ void ik_narrow(int dtype, float *tile, int n) { ik_narrow_f32(dtype, tile, n); }
-static inline __device__ void ik_narrow(int dtype, long long *tile, int n) { ik_narrow_i64(dtype, tile, n); }
-
 /* Elements [at, at + n) of the rows of a group, in local memory. */
 struct ik_row_tile {
     long long row, at; /* row: the first one */
@@ -35,25 +30,35 @@ static inline __device__ ik_row_tile ik_first_tile(
     return { r.first_row(group), span.from, rows, (int)ik_max(0, ik_min(span.to - span.from, space / rows)) };
 }
 
+/* Start to fetch a tile in the type that memory has, or to `store` it; mfence() completes it. */
+template <bool store>
+static inline __device__ void ik_copy_tile(
+    const ik_row_reduction &r, int tensor, __global_ptr__ char *x, const ik_row_tile &t, char *local)
+{
+    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]);
+    const long long at = t.row * r.length + t.at, across = r.g.strides[tensor][r.row_dims - 1],
+                    along = r.g.strides[tensor][r.g.ndim - 1];
+    if (r.width == 0) {
+        store ? ik_start_store(r.g, tensor, x, at, n, local) : ik_start_fetch(r.g, tensor, x, at, n, local);
+        return;
+    }
+    for (ik_walk w(r.g, at, t.n); w.next();) {
+        const bool whole = across == 1 && along == t.rows; /* the elements of all rows follow each other */
+        for (long long k = 0; k < (whole ? 1 : w.run); k++) {
+            __global_ptr__ char *const run = x + (w.offset(tensor) + k * along) * size;
+            char *const tile = local + (w.done + k) * t.rows * size;
+            const int elements = (int)(whole ? w.run * t.rows : t.rows);
+            store ? ik_store_run(tile, across, elements, size, run) : ik_fetch_run(run, across, elements, size, tile);
+        }
+    }
+}
+
 /* Start to fetch a tile; mfence() and ik_widen_tile complete it. */
 static inline __device__ void ik_start_tile(const ik_row_reduction &r, int tensor, __global_ptr__ const char *x,
     const ik_row_tile &t, int value_bytes, void *tile)
 {
-    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
-    char *to = ik_narrow_end(tile, n, value_bytes, size);
-    if (r.width == 0) {
-        ik_start_fetch(r.g, tensor, x, t.row * r.length + t.at, n, to);
-        return;
-    }
-    const long long across = r.g.strides[tensor][r.row_dims - 1], along = r.g.strides[tensor][r.g.ndim - 1];
-    for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
-        const long long offset = w.offset(tensor);
-        if (across == 1 && along == rows)
-            ik_fetch_run(x + offset * size, 1, (int)(w.run * rows), size, to + w.done * rows * size);
-        else
-            for (long long k = 0; k < w.run; k++)
-                ik_fetch_run(x + (offset + k * along) * size, across, rows, size, to + (w.done + k) * rows * size);
-    }
+    char *const narrow = ik_narrow_end(tile, t.rows * t.n, value_bytes, ik_itemsize(r.g.dtype[tensor]));
+    ik_copy_tile<false>(r, tensor, (__global_ptr__ char *)x, t, narrow);
 }
 
 /* After the fence: convert a tile to the compute type. */
@@ -69,26 +74,6 @@ static inline __device__ void ik_widen_tile(const ik_row_reduction &r, int tenso
 /* Whether ik_widen_tile uses scalar stores for this tensor. */
 static inline __device__ bool ik_widens_by_scalars(const ik_row_reduction &r, int tensor, int value_bytes)
 { return ik_itemsize(r.g.dtype[tensor]) != value_bytes || !(r.g.dense >> tensor & 1); }
-
-/* Store a tile, which is narrow and fenced in local memory, to y or x; mfence() completes it. */
-static inline __device__ void ik_store_tile(
-    const ik_row_reduction &r, int tensor, __global_ptr__ char *y, const ik_row_tile &t, const char *from)
-{
-    const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]), rows = t.rows;
-    if (r.width == 0) {
-        ik_start_store(r.g, tensor, y, t.row * r.length + t.at, n, from);
-        return;
-    }
-    const long long across = r.g.strides[tensor][r.row_dims - 1], along = r.g.strides[tensor][r.g.ndim - 1];
-    for (ik_walk w(r.g, t.row * r.length + t.at, t.n); w.next();) {
-        const long long offset = w.offset(tensor);
-        if (across == 1 && along == rows)
-            ik_store_run(from + w.done * rows * size, 1, (int)(w.run * rows), size, y + offset * size);
-        else
-            for (long long k = 0; k < w.run; k++)
-                ik_store_run(from + (w.done + k) * rows * size, across, rows, size, y + (offset + k * along) * size);
-    }
-}
 
 /* Compute x of a tile as a + b, rounded to x's type, into a, and store it, too. b may be reused after a fence. */
 static inline __device__ void ik_add_tile(
@@ -109,7 +94,7 @@ static inline __device__ void ik_add_tile(
     for (int i = 0; dtype == IK_BF16 && i < n; i++)
         a[i] = ik_bf16_to_f32(narrow[i] = ik_f32_to_bf16(a[i] + b[i]));
     mfence_lm();
-    ik_store_tile(r, 1, x, t, (const char *)b);
+    ik_copy_tile<true>(r, 1, x, t, (char *)b);
 }
 
 /* Integers are not added. */
@@ -170,9 +155,9 @@ static inline __device__ void ik_prefetch_tile(const ik_row_reduction &r, bool s
 {
     if (r.buffers < 2 || t.n == 0)
         return;
-    ik_row_tiles<T> other = *tiles;
-    other.set ^= 1;
-    ik_issue_tile(r, sum, x, a, b, t, other);
+    tiles->set ^= 1;
+    ik_issue_tile(r, sum, x, a, b, t, *tiles);
+    tiles->set ^= 1;
     tiles->coming = true;
 }
 #endif
