@@ -2,7 +2,7 @@
 
 A kernel file's launches are written in one of two places. Where a few lines say it, they are a comment at the head of
 the file, in a small closed language (`launch_block.py`). All others are Python, in a file beside the kernel that is
-called `<stem>_launch.py`:
+called `<stem>_launch.py`, which may also launch entries of the files that the kernel file includes:
 
     def launch(call: Call) -> None:
         t = call.tensors("y", "x")

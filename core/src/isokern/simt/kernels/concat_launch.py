@@ -8,6 +8,6 @@ def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     for index, (y, x) in enumerate(pair_parts(call)):
         if y.shape[-1] * 2 < min(64, call.device.group):
-            call.launch("concat_elements", each=("x", index), y=y, x=x, items=y.numel)
+            call.launch("rearrange_elements", each=("x", index), y=y, x=x, items=y.numel)
         elif x.numel > 0:
-            call.launch("concat_lines", each=("x", index), y=y, x=x, groups=pieces(y), local=256)
+            call.launch("rearrange_lines", each=("x", index), y=y, x=x, groups=pieces(y), local=256)

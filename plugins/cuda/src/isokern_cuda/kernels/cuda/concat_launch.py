@@ -13,4 +13,4 @@ def launch(call: Call) -> None:
     for index, ((y, x), taken) in enumerate(zip(pairs, takes, strict=True)):
         if x.numel > 0:
             items = ceil_div(x.numel, taken)
-            call.launch("concat_packs", each=("x", index), y=y, x=x, items=items, EACH=taken, numel=x.numel)
+            call.launch("rearrange_packs", each=("x", index), y=y, x=x, items=items, EACH=taken, numel=x.numel)
