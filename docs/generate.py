@@ -31,6 +31,7 @@ PAGES = {
     "docs/opencl.md": "opencl.md",
     "docs/cuda.md": "cuda.md",
     "docs/language_models.md": "language_models.md",
+    "docs/native_backend.md": "native_backend.md",
     "docs/simt.md": "simt.md",
     "core/src/isokern/simt/README.md": "simt_kernels.md",
 }

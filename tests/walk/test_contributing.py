@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from page import ROOT, block, run
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 NEW_FILES = {
     "core/src/isokern/ops/cumsum.py": "python",
@@ -26,21 +25,6 @@ pytestmark = pytest.mark.full  # makes an environment, and builds everything in 
 def section(title: str) -> str:
     """Return the text below a heading, up to the next one."""
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", TEXT, re.S | re.M).group(1)
-
-
-def block(language: str, text: str) -> str:
-    """Return the only code block of a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
-    return found
-
-
-def run(command: str, folder: Path) -> str:
-    """Return the output of a shell command, which must succeed; it does not see this test's Python environment."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ISOKERN_", "VIRTUAL_ENV"))}
-    options = ["-euo", "pipefail", "-c", command]
-    done = subprocess.run(["bash", *options], cwd=folder, env=inherited, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
 
 
 def isokern(tree: Path, arguments: str) -> object:
