@@ -6,6 +6,18 @@
 
 enum { IK_PICK_BYTES = 2048 };
 
+/* The rows from which an index picks one; a negative index counts from the end. */
+struct ik_picked_rows {
+    long long rows, step; /* step: elements from one row to the next */
+
+    /* The row that an index names; -1 if it is out of range. */
+    inline __device__ long long operator[](long long index) const
+    {
+        const long long row = index + (index < 0 ? rows : 0);
+        return row < rows ? ik_max(row, -1) : -1;
+    }
+};
+
 /* Check the n integers (I64, I32 or U8) of tensor 0 of g; wrong(value) says which are wrong. `picks` has IK_PICK_BYTES,
  * `found` an entry for each core. */
 template <class Wrong>
