@@ -78,6 +78,9 @@ struct ik_row_reduction {
 static inline __host__ __device__ int ik_tile_capacity(int value_bytes, int tiles)
 { return IK_TILE_BYTES / value_bytes / tiles / 16 * 16; }
 
+/* Host: whether the elements of x are integers, which are computed in long long. */
+static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
+
 /* Host: how many runs of `bytes` bytes fill lines. */
 static inline long long ik_runs_of_lines(long long bytes) { return ik_max(1, IK_LINE / (bytes & -bytes)); }
 
@@ -139,8 +142,7 @@ static inline int ik_column_dim(const ik_tensor *x, int row_dims)
 /* Host: the walk over y (tensor 0) and x (tensor 1) of a plan, whose first `row_dims` dims count rows; if it `folds`, y
  * has one value for each row. If x is the sum of two `inputs`, they are tensors 2 and 3. Further tensors lie along a
  * row. */
-static inline ik_row_reduction ik_row_reduction_of(
-    const ik_plan *plan, int row_dims, int value_bytes, bool folds, int inputs = 1)
+static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_dims, bool folds, int inputs = 1)
 {
     const ik_tensor *x = &plan->tensors[1];
     const int column = ik_column_dim(x, row_dims), tensors = inputs > 1 ? 4 : 2; /* tensors of x's shape */
@@ -183,16 +185,13 @@ static inline ik_row_reduction ik_row_reduction_of(
         operands++;
     }
     if (r.rows > 0)
-        ik_choose_row_blocking(r, value_bytes, folds, operands);
+        ik_choose_row_blocking(r, ik_row_reduction_of_integers(plan) ? 8 : 4, folds, operands);
     return r;
 }
 
 /* Host: the rows along the last dim, for an operator that writes rows in float. */
 static inline ik_row_reduction ik_row_reduction_along_last(const ik_plan *plan)
-{ return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, sizeof(float), false); }
-
-/* Host: whether the elements of x are integers, which are computed in long long. */
-static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
+{ return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, false); }
 
 /* Host: bytes for the stats of parts. */
 static inline uint64_t ik_row_reduction_workspace(const ik_row_reduction &r)
