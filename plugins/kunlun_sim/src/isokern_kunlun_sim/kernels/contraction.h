@@ -61,18 +61,6 @@ struct ik_place {
 
 static inline __host__ __device__ int ik_round_up(int n, int to) { return (n + to - 1) / to * to; }
 
-/* Where a matrix of the batch begins, in elements: g has the batch's dims and their extents. */
-template <class G>
-static inline __device__ long long ik_batch_offset(const G &g, const long long *step, long long batch)
-{
-    long long offset = 0;
-    for (int d = g.dims - 1; d >= 0; d--) {
-        offset += batch % g.shape[d] * step[d];
-        batch /= g.shape[d];
-    }
-    return offset;
-}
-
 /* Add s[i, j] += Σ_p a[i, p] * b[p, j] for R rows and IK_COLS columns. */
 template <class T, int R>
 static inline __device__ void ik_multiply(

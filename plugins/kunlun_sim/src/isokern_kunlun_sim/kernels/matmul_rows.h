@@ -4,7 +4,7 @@
  * each core, which are fetched to local memory in runs and unpacked there. */
 #ifndef IK_XPU_MATMUL_ROWS_H
 #define IK_XPU_MATMUL_ROWS_H
-#include "epilogue.h"
+#include "product.h"
 
 /* The epilogue of linear_mixed; the pointers are null for the other operators. */
 struct row_epilogue {
