@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from isokern import TensorDesc, hookimpl
-from isokern.backend import Device, Event, HostMemory, Kernel, KernelVariant, Recording, Stream, Workspace
-from isokern.backend.discovery import Register
+from isokern.backend import Device, Event, HostMemory, Kernel, KernelVariant, RecordedCalls, Register, Stream, Workspace
 from isokern.cabi.plan import Plan
 from isokern.expr.tree import Expr
 
@@ -39,10 +38,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {  # functions that have another name
 
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
-    """Register the backend, whose devices are created when they are first asked for.
-
-    Where there are none, the function that creates them raises `Unavailable(reason)`.
-    """
+    """Register a function that creates the devices, or raises `Unavailable(reason)`, when they are first asked for."""
     register.backend("template", lambda: [TemplateDevice("template:0", {}, HostMemory())], hook_version=1)
 
 
@@ -68,25 +64,18 @@ class TemplateStream(Stream):
         """Return an event that has passed already."""
         return Event()
 
-    def _begin_capture(self) -> Recording:
-        return TemplateRecording()
+    def _begin_capture(self) -> RecordedCalls[Callable[[], None]]:
+        return TemplateRecording(self.device)
 
-    def _end_capture(self, recording: Recording) -> None:
-        """Return the complete list."""
+    def _end_capture(self, recording: Any) -> None:
+        recording.close()
 
 
-class TemplateRecording(Recording):
+class TemplateRecording(RecordedCalls[Callable[[], None]]):
     """The calls that were made while a stream captured."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[Callable[[], None]] = []
-
-    def __len__(self) -> int:
-        return len(self.calls)
-
-    def replay(self, stream: Stream | None = None) -> None:
-        """Run the calls again."""
+    def run(self, stream: Stream) -> None:
+        """Make the calls again."""
         for call in self.calls:
             call()
 
@@ -103,7 +92,7 @@ class TemplateKernel(Kernel):
         """Run now, or add the call to the stream's recording."""
         arrays = [None if d is None else view(d, h) for d, h in zip(self.plan.table, handles, strict=True)]
         if isinstance(stream.recording, TemplateRecording):
-            stream.recording.calls.append(lambda: self.run(self.plan, arrays))
+            stream.recording.add(lambda: self.run(self.plan, arrays))
         else:
             self.run(self.plan, arrays)
 
