@@ -262,15 +262,37 @@ def elementwise_rows() -> str:
         for compute in _computes(o):
             lists[compute.name].append(f"X({o.kind_id:#010x}u, {o.name})")
     names = [f"#define IK_ROWS_{compute}(X) {' '.join(listed)}" for compute, listed in lists.items()]
-    return "\n".join([*_ROW_HEAD, *_rows(rows), *names, ""])
+    return "\n".join([*_row_head("static"), *_rows(rows), *names, ""])
 
 
 def elementwise_activations() -> str:
-    """Return only the rows that are activations of an epilogue, for the kernels with one."""
-    return "\n".join([*_ROW_HEAD, *_rows([find(name) for name in ACTIVATIONS if name != "none"]), ""])
+    """Return the rows that are activations of an epilogue, and `activate_<type>`, which applies one in place."""
+    rows = [find(name) for name in ACTIVATIONS[1:]]
+    for o in rows:
+        if o.scalar_expr is None or len(o.signature.inputs) != 1 or o.attrs.attrs:
+            raise ValueError(f"activation {o.name}: allowed are elementwise operators of one input and no attributes")
+    switches = [_unless_left_out(compute, _activate(compute)) for compute in (dtypes.F32, dtypes.F64)]
+    guard = ["#ifndef IK_ACTIVATIONS", "#define IK_ACTIVATIONS"]
+    return "\n".join([*guard, *_row_head("static inline"), *_rows(rows), *switches, "#endif", ""])
 
 
-_ROW_HEAD = ("#ifndef IK_ROW /* what a function of this file is */", "#define IK_ROW static", "#endif")
+def _activate(compute: dtypes.DType) -> str:
+    suffix = compute.name.lower()
+    return "\n".join(
+        [
+            f"IK_ROW void activate_{suffix}(int64_t activation, int64_t n, {C_TYPES[compute.name]} *x)",
+            "{",
+            "    const void *const in[] = { x };",
+            "    switch (activation) {",
+            *(f"    case {i}: row_{a}_{suffix}(n, in, x, 0); return;" for i, a in enumerate(ACTIVATIONS) if i > 0),
+            "    }",
+            "}",
+        ]
+    )
+
+
+def _row_head(kind: str) -> list[str]:
+    return ["#ifndef IK_ROW /* what a function of this file is */", f"#define IK_ROW {kind}", "#endif"]
 
 
 def _rows(operators: Iterable[Operator]) -> list[str]:

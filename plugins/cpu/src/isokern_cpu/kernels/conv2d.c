@@ -115,7 +115,7 @@ IK_KERNEL(conv2d)
 #endif
 
 #if IK_IN_PART(1) || IK_IN_PART(2)
-#include "activation.h"
+#include "elementwise_activations.h"
 #include "transpose.h"
 #define IK_TILE_OFFSETS
 #endif

@@ -103,7 +103,8 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     bool joined = ws[3] == 1 && (ws[2] == v->kw || v->kh == 1) && (ws[1] == v->kh * v->kw || v->channels == 1);
     bool clash = ik_rows_clash(ws[0] * size);
     v->w_in_place = v->plain && !clash && (joined || v->k == 1);
-    v->direct = v->plain && ys[3] == 1 && (v->tr == NULL || v->tr->strides[3] == 1) && v->activation <= IK_CONV2D_RELU;
+    v->direct = v->plain && ys[3] == 1 && (v->tr == NULL || v->tr->strides[3] == 1)
+        && (v->activation == IK_CONV2D_NONE || v->activation == IK_CONV2D_RELU);
     v->y_in_place = !v->depthwise && v->direct && (ys[2] == v->ow || v->oh == 1);
     if (v->tr != NULL) /* the residual may be in y's memory, which then must not hold unfinished sums */
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);

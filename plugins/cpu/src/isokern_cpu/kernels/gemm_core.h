@@ -1,8 +1,8 @@
 /* The parameters of a matrix product, and its blocking; the loops over the blocks are in gemm_block.h. */
 #ifndef IK_GEMM_CORE_H
 #define IK_GEMM_CORE_H
-#include "activation.h"
 #include "gemm_tile.h"
+#include "elementwise_activations.h"
 #include "operators/gemm.h"
 
 typedef struct ik_matrix {

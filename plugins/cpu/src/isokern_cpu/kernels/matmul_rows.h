@@ -2,8 +2,8 @@
  * unpacked on the way; with several quantised rows of x, to bytes first. */
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
-#include "activation.h"
 #include "block_dots.h"
+#include "elementwise_activations.h"
 #include "operators/linear_mixed.h"
 #include "operators/matmul_transposed.h"
 
