@@ -4,7 +4,7 @@
  * memory a row of best values and indices meets one row of x after the other. Where long rows are few, they are cut
  * into chunks, whose number depends on the shapes alone, and joined in order. This file includes itself, for float,
  * double and int64_t (U64 with its top bit flipped). */
-#ifndef IK_REAL
+#ifndef IK_T
 #include "runs.h"
 #include "operators/argmax.h"
 
@@ -55,21 +55,9 @@ static inline __attribute__((always_inline)) bool nan_i64(int64_t x) { return (v
 static float largest_f32(int64_t n, const float *x) { return ik_extreme_of_f32(IK_MAX, n, x); }
 static double largest_f64(int64_t n, const double *x) { return ik_extreme_of_f64(IK_MAX, n, x); }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "argmax.c"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "argmax.c"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL int64_t
-#define IK_TYPED(name) name##_i64
-#include "argmax.c"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "argmax.c"
+#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_I64)
+#include "each_type.h"
 
 static bool set_up(const ik_plan *plan, job *j)
 {
@@ -137,25 +125,25 @@ IK_KERNEL(argmax)
 #else
 
 /* Run tasks begin .. end, numbered row * chunks + chunk. */
-static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    IK_REAL scratch[PIECE] IK_ALIGNED;
+    IK_T scratch[PIECE] IK_ALIGNED;
     int64_t step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t row = task / j->chunks, first = task % j->chunks * CHUNK,
                 last = j->chunks == 1 ? j->d : ik_min(j->d, first + CHUNK);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        IK_REAL max = 0;
+        IK_T max = 0;
         int64_t place = -1;
-        for (int64_t at = first; at < last && !IK_TYPED(nan)(max); at += PIECE) {
+        for (int64_t at = first; at < last && !IK_OF(nan)(max); at += PIECE) {
             int64_t n = ik_min(last - at, PIECE), i = 0;
-            const IK_REAL *values = IK_TYPED(fetch)(j, x + at * step * j->size, step, n, scratch);
-            IK_REAL candidate = IK_TYPED(largest)(n, values);
+            const IK_T *values = IK_OF(fetch)(j, x + at * step * j->size, step, n, scratch);
+            IK_T candidate = IK_OF(largest)(n, values);
             if (place >= 0 && candidate <= max)
                 continue;
-            while (IK_TYPED(nan)(candidate) ? !IK_TYPED(nan)(values[i]) : values[i] != candidate)
+            while (IK_OF(nan)(candidate) ? !IK_OF(nan)(values[i]) : values[i] != candidate)
                 i++;
             max = candidate;
             place = at + i;
@@ -168,23 +156,23 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
 }
 
 /* Run tasks begin .. end, numbered outer row * tiles + tile, a tile being at most IK_TILE columns. */
-static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    IK_REAL scratch[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
+    IK_T scratch[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
     int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
                                        step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
                 n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        memcpy(max, IK_TYPED(fetch)(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
+        memcpy(max, IK_OF(fetch)(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
         memset(place, 0, sizeof place);
         for (int64_t i = 1; i < j->d; i++) {
-            const IK_REAL *values = IK_TYPED(fetch)(j, x + i * step * j->size, j->from, n, scratch);
+            const IK_T *values = IK_OF(fetch)(j, x + i * step * j->size, j->from, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++) {
-                bool better = (values[k] > max[k]) | (IK_TYPED(nan)(values[k]) & !IK_TYPED(nan)(max[k]));
+                bool better = (values[k] > max[k]) | (IK_OF(nan)(values[k]) & !IK_OF(nan)(max[k]));
                 max[k] = better ? values[k] : max[k];
                 place[k] = better ? i : place[k];
             }

@@ -2,7 +2,7 @@
  *
  * The factors are computed once, in the compute type. Runs go along the last of the rest dims, or across the channels
  * where those are adjacent in memory. This file includes itself, for float and for double. */
-#ifndef IK_REAL
+#ifndef IK_T
 #include "runs.h"
 #include "operators/batch_norm.h"
 
@@ -34,16 +34,8 @@ static int64_t run_offset(const ik_tensor *t, int32_t dim, int64_t at, int64_t *
     return offset;
 }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "batch_norm.c"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "batch_norm.c"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "batch_norm.c"
+#include "each_type.h"
 
 static uint64_t channel_bytes(const ik_plan *plan)
 {
@@ -84,12 +76,12 @@ IK_KERNEL(batch_norm)
 #else
 
 /* Tensor i, of [c], in the compute type; `absent` for every channel where the tensor is absent. */
-static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t i, IK_REAL absent, IK_REAL *to)
+static void IK_OF(channels)(const ik_plan *plan, void *const *data, uint32_t i, IK_T absent, IK_T *to)
 {
     int64_t c = plan->tensors[0].shape[0];
     if (ik_present(plan, i)) {
-        const IK_REAL *from =
-            IK_TYPED(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
+        const IK_T *from =
+            IK_OF(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
         if (from != to)
             memcpy(to, from, (size_t)c * sizeof *to);
         return;
@@ -98,23 +90,23 @@ static void IK_TYPED(channels)(const ik_plan *plan, void *const *data, uint32_t 
         to[k] = absent;
 }
 
-static void IK_TYPED(set_up)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
+static void IK_OF(set_up)(const ik_plan *plan, void *const *data, double eps, void *workspace, int64_t bytes)
 {
-    IK_REAL *mean = workspace, *factor = (IK_REAL *)(void *)((char *)workspace + bytes),
-            *bias = (IK_REAL *)(void *)((char *)workspace + 2 * bytes);
-    IK_TYPED(channels)(plan, data, IK_BATCH_NORM_VAR, 0, mean);
-    IK_TYPED(channels)(plan, data, IK_BATCH_NORM_W, 1, factor);
-    IK_TYPED(channels)(plan, data, IK_BATCH_NORM_BIAS, 0, bias);
+    IK_T *mean = workspace, *factor = (IK_T *)(void *)((char *)workspace + bytes),
+         *bias = (IK_T *)(void *)((char *)workspace + 2 * bytes);
+    IK_OF(channels)(plan, data, IK_BATCH_NORM_VAR, 0, mean);
+    IK_OF(channels)(plan, data, IK_BATCH_NORM_W, 1, factor);
+    IK_OF(channels)(plan, data, IK_BATCH_NORM_BIAS, 0, bias);
     for (int64_t k = 0; k < plan->tensors[0].shape[0]; k++)
-        factor[k] = (IK_REAL)((double)factor[k] / ik_sqrt_f64((double)mean[k] + eps));
-    IK_TYPED(channels)(plan, data, IK_BATCH_NORM_MEAN, 0, mean);
+        factor[k] = (IK_T)((double)factor[k] / ik_sqrt_f64((double)mean[k] + eps));
+    IK_OF(channels)(plan, data, IK_BATCH_NORM_MEAN, 0, mean);
 }
 
-static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(runs)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    IK_REAL scratch[IK_TILE] IK_ALIGNED;
+    IK_T scratch[IK_TILE] IK_ALIGNED;
     int64_t from = j->tx->strides[j->dim], to = j->ty->strides[j->dim];
     for (int64_t i = begin; i < end; i++) {
         int64_t channel, place = i / j->pieces, first = i % j->pieces * PIECE, last = ik_min(j->run, first + PIECE);
@@ -122,20 +114,20 @@ static void IK_TYPED(runs)(void *context, int64_t begin, int64_t end, int32_t wo
         char *y = j->y + run_offset(j->ty, j->dim, place, &channel) * j->size;
         for (int64_t at = first; at < last; at += IK_TILE) {
             int64_t n = ik_min(last - at, IK_TILE);
-            const IK_REAL *in = IK_TYPED(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, scratch);
-            IK_REAL *out = IK_TYPED(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
-            const IK_REAL *mean = (const IK_REAL *)j->mean + channel, *factor = (const IK_REAL *)j->factor + channel,
-                          *bias = (const IK_REAL *)j->bias + channel;
+            const IK_T *in = IK_OF(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, scratch);
+            IK_T *out = IK_OF(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
+            const IK_T *mean = (const IK_T *)j->mean + channel, *factor = (const IK_T *)j->factor + channel,
+                       *bias = (const IK_T *)j->bias + channel;
             if (j->dim == 0) {
                 mean += at, factor += at, bias += at;
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     out[k] = (in[k] - mean[k]) * factor[k] + bias[k];
             } else {
-                IK_REAL m = *mean, f = *factor, b = *bias;
+                IK_T m = *mean, f = *factor, b = *bias;
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     out[k] = (in[k] - m) * f + b;
             }
-            IK_TYPED(ik_put)(j->ty->dtype, out, y + at * to * j->size, to, n, j->stream);
+            IK_OF(ik_put)(j->ty->dtype, out, y + at * to * j->size, to, n, j->stream);
         }
     }
     if (j->stream)

@@ -1,5 +1,6 @@
 /* conv2d: register tiles over planes of x that are copied and padded band by band; with one channel per group, sums of
  * shifted planes; with prepacked filters, tiles whose lanes are outputs. */
+#ifndef IK_T
 #include "conv2d.h"
 
 #if IK_IN_PART(0)
@@ -117,27 +118,15 @@ IK_KERNEL(conv2d)
 #if IK_IN_PART(1) || IK_IN_PART(2)
 #include "elementwise_activations.h"
 #include "transpose.h"
+#endif
+#define IK_FILE "conv2d.c"
+#include "each_type.h"
+
+#else
 #define IK_TILE_OFFSETS
-#endif
-
-#if IK_IN_PART(1)
-#define IK_T float
-#define IK_OF(name) name##_f32
 #include "gemm_tile.h"
 #include "conv2d_block.h"
 #include "conv2d_panels.h"
-#undef IK_T
-#undef IK_OF
-const ik_conv_loops IK_SHARED(conv2d_f32) = { conv_tasks_f32, panel_tasks_f32, plane_tasks_f32, pack_panels_f32 };
-#endif
-
-#if IK_IN_PART(2)
-#define IK_T double
-#define IK_OF(name) name##_f64
-#include "gemm_tile.h"
-#include "conv2d_block.h"
-#include "conv2d_panels.h"
-#undef IK_T
-#undef IK_OF
-const ik_conv_loops IK_SHARED(conv2d_f64) = { conv_tasks_f64, panel_tasks_f64, plane_tasks_f64, pack_panels_f64 };
+const ik_conv_loops IK_SHARED(
+    IK_OF(conv2d)) = { IK_OF(conv_tasks), IK_OF(panel_tasks), IK_OF(plane_tasks), IK_OF(pack_panels) };
 #endif

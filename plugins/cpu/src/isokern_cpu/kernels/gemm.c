@@ -2,26 +2,11 @@
  *
  * F16 and BF16 are widened to F32 while they are packed and rounded once at the end; F64 and integers have their own
  * tiles. */
+#ifndef IK_T
 #include "gemm_core.h"
 
 #if IK_IN_PART(0)
 #include "gemm_types.h"
-
-#define IK_T uint32_t
-#define IK_OF(name) name##_u32
-#include "gemm_tile.h"
-#include "gemm_pack.h"
-#include "gemm_block.h"
-#undef IK_T
-#undef IK_OF
-
-#define IK_T uint64_t
-#define IK_OF(name) name##_u64
-#include "gemm_tile.h"
-#include "gemm_pack.h"
-#include "gemm_block.h"
-#undef IK_T
-#undef IK_OF
 
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
@@ -65,30 +50,15 @@ IK_KERNEL(gemm)
 }
 #endif
 
-#if IK_IN_PART(1)
-#define IK_T float
-#define IK_OF(name) name##_f32
-#include "gemm_tile.h"
-#include "gemm_epilogue.h"
-#include "gemm_pack.h"
-#include "gemm_block.h"
-#include "gemm_dots.h"
-#include "gemm_skinny.h"
-#undef IK_T
-#undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f32) = { sizeof(float), panel_width_f32, tasks_f32, skinny_rows_f32 };
-#endif
+#define IK_FILE "gemm.c"
+#include "each_type.h"
 
-#if IK_IN_PART(2)
-#define IK_T double
-#define IK_OF(name) name##_f64
+#else
 #include "gemm_tile.h"
 #include "gemm_epilogue.h"
 #include "gemm_pack.h"
 #include "gemm_block.h"
 #include "gemm_dots.h"
 #include "gemm_skinny.h"
-#undef IK_T
-#undef IK_OF
-const ik_gemm_loops IK_SHARED(gemm_f64) = { sizeof(double), panel_width_f64, tasks_f64, skinny_rows_f64 };
+const ik_gemm_loops IK_SHARED(IK_OF(gemm)) = { sizeof(IK_T), IK_OF(panel_width), IK_OF(tasks), IK_OF(skinny_rows) };
 #endif

@@ -53,4 +53,12 @@ static void transpose_u64(
             to[p * panel_width + j] = ((const uint64_t *)(const void *)from)[j * column + p];
 }
 
+#define IK_FILE "gemm_types.h"
+#define IK_TYPES (IK_EACH_U32 | IK_EACH_U64)
+#include "each_type.h"
+
+#elif defined(IK_T)
+#include "gemm_tile.h"
+#include "gemm_pack.h"
+#include "gemm_block.h"
 #endif

@@ -5,6 +5,7 @@
  * one reduced index after the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one
  * value). Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone: the result
  * does not depend on the number of threads. Sums of products of floats that are matrix products go to contract.h. */
+#ifndef IK_T
 #include "contract.h"
 #include "tiles.h"
 
@@ -258,22 +259,11 @@ IK_KERNEL(generic)
 }
 #endif
 
-#if IK_IN_PART(1)
-#define IK_T float
-#define IK_OF(name) name##_f32
-#include "gemm_tile.h"
-#include "contract_typed.h"
-#undef IK_T
-#undef IK_OF
-const ik_nest_loops IK_SHARED(generic_f32) = { run_f32, contract_f32 };
-#endif
+#define IK_FILE "generic.c"
+#include "each_type.h"
 
-#if IK_IN_PART(2)
-#define IK_T double
-#define IK_OF(name) name##_f64
+#else
 #include "gemm_tile.h"
 #include "contract_typed.h"
-#undef IK_T
-#undef IK_OF
-const ik_nest_loops IK_SHARED(generic_f64) = { run_f64, contract_f64 };
+const ik_nest_loops IK_SHARED(IK_OF(generic)) = { IK_OF(run), IK_OF(contract) };
 #endif

@@ -3,7 +3,7 @@
  *
  * Chunks are joined by the method of Chan, Golub & LeVeque (1979). This file includes itself, for float and for
  * double. */
-#ifndef IK_REAL
+#ifndef IK_T
 #include "row_reduction.h"
 #include "operators/layer_norm.h"
 
@@ -15,16 +15,8 @@ static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
     whole->b += part.b + delta * delta * ((double)before * (double)count / all);
 }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "layer_norm.c"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "layer_norm.c"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "layer_norm.c"
+#include "each_type.h"
 
 IK_WORKSPACE(layer_norm) { return ik_row_reduction_workspace(plan); }
 
@@ -44,27 +36,27 @@ IK_KERNEL(layer_norm)
 
 #else
 
-static ik_stat IK_TYPED(measure)(
+static ik_stat IK_OF(measure)(
     const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     (void)neighbours;
-    const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_REAL *)buffer);
-    double mean = IK_TYPED(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
-    return (ik_stat){ mean, IK_TYPED(ik_sum_of)(IK_SQUARES, n, x, (IK_REAL)mean) };
+    const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_T *)buffer);
+    double mean = IK_OF(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
+    return (ik_stat){ mean, IK_OF(ik_sum_of)(IK_SQUARES, n, x, (IK_T)mean) };
 }
 
-static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
+static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
     const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
-    IK_REAL scratch[IK_TILE] IK_ALIGNED;
+    IK_T scratch[IK_TILE] IK_ALIGNED;
     int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
-    const IK_REAL *x = (const IK_REAL *)buffer + at, *w = r->operand[0], *bias = r->operand[1];
+    const IK_T *x = (const IK_T *)buffer + at, *w = r->operand[0], *bias = r->operand[1];
     if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
-        x = IK_TYPED(ik_fetch)(r->tx->dtype, from, from_stride, n, scratch);
+        x = IK_OF(ik_fetch)(r->tx->dtype, from, from_stride, n, scratch);
     if (next != NULL) /* prefetching keeps memory busy while this cached row is written */
         ik_prefetch(next, n * r->size);
-    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
-    IK_REAL mean = (IK_REAL)stat->a, factor = (IK_REAL)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
+    IK_T *y = IK_OF(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
+    IK_T mean = (IK_T)stat->a, factor = (IK_T)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
     if (w == NULL && bias == NULL) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor;
@@ -78,7 +70,7 @@ static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *t
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor * w[at + i] + bias[at + i];
     }
-    IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+    IK_OF(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 #if !IK_IN_PART(0)
 #define IK_NO_I64
+#define IK_NO_U32
 #define IK_NO_U64
 #endif
 #if !IK_IN_PART(1)

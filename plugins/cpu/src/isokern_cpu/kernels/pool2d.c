@@ -4,6 +4,7 @@
  *
  * max: y = max of the window inside x, NaN where it contains one. avg: sum / number inside x, or / whole window
  * (count_include_pad). adaptive: mean over rows i h / oh to ceil((i + 1) h / oh), and columns likewise. */
+#ifndef IK_T
 #include "convert.h"
 #include "operators/avg_pool2d.h"
 #include "operators/max_pool2d.h"
@@ -65,21 +66,14 @@ static void store_f64(int32_t dtype, const double *from, void *to, int64_t strid
     ik_store_f32(dtype, narrow, to, stride, n);
 }
 
-#define real float
-#define IK_POOL_NAME(name) name##_f32
-#define REAL_DTYPE IK_F32
-#define REAL_LOAD ik_load_f32
-#define REAL_STORE ik_store_f32
-#define REAL_INFINITY __builtin_inff()
-#include "pool2d_rows.h"
+static void load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
+{ ik_load_f32(dtype, from, stride, n, to); }
 
-#define real double
-#define IK_POOL_NAME(name) name##_f64
-#define REAL_DTYPE IK_F64
-#define REAL_LOAD load_f64
-#define REAL_STORE store_f64
-#define REAL_INFINITY __builtin_inf()
-#include "pool2d_rows.h"
+static void store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
+{ ik_store_f32(dtype, from, to, stride, n); }
+
+#define IK_FILE "pool2d.c"
+#include "each_type.h"
 
 /* Read one or two integers as (height, width); `otherwise` where the list is empty. */
 static void pair(const ik_ints *given, const int64_t *otherwise, int64_t *to)
@@ -141,3 +135,7 @@ IK_KERNEL(pool2d)
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;
 }
+
+#else
+#include "pool2d_rows.h"
+#endif

@@ -1,90 +1,90 @@
-/* Template of pool2d.c: one output row of a pooling window in compute type `real` (IK_POOL_NAME adds the type's suffix
+/* Template of pool2d.c: one output row of a pooling window in compute type `IK_T` (IK_OF adds the type's suffix
  * to the functions).
  *
  * y[j] = combine over ky, kx of x[row(ky)][first + j * step + kx * spread]: first down the columns (whole rows of x,
  * vectorised), then along the row. */
 
 /* The larger of a and b; NaN where either is. */
-static inline __attribute__((always_inline)) real IK_POOL_NAME(larger)(real a, real b)
+static inline __attribute__((always_inline)) IK_T IK_OF(larger)(IK_T a, IK_T b)
 {
-    real m = a > b ? a : b; /* b where either is NaN */
+    IK_T m = a > b ? a : b; /* b where either is NaN */
     return a != a ? a : m;
 }
 
-static inline __attribute__((always_inline)) real IK_POOL_NAME(combine)(bool largest, real a, real b)
-{ return largest ? IK_POOL_NAME(larger)(a, b) : a + b; }
+static inline __attribute__((always_inline)) IK_T IK_OF(combine)(bool largest, IK_T a, IK_T b)
+{ return largest ? IK_OF(larger)(a, b) : a + b; }
 
 /* column[i] = combine over the window's rows of x[row][from + i], i < n. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(columns)(bool largest, const pool *p, const char *plane,
-    int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, real *column)
+static inline __attribute__((always_inline)) void IK_OF(columns)(bool largest, const pool *p, const char *plane,
+    int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, IK_T *column)
 {
-    real loaded[COLUMNS];
+    IK_T loaded[COLUMNS];
     int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
-    bool direct = p->x->dtype == REAL_DTYPE && along == 1;
+    bool direct = p->x->dtype == (sizeof(IK_T) == 8 ? IK_F64 : IK_F32) && along == 1;
     if (direct && rows == 3) { /* the most common window, in one pass */
-        const real *a = (const real *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
-        const real *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
+        const IK_T *a = (const IK_T *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
+        const IK_T *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
         IK_VECTORISE for (int64_t k = 0; k < n; k++)
-            column[k] = IK_POOL_NAME(combine)(largest, IK_POOL_NAME(combine)(largest, a[k], b[k]), c[k]);
+            column[k] = IK_OF(combine)(largest, IK_OF(combine)(largest, a[k], b[k]), c[k]);
         return;
     }
     for (int64_t i = 0; i < rows; i++) {
         const char *at = plane + ((row + i * row_step) * p->x->strides[2] + from * along) * size;
         if (i == 0) {
-            REAL_LOAD(p->x->dtype, at, along, n, column);
+            IK_OF(load)(p->x->dtype, at, along, n, column);
             continue;
         }
         if (!direct)
-            REAL_LOAD(p->x->dtype, at, along, n, loaded);
-        const real *line = direct ? (const real *)(const void *)at : loaded;
+            IK_OF(load)(p->x->dtype, at, along, n, loaded);
+        const IK_T *line = direct ? (const IK_T *)(const void *)at : loaded;
         IK_VECTORISE for (int64_t k = 0; k < n; k++)
-            column[k] = IK_POOL_NAME(combine)(largest, column[k], line[k]);
+            column[k] = IK_OF(combine)(largest, column[k], line[k]);
     }
 }
 
 /* y[j] = combine(v[j * step + k * spread]) for k < taps, j < n; every part but the first is combined with y[j] too. A
  * constant step and spread let it vectorise. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(along)(
-    bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const real *v, real *y)
+static inline __attribute__((always_inline)) void IK_OF(along)(
+    bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const IK_T *v, IK_T *y)
 {
     if (taps == 3 && fresh) {
         IK_VECTORISE for (int64_t j = 0; j < n; j++) {
-            const real *w = v + j * step;
-            real pair = IK_POOL_NAME(combine)(largest, w[0], w[spread]);
-            y[j] = IK_POOL_NAME(combine)(largest, pair, w[2 * spread]);
+            const IK_T *w = v + j * step;
+            IK_T pair = IK_OF(combine)(largest, w[0], w[spread]);
+            y[j] = IK_OF(combine)(largest, pair, w[2 * spread]);
         }
         return;
     }
-    real part[OUTPUTS]; /* sixteen taps at a time, so that long sums lose less precision */
+    IK_T part[OUTPUTS]; /* sixteen taps at a time, so that long sums lose less precision */
     for (int64_t k = 0; k < taps; k++) {
         bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
         IK_VECTORISE for (int64_t j = 0; j < n; j++) {
-            real x = v[j * step + k * spread];
-            part[j] = first ? x : IK_POOL_NAME(combine)(largest, part[j], x);
+            IK_T x = v[j * step + k * spread];
+            part[j] = first ? x : IK_OF(combine)(largest, part[j], x);
         }
         if (last && fresh && k < 16)
             memcpy(y, part, (size_t)n * sizeof *y);
         else if (last)
             for (int64_t j = 0; j < n; j++)
-                y[j] = IK_POOL_NAME(combine)(largest, y[j], part[j]);
+                y[j] = IK_OF(combine)(largest, y[j], part[j]);
     }
 }
 
-static inline __attribute__((always_inline)) void IK_POOL_NAME(window)(
-    bool largest, bool fresh, const pool *p, int64_t taps, int64_t n, const real *v, real *y)
+static inline __attribute__((always_inline)) void IK_OF(window)(
+    bool largest, bool fresh, const pool *p, int64_t taps, int64_t n, const IK_T *v, IK_T *y)
 {
     if (p->step[1] == 1 && p->spread[1] == 1)
-        IK_POOL_NAME(along)(largest, fresh, taps, 1, 1, n, v, y);
+        IK_OF(along)(largest, fresh, taps, 1, 1, n, v, y);
     else if (p->step[1] == 2 && p->spread[1] == 1)
-        IK_POOL_NAME(along)(largest, fresh, taps, 2, 1, n, v, y);
+        IK_OF(along)(largest, fresh, taps, 2, 1, n, v, y);
     else
-        IK_POOL_NAME(along)(largest, fresh, taps, p->step[1], p->spread[1], n, v, y);
+        IK_OF(along)(largest, fresh, taps, p->step[1], p->spread[1], n, v, y);
 }
 
 /* The sum of n elements, in 16 interleaved partial sums. */
-static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
+static inline IK_T IK_OF(sum)(int64_t n, const IK_T *v)
 {
-    real part[16] = { 0 };
+    IK_T part[16] = { 0 };
     int64_t i = 0;
     for (; i + 16 <= n; i += 16)
         for (int64_t k = 0; k < 16; k++)
@@ -98,10 +98,10 @@ static inline real IK_POOL_NAME(sum)(int64_t n, const real *v)
 }
 
 /* Compute outputs j0 .. j0 + n - 1 of row oy of a plane, for windows of one size. */
-static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(
-    bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
+static inline __attribute__((always_inline)) void IK_OF(windows)(
+    bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, IK_T *y)
 {
-    real v[COLUMNS];
+    IK_T v[COLUMNS];
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
     int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
     int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
@@ -111,16 +111,16 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(
         int64_t taps = ik_min(max_taps, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
         int64_t low = ik_min(need, ik_max(0, -from)), high = rows == 0 ? low : ik_max(low, ik_min(need, width - from));
         for (int64_t i = 0; i < low; i++)
-            v[i] = largest ? -REAL_INFINITY : 0;
+            v[i] = largest ? -(IK_T)__builtin_inf() : 0;
         for (int64_t i = high; i < need; i++)
-            v[i] = largest ? -REAL_INFINITY : 0;
+            v[i] = largest ? -(IK_T)__builtin_inf() : 0;
         if (high > low)
-            IK_POOL_NAME(columns)(
+            IK_OF(columns)(
                 largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
         if (!largest && n == 1 && reach == 1)
-            y[0] = (k == 0 ? 0 : y[0]) + IK_POOL_NAME(sum)(taps, v);
+            y[0] = (k == 0 ? 0 : y[0]) + IK_OF(sum)(taps, v);
         else
-            IK_POOL_NAME(window)(largest, k == 0, p, taps, n, v, y);
+            IK_OF(window)(largest, k == 0, p, taps, n, v, y);
     }
     if (largest)
         return;
@@ -129,20 +129,20 @@ static inline __attribute__((always_inline)) void IK_POOL_NAME(windows)(
             end = space < 0 ? begin : ik_max(begin, ik_min(n, space / p->step[1] + 1));
     if (p->count_all)
         begin = 0, end = n, rows = p->kernel[0];
-    real whole = (real)(rows * p->kernel[1]);
+    IK_T whole = (IK_T)(rows * p->kernel[1]);
     for (int64_t j = begin; j < end; j++)
         y[j] /= whole;
     for (int64_t j = begin == 0 ? end : 0; j < n; j = j + 1 == begin ? end : j + 1) {
         int64_t unused, across = inside(left + j * p->step[1], reach, p->kernel[1], width, &unused);
-        y[j] /= (real)(rows * across);
+        y[j] /= (IK_T)(rows * across);
     }
 }
 
 /* Compute outputs j0 .. j0 + n - 1 of row oy of a plane, for bins: output j covers columns j * width / ow to ceil((j +
  * 1) * width / ow). */
-static inline void IK_POOL_NAME(bins)(const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, real *y)
+static inline void IK_OF(bins)(const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, IK_T *y)
 {
-    real v[COLUMNS];
+    IK_T v[COLUMNS];
     int64_t top = bin_begin(oy, p->height, p->y->shape[2]), rows = bin_end(oy, p->height, p->y->shape[2]) - top,
             have = 0, base = 0;
     for (int64_t j = 0; j < n; j++) {
@@ -152,25 +152,25 @@ static inline void IK_POOL_NAME(bins)(const pool *p, const char *plane, int64_t 
             if (at < base || at >= base + have || (end > base + have && end - begin <= COLUMNS)) {
                 base = at;
                 have = ik_min(COLUMNS, p->width - at);
-                IK_POOL_NAME(columns)(false, p, plane, top, rows, 1, base, have, v);
+                IK_OF(columns)(false, p, plane, top, rows, 1, base, have, v);
             }
             int64_t take = ik_min(end, base + have) - at;
-            y[j] += IK_POOL_NAME(sum)(take, v + (at - base));
+            y[j] += IK_OF(sum)(take, v + (at - base));
             at += take;
         }
-        y[j] /= (real)(rows * (end - begin));
+        y[j] /= (IK_T)(rows * (end - begin));
     }
 }
 
-static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const pool *p = context;
     const ik_tensor *to = p->y, *from = p->x;
     int64_t size = ik_itemsize(to->dtype);
-    bool direct = to->dtype == REAL_DTYPE && to->strides[3] == 1;
+    bool direct = to->dtype == (sizeof(IK_T) == 8 ? IK_F64 : IK_F32) && to->strides[3] == 1;
     int64_t oy = begin % to->shape[2], plane = begin / to->shape[2], c = plane % to->shape[1], n = plane / to->shape[1];
-    real made[OUTPUTS];
+    IK_T made[OUTPUTS];
     for (int64_t row = begin; row < end; row++) {
         const char *x = p->x_data + (n * from->strides[0] + c * from->strides[1]) * size;
         char *out = p->y_data + (n * to->strides[0] + c * to->strides[1] + oy * to->strides[2]) * size;
@@ -180,15 +180,15 @@ static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_
             __builtin_prefetch(later + i);
         for (int64_t j = 0; j < to->shape[3]; j += p->outputs) {
             int64_t count = ik_min(p->outputs, to->shape[3] - j);
-            real *y = direct ? (real *)(void *)(out + j * size) : made;
+            IK_T *y = direct ? (IK_T *)(void *)(out + j * size) : made;
             if (p->mode == LARGEST)
-                IK_POOL_NAME(windows)(true, p, x, oy, j, count, y);
+                IK_OF(windows)(true, p, x, oy, j, count, y);
             else if (p->mode == MEAN)
-                IK_POOL_NAME(windows)(false, p, x, oy, j, count, y);
+                IK_OF(windows)(false, p, x, oy, j, count, y);
             else
-                IK_POOL_NAME(bins)(p, x, oy, j, count, y);
+                IK_OF(bins)(p, x, oy, j, count, y);
             if (!direct)
-                REAL_STORE(to->dtype, y, out + j * to->strides[3] * size, to->strides[3], count);
+                IK_OF(store)(to->dtype, y, out + j * to->strides[3] * size, to->strides[3], count);
         }
         if (++oy == to->shape[2]) {
             oy = 0;
@@ -197,10 +197,3 @@ static void IK_POOL_NAME(rows)(void *context, int64_t begin, int64_t end, int32_
         }
     }
 }
-
-#undef real
-#undef IK_POOL_NAME
-#undef REAL_DTYPE
-#undef REAL_LOAD
-#undef REAL_STORE
-#undef REAL_INFINITY

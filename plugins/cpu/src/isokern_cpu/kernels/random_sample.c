@@ -94,11 +94,11 @@ static int64_t sample_few(const job *j, const row *r)
         int64_t n = ik_min(r->v - at, IK_TILE);
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             keys[i] = ik_sample_key(r->l[at + i]);
-        ik_offer_32(list, j->kept, keys, n, at);
+        ik_offer_u32(list, j->kept, keys, n, at);
     }
-    ik_sort_heap_32(list, j->kept);
+    ik_sort_heap_u32(list, j->kept);
     for (int64_t i = 0; i < j->kept; i++)
-        w[i] = ik_sample_weight(r->l[ik_index_of_32(list[i])], r->top, r->factor);
+        w[i] = ik_sample_weight(r->l[ik_index_of_u32(list[i])], r->top, r->factor);
     int64_t n = count_kept(j, w, j->kept), kept = 0;
     uint64_t total = 0, min_weight = min_weight_of(j, r), summed = 0;
     for (int64_t i = 0; i < n; i++)
@@ -106,15 +106,15 @@ static int64_t sample_few(const job *j, const row *r)
             total += w[i];
             list[kept++] = list[i] << 32 | w[i]; /* by index, starting with the largest */
         }
-    ik_heapify_32(list, kept);
-    ik_sort_heap_32(list, kept);
+    ik_heapify_u32(list, kept);
+    ik_sort_heap_u32(list, kept);
     uint64_t at = draw(j, r, total);
     for (int64_t i = 0; i < kept - 1; i++) {
         summed += (uint32_t)list[i];
         if (summed > at)
-            return ik_index_of_32(list[i] >> 32);
+            return ik_index_of_u32(list[i] >> 32);
     }
-    return ik_index_of_32(list[kept - 1] >> 32);
+    return ik_index_of_u32(list[kept - 1] >> 32);
 }
 
 /* For each bin, the number of its tokens and their total weight. */
@@ -166,7 +166,7 @@ static int64_t gather_bin(const row *r, uint16_t which, bool weight)
                 found |= bins[i] == which;
             for (int64_t i = first; i < ik_min(n, first + RUN) && found != 0; i++)
                 if (bins[i] == which) {
-                    r->bin[count] = ik_entry_32(ik_sample_key(r->l[at + i]), at + i);
+                    r->bin[count] = ik_entry_of_u32(ik_sample_key(r->l[at + i]), at + i);
                     r->bin_w[count++] = weight ? r->w[at + i] : 1;
                 }
         }
@@ -211,7 +211,7 @@ static uint64_t find_cutoff(const row *r, const histogram *h, bool weight, uint6
 /* The total weight of the tokens of [at, at + n) that are at or above the cutoff and weigh at least `min_weight`. */
 static uint64_t kept_weight(const row *r, uint64_t cutoff, uint32_t min_weight, int64_t at, int64_t n)
 {
-    const uint32_t key = ik_key_of_32(cutoff), last = (uint32_t)ik_index_of_32(cutoff);
+    const uint32_t key = ik_key_of_u32(cutoff), last = (uint32_t)ik_index_of_u32(cutoff);
     uint64_t sum = 0;
     for (int64_t i = at; i < at + n; i++) {
         const uint32_t k = ik_sample_key(r->l[i]);

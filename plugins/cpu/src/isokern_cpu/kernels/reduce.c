@@ -5,6 +5,7 @@
  * of x after the other. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone,
  * and joined in order: the result does not depend on the number of threads. The loops are in reduce_typed.h, for float,
  * double and int64_t (U64 with its top bit flipped). */
+#ifndef IK_T
 #include "runs.h"
 #include "operators/reduce_max.h"
 #include "operators/reduce_mean.h"
@@ -171,21 +172,9 @@ static void advance(const job *j, place *p, int64_t n)
     }
 }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "reduce_typed.h"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "reduce_typed.h"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL int64_t
-#define IK_TYPED(name) name##_i64
-#include "reduce_typed.h"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "reduce.c"
+#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_I64)
+#include "each_type.h"
 
 static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -289,3 +278,7 @@ IK_KERNEL(reduce)
         ik_parallel_for(j.outputs, IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(value)), join_parts, &j);
     return IK_SUCCESS;
 }
+
+#else
+#include "reduce_typed.h"
+#endif

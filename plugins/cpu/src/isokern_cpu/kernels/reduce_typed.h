@@ -1,12 +1,12 @@
-/* The loops of reduce.c for one compute type, IK_REAL: reduce.c includes this file once for each type. */
+/* The loops of reduce.c for one compute type, IK_T: reduce.c includes this file once for each type. */
 
 /* Run tasks begin .. end, numbered output * chunks + chunk. */
-static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
     int64_t step = j->step[1][j->reduced - 1];
-    IK_REAL run_scratch[IK_TILE] IK_ALIGNED;
+    IK_T run_scratch[IK_TILE] IK_ALIGNED;
     for (int64_t task = begin; task < end; task++) {
         int64_t output = task / j->chunks, chunk = task % j->chunks, at = chunk * j->per_chunk,
                 left = ik_min(j->length - at, j->per_chunk);
@@ -15,15 +15,15 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
         value v = nothing(j);
         while (left > 0) {
             int64_t n = ik_min(left, run_left(j, &p)), filled = 0;
-            const IK_REAL *values = run_scratch;
+            const IK_T *values = run_scratch;
             if (step == 1 && n >= IK_TILE / 4) { /* long runs are read in place */
                 filled = j->direct ? n : ik_min(n, IK_TILE);
-                values = IK_TYPED(fetch)(j, x + p.offset * j->size, 1, filled, run_scratch);
+                values = IK_OF(fetch)(j, x + p.offset * j->size, 1, filled, run_scratch);
                 advance(j, &p, filled);
             } else { /* short ones are gathered */
                 while (filled < ik_min(left, IK_TILE)) {
                     int64_t run = ik_min(ik_min(left, IK_TILE) - filled, run_left(j, &p));
-                    values = IK_TYPED(fetch)(j, x + p.offset * j->size, step, run, run_scratch + filled);
+                    values = IK_OF(fetch)(j, x + p.offset * j->size, step, run, run_scratch + filled);
                     if (values != run_scratch + filled)
                         memcpy(run_scratch + filled, values, (size_t)run * sizeof *run_scratch);
                     filled += run;
@@ -31,7 +31,7 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
                 }
                 values = run_scratch;
             }
-            join(j, &v, IK_TYPED(run_of)(j->what, filled, values));
+            join(j, &v, IK_OF(run_of)(j->what, filled, values));
             left -= filled;
         }
         if (j->chunks == 1)
@@ -41,32 +41,31 @@ static void IK_TYPED(rows)(void *context, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-static inline __attribute__((always_inline)) void IK_TYPED(add_row)(
-    int32_t what, int64_t n, const IK_REAL *x, IK_REAL *acc)
+static inline __attribute__((always_inline)) void IK_OF(add_row)(int32_t what, int64_t n, const IK_T *x, IK_T *acc)
 {
     if (what == IK_SUM) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] += x[i];
     } else if (what == IK_MAX) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            acc[i] = IK_TYPED(ik_maximum)(acc[i], x[i]);
+            acc[i] = IK_OF(ik_maximum)(acc[i], x[i]);
     } else {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            acc[i] = IK_TYPED(ik_minimum)(acc[i], x[i]);
+            acc[i] = IK_OF(ik_minimum)(acc[i], x[i]);
     }
 }
 
 /* Run tasks begin .. end, numbered (outer output * chunks + chunk) * tiles + tile, a tile being at most WIDTH outputs
  * along the last kept dim. Float sums are flushed to doubles after every FLUSH rows. Narrow outputs treat `group` rows
  * as one, and are folded at the end. */
-static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const job *j = context;
-    const bool flushes = (IK_REAL)0.5 != 0 && j->what == IK_SUM, wide = sizeof(IK_REAL) == sizeof(double);
+    const bool flushes = (IK_T)0.5 != 0 && j->what == IK_SUM, wide = sizeof(IK_T) == sizeof(double);
     double *high = j->scratch + 4 * j->span * worker, *low = high + j->span;
-    IK_REAL *acc = (IK_REAL *)(void *)(low + j->span), *run_scratch = (IK_REAL *)(void *)(low + 2 * j->span);
+    IK_T *acc = (IK_T *)(void *)(low + j->span), *run_scratch = (IK_T *)(void *)(low + 2 * j->span);
     value first = nothing(j);
-    IK_REAL none = (IK_REAL)0.5 != 0 ? (IK_REAL)first.f.high : (IK_REAL)first.i;
+    IK_T none = (IK_T)0.5 != 0 ? (IK_T)first.f.high : (IK_T)first.i;
     for (int64_t task = begin; task < end; task++) {
         int64_t tile = task % j->tiles, chunk = task / j->tiles % j->chunks, outer = task / j->tiles / j->chunks;
         int64_t width = ik_min(WIDTH, j->columns_dim - tile * WIDTH), all = width * j->group,
@@ -83,7 +82,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
             const char *from = x + p.offset * j->size;
             advance(j, &p, rows);
             left -= rows;
-            IK_TYPED(add_row)(j->what, n, IK_TYPED(fetch)(j, from, j->column_step, n, run_scratch), acc);
+            IK_OF(add_row)(j->what, n, IK_OF(fetch)(j, from, j->column_step, n, run_scratch), acc);
             if (flushes && (++waiting == FLUSH || left <= 0)) {
                 IK_VECTORISE for (int64_t i = 0; i < all; i++) {
                     ik_add_double(&high[i], &low[i], (double)acc[i], wide);
@@ -94,7 +93,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         }
         for (int64_t fold = width; fold < all; fold += width) {
             if (!flushes)
-                IK_TYPED(add_row)(j->what, width, acc + fold, acc);
+                IK_OF(add_row)(j->what, width, acc + fold, acc);
             for (int64_t i = 0; i < width && flushes; i++) {
                 ik_add_double(&high[i], &low[i], high[fold + i], wide);
                 low[i] += low[fold + i];
@@ -102,7 +101,7 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         }
         if (j->chunks > 1) {
             for (int64_t i = 0; i < width; i++)
-                if ((IK_REAL)0.5 == 0)
+                if ((IK_T)0.5 == 0)
                     j->parts[chunk * j->outputs + output + i].i = (int64_t)acc[i];
                 else
                     j->parts[chunk * j->outputs + output + i] =
@@ -111,10 +110,10 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         }
         double count = j->mean ? (double)j->length : 1;
         for (int64_t i = 0; i < width && flushes; i++)
-            acc[i] = (IK_REAL)(ik_join_double(high[i], low[i]) / count);
+            acc[i] = (IK_T)(ik_join_double(high[i], low[i]) / count);
         char *y = j->y + offset_of(j->kept, j->shape[0], j->to, output) * j->size;
         for (int64_t i = 0; i < width && j->flip != 0; i++)
-            acc[i] = (IK_REAL)((int64_t)acc[i] ^ j->flip);
+            acc[i] = (IK_T)((int64_t)acc[i] ^ j->flip);
         if (j->integer)
             ik_store_i64(j->dtype, (const int64_t *)(const void *)acc, y, j->column_to, width);
         else if (wide)

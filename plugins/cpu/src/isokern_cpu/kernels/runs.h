@@ -1,8 +1,7 @@
 /* Runs of floats: sums and extremes in vector lanes, loads to the compute type (in place where possible), and stores
  * past the caches.
  *
- * The part after "typed" is compiled for float and for double: this header includes itself, with IK_REAL and IK_TYPED
- * set. */
+ * The part after "typed" is compiled for float and for double. */
 #ifndef IK_RUNS_H
 #define IK_RUNS_H
 #include "convert.h"
@@ -40,28 +39,19 @@ static inline void ik_prefetch(const char *from, int64_t bytes)
         __builtin_prefetch(from + i, 0, 2);
 }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "runs.h"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "runs.h"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "runs.h"
+#include "each_type.h"
 
-#elif defined(IK_REAL) /* typed */
+#elif defined(IK_T) /* typed */
 
-typedef IK_REAL IK_TYPED(ik_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_REAL)), may_alias));
+typedef IK_T IK_OF(ik_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias));
 
 /* Sum of (x - shift), or of its square: blocks of 16 vectors in the compute type (at most 6 roundings each), then
  * blocks in double without loss, so that the error does not grow with n. */
-static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(
-    int what, int64_t n, const IK_REAL *x, IK_REAL shift)
+static inline __attribute__((always_inline)) double IK_OF(ik_sum_of)(int what, int64_t n, const IK_T *x, IK_T shift)
 {
-    typedef IK_TYPED(ik_vector) vector;
-    enum { LANES = IK_VECTOR / sizeof(IK_REAL), BLOCK = 16 * LANES };
+    typedef IK_OF(ik_vector) vector;
+    enum { LANES = IK_VECTOR / sizeof(IK_T), BLOCK = 16 * LANES };
 #define TERM(v) (what == IK_SUM ? (v) - shift : ((v) - shift) * ((v) - shift))
     double high[LANES] = { 0 }, low[LANES] = { 0 };
     for (int64_t at = 0; at < n; at += BLOCK) {
@@ -82,10 +72,10 @@ static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(
             c += TERM(rest);
         }
         a = (a + b) + (c + d);
-        IK_REAL lane[LANES];
+        IK_T lane[LANES];
         memcpy(lane, &a, sizeof a);
         for (int k = 0; k < LANES; k++)
-            ik_add_double(&high[k], &low[k], lane[k], sizeof(IK_REAL) == sizeof(double));
+            ik_add_double(&high[k], &low[k], lane[k], sizeof(IK_T) == sizeof(double));
     }
 #undef TERM
     for (int half = LANES / 2; half > 0; half /= 2)
@@ -97,11 +87,11 @@ static inline __attribute__((always_inline)) double IK_TYPED(ik_sum_of)(
 }
 
 /* The largest (or smallest) of n elements, a NaN where there is one; -Inf (or Inf) for n = 0. */
-static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int what, int64_t n, const IK_REAL *x)
+static inline __attribute__((always_inline)) IK_T IK_OF(ik_extreme_of)(int what, int64_t n, const IK_T *x)
 {
-    typedef IK_TYPED(ik_vector) vector;
-    enum { LANES = IK_VECTOR / sizeof(IK_REAL) };
-    const IK_REAL none = what == IK_MAX ? -(IK_REAL)__builtin_inf() : (IK_REAL)__builtin_inf();
+    typedef IK_OF(ik_vector) vector;
+    enum { LANES = IK_VECTOR / sizeof(IK_T) };
+    const IK_T none = what == IK_MAX ? -(IK_T)__builtin_inf() : (IK_T)__builtin_inf();
     vector a = (vector){ 0 } + none, b = a, c = a, d = a;
     int64_t i = 0;
 /* a where it is beyond b or NaN, else b: a comparison and a bitwise select, which compilers vectorise */
@@ -127,18 +117,17 @@ static inline __attribute__((always_inline)) IK_REAL IK_TYPED(ik_extreme_of)(int
     a = SELECT(a, c);
 #undef SELECT
 #undef BEYOND
-    IK_REAL lane[LANES];
+    IK_T lane[LANES];
     memcpy(lane, &a, sizeof a);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++)
-            lane[k] = what == IK_MAX ? IK_TYPED(ik_maximum)(lane[k], lane[k + half])
-                                     : IK_TYPED(ik_minimum)(lane[k], lane[k + half]);
+            lane[k] = what == IK_MAX ? IK_OF(ik_maximum)(lane[k], lane[k + half])
+                                     : IK_OF(ik_minimum)(lane[k], lane[k + half]);
     return lane[0];
 }
 
 /* n elements in the compute type: in place where possible, else converted into `scratch`. */
-static inline const IK_REAL *IK_TYPED(ik_fetch)(
-    int32_t dtype, const char *from, int64_t stride, int64_t n, IK_REAL *scratch)
+static inline const IK_T *IK_OF(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n, IK_T *scratch)
 {
     const void *x = from;
     if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
@@ -151,10 +140,10 @@ static inline const IK_REAL *IK_TYPED(ik_fetch)(
 }
 
 /* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
-static inline IK_REAL *IK_TYPED(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_REAL *scratch)
-{ return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_REAL *)(void *)y : scratch; }
+static inline IK_T *IK_OF(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_T *scratch)
+{ return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_T *)(void *)y : scratch; }
 
-static inline void IK_TYPED(ik_put)(int32_t dtype, const IK_REAL *from, char *y, int64_t stride, int64_t n, bool stream)
+static inline void IK_OF(ik_put)(int32_t dtype, const IK_T *from, char *y, int64_t stride, int64_t n, bool stream)
 {
     if ((const char *)from == y)
         return;

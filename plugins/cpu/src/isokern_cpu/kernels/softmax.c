@@ -3,7 +3,7 @@
  * A row of one chunk is read once and its exponentials stay in the buffer; a longer one is measured chunk by chunk,
  * each relative to its own maximum, and its exponentials are computed again. Rows that lie across memory are processed
  * together, a column of the tile each. This file includes itself, for float and for double. */
-#ifndef IK_REAL
+#ifndef IK_T
 #include "row_reduction.h"
 #include "exponentials.h"
 #include "operators/log_softmax.h"
@@ -15,16 +15,8 @@ enum { PIECE = IK_EXP_PIECE, COLUMNS = 128 };
 static bool across(const ik_tensor *t)
 { return t->strides[t->ndim - 1] != 1 && t->strides[t->ndim - 2] == 1 && t->shape[t->ndim - 2] >= 8; }
 
-#define IK_REAL float
-#define IK_TYPED(name) name##_f32
-#include "softmax.c"
-#undef IK_REAL
-#undef IK_TYPED
-#define IK_REAL double
-#define IK_TYPED(name) name##_f64
-#include "softmax.c"
-#undef IK_REAL
-#undef IK_TYPED
+#define IK_FILE "softmax.c"
+#include "each_type.h"
 
 IK_WORKSPACE(softmax) { return ik_row_reduction_workspace(plan); }
 
@@ -49,56 +41,56 @@ IK_KERNEL(softmax)
 
 #else
 
-static ik_stat IK_TYPED(measure)(
+static ik_stat IK_OF(measure)(
     const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
-    IK_REAL *e = (IK_REAL *)buffer;
-    const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
-    IK_REAL max = IK_TYPED(ik_extreme_of)(IK_MAX, n, x);
+    IK_T *e = (IK_T *)buffer;
+    const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
+    IK_T max = IK_OF(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += PIECE) { /* prefetching keeps memory busy while exponentials are computed */
         int64_t m = ik_min(n - at, PIECE);
         if (neighbours != NULL)
             ik_row_reduction_overlap(r, neighbours, at, m);
-        ik_add_double(&sum, &low, IK_TYPED(ik_exp_run)(m, x + at, max, e + at), true);
+        ik_add_double(&sum, &low, IK_OF(ik_exp_run)(m, x + at, max, e + at), true);
     }
     return (ik_stat){ max, ik_join_double(sum, low) };
 }
 
-static void IK_TYPED(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
+static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
     const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
 {
     (void)next;
-    IK_REAL scratch[IK_TILE] IK_ALIGNED, max = (IK_REAL)stat->a;
+    IK_T scratch[IK_TILE] IK_ALIGNED, max = (IK_T)stat->a;
     int64_t stride = r->ty->strides[r->ty->ndim - 1];
-    IK_REAL *y = IK_TYPED(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
-    const IK_REAL *e = (const IK_REAL *)buffer + at;
+    IK_T *y = IK_OF(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
+    const IK_T *e = (const IK_T *)buffer + at;
     if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
-        const IK_REAL *x = IK_TYPED(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, scratch);
+        const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, scratch);
         if (r->kind == IK_OP_SOFTMAX) {
-            IK_TYPED(ik_exp_run)(n, x, max, scratch);
+            IK_OF(ik_exp_run)(n, x, max, scratch);
             e = scratch;
         } else {
-            IK_REAL log_sum = (IK_REAL)ik_log_f64(stat->b);
+            IK_T log_sum = (IK_T)ik_log_f64(stat->b);
             IK_VECTORISE for (int64_t i = 0; i < n; i++)
                 y[i] = (x[i] - max) - log_sum;
         }
     }
     if (r->kind == IK_OP_SOFTMAX) {
-        IK_REAL factor = (IK_REAL)(1 / stat->b);
+        IK_T factor = (IK_T)(1 / stat->b);
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = e[i] * factor;
     }
-    IK_TYPED(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+    IK_OF(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
 }
 
 /* Run tasks begin .. end, numbered outer row * tiles + tile, a tile being at most COLUMNS rows that are neighbours in
  * memory. */
-static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
+static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const ik_row_reduction *r = context;
-    IK_REAL scratch[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
+    IK_T scratch[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
     double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
     int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
@@ -107,35 +99,35 @@ static void IK_TYPED(columns)(void *context, int64_t begin, int64_t end, int32_t
         const char *x = ik_row_reduction_x(r, row);
         char *y = ik_row_reduction_y(r, row);
         for (int64_t k = 0; k < n; k++) {
-            max[k] = -(IK_REAL)__builtin_inf();
+            max[k] = -(IK_T)__builtin_inf();
             sum[k] = low[k] = 0;
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
-                max[k] = IK_TYPED(ik_maximum)(max[k], v[k]);
+                max[k] = IK_OF(ik_maximum)(max[k], v[k]);
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
-                scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]);
+                scratch[k] = IK_OF(ik_exp)(v[k] - max[k]);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
-                ik_add_double(&sum[k], &low[k], (double)scratch[k], sizeof(IK_REAL) == sizeof(double));
+                ik_add_double(&sum[k], &low[k], (double)scratch[k], sizeof(IK_T) == sizeof(double));
         }
         for (int64_t k = 0; k < n; k++) {
             double all = ik_join_double(sum[k], low[k]);
-            last[k] = (IK_REAL)(r->kind == IK_OP_SOFTMAX ? 1 / all : ik_log_f64(all));
+            last[k] = (IK_T)(r->kind == IK_OP_SOFTMAX ? 1 / all : ik_log_f64(all));
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_REAL *v = IK_TYPED(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
             if (r->kind == IK_OP_SOFTMAX) {
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
-                    scratch[k] = IK_TYPED(ik_exp)(v[k] - max[k]) * last[k];
+                    scratch[k] = IK_OF(ik_exp)(v[k] - max[k]) * last[k];
             } else {
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     scratch[k] = (v[k] - max[k]) - last[k];
             }
-            IK_TYPED(ik_put)(r->ty->dtype, scratch, y + i * to, 1, n, false);
+            IK_OF(ik_put)(r->ty->dtype, scratch, y + i * to, 1, n, false);
         }
     }
 }

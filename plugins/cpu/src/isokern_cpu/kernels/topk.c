@@ -1,6 +1,7 @@
 /* topk along the last dim: a heap of the k largest passes along a row, and is sorted at its end.
  *
  * Keys are 32 bits wide; they are 64 bits wide for I64 and for rows of 2^32 or more elements. */
+#ifndef IK_T
 #include "runs.h"
 #include "select.h"
 #include "operators/topk.h"
@@ -13,7 +14,7 @@ typedef struct job {
     int64_t rows, d, k, size, heap_bytes;
 } job;
 
-static void keys_32(int32_t dtype, const char *from, int64_t stride, int64_t n, uint32_t *keys)
+static void keys_u32(int32_t dtype, const char *from, int64_t stride, int64_t n, uint32_t *keys)
 {
     float scratch[IK_TILE] IK_ALIGNED;
     if (dtype == IK_I32) {
@@ -27,7 +28,7 @@ static void keys_32(int32_t dtype, const char *from, int64_t stride, int64_t n, 
         keys[i] = ik_float_key(x[i]);
 }
 
-static void keys_64(int32_t dtype, const char *from, int64_t stride, int64_t n, uint64_t *keys)
+static void keys_u64(int32_t dtype, const char *from, int64_t stride, int64_t n, uint64_t *keys)
 {
     uint32_t narrow[IK_TILE] IK_ALIGNED;
     if (dtype == IK_I64) {
@@ -36,7 +37,7 @@ static void keys_64(int32_t dtype, const char *from, int64_t stride, int64_t n, 
             keys[i] = (uint64_t)x[i * stride] ^ UINT64_C(1) << 63;
         return;
     }
-    keys_32(dtype, from, stride, n, narrow);
+    keys_u32(dtype, from, stride, n, narrow);
     for (int64_t i = 0; i < n; i++)
         keys[i] = narrow[i];
 }
@@ -56,43 +57,9 @@ static int64_t heaps(const job *j) { return ik_min(j->rows, ik_threads()); }
 static void *heap_of(const job *j, int64_t row, int32_t worker)
 { return j->heaps + (j->rows <= ik_threads() ? row : worker) * j->heap_bytes; }
 
-static void rows_32(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    const job *j = context;
-    uint32_t keys[IK_TILE] IK_ALIGNED;
-    int64_t stride = j->tx->strides[j->tx->ndim - 1];
-    for (int64_t row = begin; row < end; row++) {
-        uint64_t *heap = heap_of(j, row, worker);
-        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        for (int64_t at = 0; at < j->d; at += IK_TILE) {
-            int64_t n = ik_min(j->d - at, IK_TILE);
-            keys_32(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
-            ik_offer_32(heap, j->k, keys, n, at);
-        }
-        ik_sort_heap_32(heap, j->k);
-        for (int64_t i = 0; i < j->k; i++)
-            put(j, row, i, ik_index_of_32(heap[i]));
-    }
-}
-
-static void rows_64(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    const job *j = context;
-    uint64_t keys[IK_TILE] IK_ALIGNED;
-    int64_t stride = j->tx->strides[j->tx->ndim - 1];
-    for (int64_t row = begin; row < end; row++) {
-        ik_wide *heap = heap_of(j, row, worker);
-        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        for (int64_t at = 0; at < j->d; at += IK_TILE) {
-            int64_t n = ik_min(j->d - at, IK_TILE);
-            keys_64(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
-            ik_offer_64(heap, j->k, keys, n, at);
-        }
-        ik_sort_heap_64(heap, j->k);
-        for (int64_t i = 0; i < j->k; i++)
-            put(j, row, i, ik_index_of_64(heap[i]));
-    }
-}
+#define IK_FILE "topk.c"
+#define IK_TYPES (IK_EACH_U32 | IK_EACH_U64)
+#include "each_type.h"
 
 static bool set_up(const ik_plan *plan, job *j)
 {
@@ -105,7 +72,7 @@ static bool set_up(const ik_plan *plan, job *j)
         .k = attrs->k };
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     j->size = ik_itemsize(x->dtype);
-    j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_wide) : sizeof(uint64_t)));
+    j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_entry_u64) : sizeof(ik_entry_u32)));
     return j->rows > 0 && j->k > 0;
 }
 
@@ -125,6 +92,29 @@ IK_KERNEL(topk)
     j.indices = ik_ptr(plan, data, IK_TOPK_INDICES);
     j.x = ik_ptr(plan, data, IK_TOPK_X);
     j.heaps = workspace;
-    ik_parallel_for(j.rows, IK_THREAD_BYTES / (j.d * j.size), wide(j.tx) ? rows_64 : rows_32, &j);
+    ik_parallel_for(j.rows, IK_THREAD_BYTES / (j.d * j.size), wide(j.tx) ? rows_u64 : rows_u32, &j);
     return IK_SUCCESS;
 }
+
+#else
+
+static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    const job *j = context;
+    IK_T keys[IK_TILE] IK_ALIGNED;
+    int64_t stride = j->tx->strides[j->tx->ndim - 1];
+    for (int64_t row = begin; row < end; row++) {
+        IK_OF(ik_entry) *heap = heap_of(j, row, worker);
+        const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
+        for (int64_t at = 0; at < j->d; at += IK_TILE) {
+            int64_t n = ik_min(j->d - at, IK_TILE);
+            IK_OF(keys)(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
+            IK_OF(ik_offer)(heap, j->k, keys, n, at);
+        }
+        IK_OF(ik_sort_heap)(heap, j->k);
+        for (int64_t i = 0; i < j->k; i++)
+            put(j, row, i, IK_OF(ik_index_of)(heap[i]));
+    }
+}
+
+#endif
