@@ -48,14 +48,7 @@ static void scale(const job *j, const float *sums, float factor, int64_t at, cha
 {
     float scratch[IK_TILE] IK_ALIGNED;
     float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, scratch);
-    if (j->w == NULL) {
-        IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            y[i] = sums[i] * factor;
-    } else {
-        const float *w = j->w + at;
-        IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            y[i] = sums[i] * factor * w[i];
-    }
+    ik_scale_f32(n, sums, factor, j->w == NULL ? NULL : j->w + at, y);
     ik_put_f32(j->ty->dtype, y, to, step(j->ty), n, j->stream_y);
 }
 

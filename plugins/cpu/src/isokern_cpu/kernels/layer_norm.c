@@ -45,18 +45,12 @@ static ik_stat IK_OF(measure)(
     return (ik_stat){ mean, IK_OF(ik_sum_of)(IK_SQUARES, n, x, (IK_T)mean) };
 }
 
-static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
-    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
+static void IK_OF(write)(
+    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)
 {
-    IK_T scratch[IK_TILE] IK_ALIGNED;
-    int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
-    const IK_T *x = (const IK_T *)buffer + at, *w = r->operand[0], *bias = r->operand[1];
-    if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
-        x = IK_OF(ik_fetch)(r->tx->dtype, from, from_stride, n, scratch);
-    if (next != NULL) /* prefetching keeps memory busy while this cached row is written */
-        ik_prefetch(next, n * r->size);
-    IK_T *y = IK_OF(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
-    IK_T mean = (IK_T)stat->a, factor = (IK_T)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
+    (void)kept;
+    const IK_T *x = from, *w = r->operand[0], *bias = r->operand[1];
+    IK_T *y = to, mean = (IK_T)stat->a, factor = (IK_T)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
     if (w == NULL && bias == NULL) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor;
@@ -70,7 +64,6 @@ static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, 
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = (x[i] - mean) * factor * w[at + i] + bias[at + i];
     }
-    IK_OF(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
 }
 
 #endif

@@ -38,27 +38,12 @@ static ik_stat IK_OF(measure)(
     return (ik_stat){ IK_OF(ik_sum_of)(IK_SQUARES, n, x, 0), 0 };
 }
 
-static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
-    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
+static void IK_OF(write)(
+    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *x, void *y, bool kept)
 {
-    IK_T scratch[IK_TILE] IK_ALIGNED;
-    int64_t from_stride = r->tx->strides[r->tx->ndim - 1], stride = r->ty->strides[r->ty->ndim - 1];
-    const IK_T *x = (const IK_T *)buffer + at, *w = r->operand[0];
-    if (!kept || (from_stride == 1 && r->tx->dtype != IK_F16 && r->tx->dtype != IK_BF16))
-        x = IK_OF(ik_fetch)(r->tx->dtype, from, from_stride, n, scratch);
-    if (next != NULL) /* prefetching keeps memory busy while this cached row is written */
-        ik_prefetch(next, n * r->size);
-    IK_T *y = IK_OF(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
-    IK_T factor = (IK_T)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps));
-    if (w == NULL) {
-        IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            y[i] = x[i] * factor;
-    } else {
-        w += at;
-        IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            y[i] = x[i] * factor * w[i];
-    }
-    IK_OF(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+    (void)kept;
+    const IK_T *w = r->operand[0];
+    IK_OF(ik_scale)(n, x, (IK_T)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps)), w == NULL ? NULL : w + at, y);
 }
 
 #endif

@@ -19,13 +19,13 @@ typedef union ik_chunk {
 } IK_ALIGNED ik_chunk;
 
 /* y[row] = f(x[row], statistics of the whole row): `measure` reads a chunk and may leave values in the buffer; `join`
- * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements. Its
- * `kept` says whether the chunk is still in the buffer that measure was given, and it may prefetch as many elements
- * from `next` (unless null).
+ * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements of y,
+ * from x, or from what measure left in the buffer where `kept` says so. All of them are in the compute type.
  *
  * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls
  * ik_row_reduction_overlap as it goes (unless null): the previous row is then written, and the next one prefetched,
  * during the computation. */
+enum { IK_LEAVES_X /* where x is not in the compute type already */, IK_LEAVES_RESULTS, IK_LEAVES_NOTHING };
 typedef struct ik_row_reduction ik_row_reduction;
 typedef struct ik_row_neighbours ik_row_neighbours;
 struct ik_row_reduction {
@@ -35,13 +35,13 @@ struct ik_row_reduction {
     const void *operand[2]; /* contiguous, in the compute type; null where absent */
     int64_t rows, d, chunks, size;
     uint32_t kind;
+    int32_t leaves; /* what of use measure leaves in the buffer */
     bool stream, interleaved;
     double eps;
     ik_stat *stats;
     ik_stat (*measure)(const ik_row_reduction *, const char *x, int64_t n, ik_chunk *, const ik_row_neighbours *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
-    void (*write)(const ik_row_reduction *, const char *x, char *y, int64_t at, int64_t n, const ik_stat *, ik_chunk *,
-        bool kept, const char *next);
+    void (*write)(const ik_row_reduction *, int64_t at, int64_t n, const ik_stat *, const void *x, void *y, bool kept);
 };
 
 static inline const char *ik_row_reduction_x(const ik_row_reduction *r, int64_t row)
@@ -78,6 +78,29 @@ struct ik_row_neighbours {
     ik_chunk *buffer;
 };
 
+/* Write n elements of a row from number `at` on. The whole row is in the buffer if `buffered`. Unless null, as many
+ * elements from `next` on are prefetched, which keeps memory busy while this cached row is written. */
+static inline void ik_row_reduction_put(const ik_row_reduction *r, const char *x, char *y, int64_t at, int64_t n,
+    const ik_stat *stat, const ik_chunk *buffer, bool buffered, const char *next)
+{
+    union {
+        float f32[IK_TILE];
+        double f64[IK_TILE];
+    } IK_ALIGNED scratch;
+    const int32_t dtype = r->tx->dtype;
+    const int64_t stride = r->ty->strides[r->ty->ndim - 1];
+    const bool kept =
+        buffered && (r->leaves == IK_LEAVES_RESULTS || (r->leaves == IK_LEAVES_X && !ik_row_reduction_direct(r->tx)));
+    const void *in = !kept ? ik_fetch_f32(dtype, x, r->tx->strides[r->tx->ndim - 1], n, scratch.f32)
+        : dtype == IK_F64  ? (const void *)(buffer->f64 + at)
+                           : buffer->f32 + at;
+    if (next != NULL)
+        ik_prefetch(next, n * r->size);
+    float *out = ik_place_f32(dtype, y, stride, r->stream, scratch.f32);
+    r->write(r, at, n, stat, in, out, kept);
+    ik_put_f32(dtype, out, y, stride, n, r->stream);
+}
+
 /* Write elements [at, at + n) of the previous row and prefetch those of the next: n is at most IK_TILE. */
 static inline void ik_row_reduction_overlap(
     const ik_row_reduction *r, const ik_row_neighbours *b, int64_t at, int64_t n)
@@ -85,7 +108,7 @@ static inline void ik_row_reduction_overlap(
     if (b->next != NULL)
         ik_prefetch(b->next + at * r->size, n * r->size);
     if (b->y != NULL)
-        r->write(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
+        ik_row_reduction_put(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
 }
 
 static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_t begin, int64_t end)
@@ -119,15 +142,15 @@ static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t 
     for (int64_t row = begin; row < end; row++) {
         char *y = ik_row_reduction_y(r, row);
         const char *following = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
-        const char *next = r->chunks == 1 && step == r->size ? following : NULL;
+        const char *next = r->chunks == 1 && step == r->size && !r->interleaved ? following : NULL;
         ik_stat stat = r->measure(r, x, ik_min(r->d, IK_CHUNK), &buffer, NULL);
         for (int64_t at = IK_CHUNK; at < r->d; at += IK_CHUNK) {
             int64_t n = ik_min(r->d - at, IK_CHUNK);
             r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);
         }
         for (int64_t at = 0; at < r->d; at += IK_TILE)
-            r->write(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer, r->chunks == 1,
-                next == NULL ? NULL : next + at * step);
+            ik_row_reduction_put(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer,
+                r->chunks == 1, next == NULL ? NULL : next + at * step);
         x = following;
     }
     if (r->stream)
@@ -151,12 +174,11 @@ static inline void ik_row_reduction_write(void *context, int64_t begin, int64_t 
     (void)worker;
     const ik_row_reduction *r = context;
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
-    ik_chunk buffer;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, first = i % r->chunks * IK_CHUNK, last = ik_min(r->d, first + IK_CHUNK);
         for (int64_t at = first; at < last; at += IK_TILE)
-            r->write(r, ik_row_reduction_x(r, row) + at * step, ik_row_reduction_y(r, row) + at * to, at,
-                ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], &buffer, false, NULL);
+            ik_row_reduction_put(r, ik_row_reduction_x(r, row) + at * step, ik_row_reduction_y(r, row) + at * to, at,
+                ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], NULL, false, NULL);
     }
     if (r->stream)
         ik_stream_fence();

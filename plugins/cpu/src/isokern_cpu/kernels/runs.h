@@ -139,6 +139,18 @@ static inline const IK_T *IK_OF(ik_fetch)(int32_t dtype, const char *from, int64
     return scratch;
 }
 
+/* y = x * factor * w; w may be null. */
+static inline void IK_OF(ik_scale)(int64_t n, const IK_T *x, IK_T factor, const IK_T *w, IK_T *y)
+{
+    if (w == NULL) {
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] * factor;
+    } else {
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] * factor * w[i];
+    }
+}
+
 /* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
 static inline IK_T *IK_OF(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_T *scratch)
 { return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_T *)(void *)y : scratch; }

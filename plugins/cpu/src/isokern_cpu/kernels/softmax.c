@@ -27,6 +27,7 @@ IK_KERNEL(softmax)
     ik_row_reduction r = { .measure = wide ? measure_f64 : measure_f32,
         .join = ik_exp_join,
         .write = wide ? write_f64 : write_f32,
+        .leaves = plan->kind == IK_OP_SOFTMAX ? IK_LEAVES_RESULTS : IK_LEAVES_NOTHING,
         .interleaved = true };
     if (!ik_row_reduction_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
@@ -57,31 +58,21 @@ static ik_stat IK_OF(measure)(
     return (ik_stat){ max, ik_join_double(sum, low) };
 }
 
-static void IK_OF(write)(const ik_row_reduction *r, const char *from, char *to, int64_t at, int64_t n,
-    const ik_stat *stat, ik_chunk *buffer, bool kept, const char *next)
+static void IK_OF(write)(
+    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)
 {
-    (void)next;
-    IK_T scratch[IK_TILE] IK_ALIGNED, max = (IK_T)stat->a;
-    int64_t stride = r->ty->strides[r->ty->ndim - 1];
-    IK_T *y = IK_OF(ik_place)(r->ty->dtype, to, stride, r->stream, scratch);
-    const IK_T *e = (const IK_T *)buffer + at;
-    if (r->kind == IK_OP_LOG_SOFTMAX || !kept) {
-        const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, scratch);
-        if (r->kind == IK_OP_SOFTMAX) {
-            IK_OF(ik_exp_run)(n, x, max, scratch);
-            e = scratch;
-        } else {
-            IK_T log_sum = (IK_T)ik_log_f64(stat->b);
-            IK_VECTORISE for (int64_t i = 0; i < n; i++)
-                y[i] = (x[i] - max) - log_sum;
-        }
-    }
-    if (r->kind == IK_OP_SOFTMAX) {
-        IK_T factor = (IK_T)(1 / stat->b);
+    (void)at;
+    const IK_T *x = from, max = (IK_T)stat->a; /* x: the exponentials if they were kept */
+    IK_T *y = to;
+    if (r->kind == IK_OP_LOG_SOFTMAX) {
+        IK_T log_sum = (IK_T)ik_log_f64(stat->b);
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
-            y[i] = e[i] * factor;
+            y[i] = (x[i] - max) - log_sum;
+        return;
     }
-    IK_OF(ik_put)(r->ty->dtype, y, to, stride, n, r->stream);
+    if (!kept)
+        IK_OF(ik_exp_run)(n, x, max, y);
+    IK_OF(ik_scale)(n, kept ? x : y, (IK_T)(1 / stat->b), NULL, y);
 }
 
 /* Run tasks begin .. end, numbered outer row * tiles + tile, a tile being at most COLUMNS rows that are neighbours in
