@@ -156,11 +156,32 @@ static const char *refuse_pairs(const ik_plan *plan)
     return NULL;
 }
 
-/* The workspace, large enough for this product and for the kernel of x86_v4. */
-static uint64_t pairs_workspace(const ik_plan *plan, const ik_gemm_args *g)
+/* The product in pairs, and its blocking; their number is rounded up to a multiple of `k_step`. */
+static ik_gemm_args pairs_of(const ik_plan *plan, void *const *data, int64_t k_step)
 {
-    uint64_t own = ik_gemm_workspace(g), other = gemm_workspace__x86_v4(plan);
+    ik_gemm_args g = ik_gemm_args_of(plan, data);
+    g.k = ik_round_up(ik_ceil_div(g.k, 2), k_step);
+    ik_choose_blocking(&g, sizeof(float), panel_rows_pair, panel_width_pair, k_step);
+    return g;
+}
+
+/* The workspace, large enough for this product and for the kernel of x86_v4. */
+static uint64_t pairs_workspace(const ik_plan *plan, int64_t k_step)
+{
+    const ik_gemm_args g = pairs_of(plan, NULL, k_step);
+    uint64_t own = ik_gemm_workspace(&g), other = gemm_workspace__x86_v4(plan);
     return own > other ? own : other;
+}
+
+static ik_status run_pairs(const ik_plan *plan, void *const *data, void *workspace, uint64_t workspace_bytes,
+    void *stream, int64_t k_step, ik_task *tasks)
+{
+    ik_gemm_args g = pairs_of(plan, data, k_step);
+    if (subnormals_may_occur(&g))
+        return gemm__x86_v4(plan, data, workspace, workspace_bytes, stream);
+    g.workspace = workspace;
+    ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), tasks, &g);
+    return IK_SUCCESS;
 }
 
 #endif

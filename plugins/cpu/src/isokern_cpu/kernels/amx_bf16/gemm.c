@@ -126,28 +126,6 @@ static void tile_tasks(void *context, int64_t begin, int64_t end, int32_t worker
     _tile_release();
 }
 
-static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
-{
-    ik_gemm_args g = ik_gemm_args_of(plan, data);
-    g.k = ik_round_up(ik_ceil_div(g.k, 2), TILE);
-    ik_choose_blocking(&g, sizeof(float), panel_rows_pair, panel_width_pair, TILE);
-    return g;
-}
-
 IK_SUPPORTED(gemm) { return refuse_pairs(plan); }
-
-IK_WORKSPACE(gemm)
-{
-    ik_gemm_args g = args_of(plan, NULL);
-    return pairs_workspace(plan, &g);
-}
-
-IK_KERNEL(gemm)
-{
-    ik_gemm_args g = args_of(plan, data);
-    if (subnormals_may_occur(&g))
-        return gemm__x86_v4(plan, data, workspace, workspace_bytes, stream);
-    g.workspace = workspace;
-    ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), tile_tasks, &g);
-    return IK_SUCCESS;
-}
+IK_WORKSPACE(gemm) { return pairs_workspace(plan, TILE); }
+IK_KERNEL(gemm) { return run_pairs(plan, data, workspace, workspace_bytes, stream, TILE, tile_tasks); }
