@@ -158,8 +158,8 @@ static inline ik_matrix ik_matrix_of(const ik_plan *plan, void *const *data, uin
     return x;
 }
 
-/* The product that a plan asks for, without blocking; without data only its shape is valid. */
-static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *data)
+/* The product y = a b of a plan whose first tensors are y, a and b, all but b. */
+static inline ik_gemm_args ik_product_of(const ik_plan *plan, void *const *data)
 {
     const ik_tensor *y = &plan->tensors[IK_GEMM_Y], *a = &plan->tensors[IK_GEMM_A];
     ik_gemm_args g = { .plan = plan,
@@ -172,6 +172,13 @@ static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *dat
         g.batch *= y->shape[i];
     g.y = ik_matrix_of(plan, data, IK_GEMM_Y);
     g.a = ik_matrix_of(plan, data, IK_GEMM_A);
+    return g;
+}
+
+/* The product that a plan asks for, without blocking; without data only its shape is valid. */
+static inline ik_gemm_args ik_gemm_args_of(const ik_plan *plan, void *const *data)
+{
+    ik_gemm_args g = ik_product_of(plan, data);
     g.b = ik_matrix_of(plan, data, IK_GEMM_B);
     g.bias = ik_matrix_of(plan, data, IK_GEMM_BIAS);
     if (plan->kind == IK_OP_GEMM) {

@@ -60,26 +60,11 @@ static bool is_dots(const ik_plan *plan)
 
 static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
-    const ik_tensor *y = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], *x = &plan->tensors[IK_MATMUL_TRANSPOSED_X],
-                    *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    ik_gemm_args g = { .plan = plan,
-        .batch = 1,
-        .m = y->shape[y->ndim - 2],
-        .n = y->shape[y->ndim - 1],
-        .k = x->shape[x->ndim - 1],
-        .alpha = 1 };
-    for (int32_t i = 0; i < y->ndim - 2; i++)
-        g.batch *= y->shape[i];
-    g.y = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_Y);
-    g.a = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_X);
+    const ik_matrix w = ik_matrix_of(plan, data, IK_MATMUL_TRANSPOSED_W);
+    ik_gemm_args g = ik_product_of(plan, data);
     const bool transposed = plan->kind != IK_OP_MATMUL_MIXED;
-    g.b = (ik_matrix){ .at = (char *)1,
-        .dtype = w->dtype,
-        .row = w->strides[!transposed ? 0 : 1],
-        .col = w->strides[transposed ? 0 : 1] };
-    if (data != NULL)
-        g.b.at = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_W);
-    if (ik_is_blocks(w->dtype))
+    g.b = transposed ? (ik_matrix){ w.at, w.dtype, w.col, w.row } : w;
+    if (ik_is_blocks(w.dtype))
         g.pack_b = transposed ? pack_rows : pack_columns;
     if (plan->kind == IK_OP_LINEAR_MIXED) {
         const ik_linear_mixed_attrs *attrs = plan->attrs;
