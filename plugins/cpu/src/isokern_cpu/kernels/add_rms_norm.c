@@ -94,7 +94,7 @@ static bool w_is_direct(const ik_plan *plan)
 IK_WORKSPACE(add_rms_norm)
 {
     const ik_tensor *t = plan->tensors;
-    return w_is_direct(plan) ? 0 : ik_round_up((uint64_t)t->shape[t->ndim - 1] * sizeof(float));
+    return w_is_direct(plan) ? 0 : ik_round_up((uint64_t)t->shape[t->ndim - 1] * sizeof(float), IK_ALIGNMENT);
 }
 
 IK_KERNEL(add_rms_norm)

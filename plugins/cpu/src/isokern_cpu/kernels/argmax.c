@@ -76,7 +76,7 @@ static bool set_up(const ik_plan *plan, job *j)
         j->from = across;
         j->to = y->strides[last - 1];
     } else if (j->rows < FEW) {
-        j->chunks = (j->d + CHUNK - 1) / CHUNK;
+        j->chunks = ik_ceil_div(j->d, CHUNK);
     }
     return true;
 }
@@ -97,7 +97,7 @@ IK_KERNEL(argmax)
     j.y = ik_ptr(plan, data, IK_ARGMAX_Y);
     j.parts = workspace;
     if (j.width > 0) {
-        int64_t tiles = (j.width + IK_TILE - 1) / IK_TILE;
+        int64_t tiles = ik_ceil_div(j.width, IK_TILE);
         ik_parallel_for(j.rows / j.width * tiles, IK_THREAD_BYTES / (j.d * ik_min(j.width, IK_TILE) * j.size),
             j.integer         ? columns_i64
                 : j.size == 8 ? columns_f64
@@ -161,8 +161,7 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
     (void)worker;
     const job *j = context;
     IK_T scratch[IK_TILE] IK_ALIGNED, max[IK_TILE] IK_ALIGNED;
-    int64_t place[IK_TILE] IK_ALIGNED, tiles = (j->width + IK_TILE - 1) / IK_TILE,
-                                       step = j->tx->strides[j->tx->ndim - 1];
+    int64_t place[IK_TILE] IK_ALIGNED, tiles = ik_ceil_div(j->width, IK_TILE), step = j->tx->strides[j->tx->ndim - 1];
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
                 n = ik_min(j->width - first, IK_TILE);

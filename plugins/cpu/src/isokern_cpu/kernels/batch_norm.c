@@ -40,7 +40,8 @@ static int64_t run_offset(const ik_tensor *t, int32_t dim, int64_t at, int64_t *
 static uint64_t channel_bytes(const ik_plan *plan)
 {
     return ik_round_up(
-        (uint64_t)plan->tensors[0].shape[0] * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+        (uint64_t)plan->tensors[0].shape[0] * (plan->tensors[0].dtype == IK_F64 ? sizeof(double) : sizeof(float)),
+        IK_ALIGNMENT);
 }
 
 IK_WORKSPACE(batch_norm) { return 3 * channel_bytes(plan); }
@@ -67,7 +68,7 @@ IK_KERNEL(batch_norm)
     j.factor = (char *)workspace + bytes;
     j.bias = (char *)workspace + 2 * bytes;
     (t->dtype == IK_F64 ? set_up_f64 : set_up_f32)(plan, data, attrs->eps, workspace, bytes);
-    j.pieces = (j.run + PIECE - 1) / PIECE;
+    j.pieces = ik_ceil_div(j.run, PIECE);
     ik_parallel_for(j.outer * j.pieces, IK_THREAD_BYTES / (ik_min(j.run, PIECE) * j.size),
         t->dtype == IK_F64 ? runs_f64 : runs_f32, &j);
     return IK_SUCCESS;

@@ -27,7 +27,7 @@ static inline float ik_half_at(const char *from)
 #endif
 }
 
-static inline int64_t ik_pairs(int64_t k) { return (k + IK_PAIR - 1) / IK_PAIR; }
+static inline int64_t ik_pairs(int64_t k) { return ik_ceil_div(k, IK_PAIR); }
 static inline int64_t ik_quants_bytes(int64_t k) { return ik_pairs(k) * (2 * IK_PAIR + 2 * 2 * 4); }
 
 static inline ik_quants ik_quants_at(char *at, int64_t k)

@@ -229,7 +229,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
         const char *x = j->x + at * from_size;
         char *y = contiguous(j->to) && !j->stream ? j->y + at * to_size : made.bytes;
         if (j->stream && contiguous(j->from))
-            ik_prefetch(x + IK_TILE * from_size, ik_min(IK_TILE, end - at - n) * from_size);
+            ik_prefetch_near(x + IK_TILE * from_size, ik_min(IK_TILE, end - at - n) * from_size);
         if (!contiguous(j->from)) {
             for (int64_t done = 0, run; done < n; done += run) {
                 const char *piece = j->x + from.offset * from_size;

@@ -6,6 +6,14 @@
 #include "kernel.h"
 #include "vectors.h"
 
+#if defined(__AVX512F__)
+enum { IK_VECTOR = 64 };
+#elif defined(__AVX__)
+enum { IK_VECTOR = 32 };
+#else
+enum { IK_VECTOR = 16 };
+#endif
+
 static inline void ik_f16_run_to_f32(int64_t n, const uint16_t *in, float *out)
 {
     int64_t whole = 0; /* elements in whole vectors */
@@ -221,18 +229,11 @@ static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)
 {
     char *y = to;
     const char *x = from;
-#if defined(__AVX512F__)
-    enum { WIDTH = 64 };
-#elif defined(__AVX__)
-    enum { WIDTH = 32 };
-#else
-    enum { WIDTH = 16 };
-#endif
 #if defined(__SSE2__)
-    int64_t head = ik_min(bytes, -(intptr_t)y & (WIDTH - 1));
+    int64_t head = ik_min(bytes, -(intptr_t)y & (IK_VECTOR - 1));
     memcpy(y, x, (size_t)head);
     y += head, x += head, bytes -= head;
-    for (; bytes >= WIDTH; y += WIDTH, x += WIDTH, bytes -= WIDTH) {
+    for (; bytes >= IK_VECTOR; y += IK_VECTOR, x += IK_VECTOR, bytes -= IK_VECTOR) {
 #if defined(__AVX512F__)
         _mm512_stream_si512((__m512i *)y, _mm512_loadu_si512((const void *)x));
 #elif defined(__AVX__)

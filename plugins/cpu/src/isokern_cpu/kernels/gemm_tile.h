@@ -11,11 +11,11 @@
 #include "convert.h"
 
 #if defined(__AVX512F__) /* rows * 2 accumulators, 2 vectors of b and one of a fill the registers */
-enum { IK_VECTOR = 64, IK_TILE_ROWS = 14 };
+enum { IK_TILE_ROWS = 14 };
 #elif defined(__AVX__)
-enum { IK_VECTOR = 32, IK_TILE_ROWS = 6 };
+enum { IK_TILE_ROWS = 6 };
 #else
-enum { IK_VECTOR = 16, IK_TILE_ROWS = 5 };
+enum { IK_TILE_ROWS = 5 };
 #endif
 
 typedef struct ik_tile {
@@ -46,9 +46,6 @@ enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
 
 /* Whether rows so many bytes apart put the rows of a tile into one set of the level-1 cache, which has 8 or 12 ways. */
 static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
-
-static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
 
 typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
 typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));

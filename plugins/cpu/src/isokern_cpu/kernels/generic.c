@@ -13,12 +13,6 @@
 #include "nest.h"
 #include "operators/generic.h"
 
-static inline void prefetch(const char *from, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 2);
-}
-
 /* Without a reduction: compute outputs begin .. end. */
 static void map(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -34,7 +28,7 @@ static void map(void *context, int64_t begin, int64_t end, int32_t worker)
         fetch_all(&f, j->x, n);
         for (int32_t i = 0; i < j->inputs; i++) /* fetch the next tiles while the steps run over these */
             if (f.x[i].in_place && f.x[i].lanes.dense)
-                prefetch((const char *)f.place[i] + n * j->size, ik_min(n, end - at - n) * j->size);
+                ik_prefetch((const char *)f.place[i] + n * j->size, ik_min(n, end - at - n) * j->size);
         char *place = ik_lanes_in_place(&y, j->y, at, n);
         const void *made = ik_evaluate(&j->steps, n, f.place, place != NULL && !j->stream ? place : f.out);
         if (made == place)
@@ -199,11 +193,11 @@ static const char *set_up(const ik_plan *plan, job *j)
     j->span = j->lines ? LINES : j->width;
     if (j->lines && j->outputs < 4 * LINES)
         j->span = 1;
-    j->tiles = (j->outputs + j->span - 1) / j->span;
+    j->tiles = ik_ceil_div(j->outputs, j->span);
     if (j->tiles > 0 && j->tiles < FEW)
         j->chunks = ik_max(1, ik_min(4 * FEW / j->tiles, j->length * ik_min(j->outputs, j->span) / CHUNK));
-    j->per_chunk = (j->length + j->chunks - 1) / j->chunks;
-    j->chunks = j->per_chunk > 0 ? (j->length + j->per_chunk - 1) / j->per_chunk : 1;
+    j->per_chunk = ik_ceil_div(j->length, j->chunks);
+    j->chunks = j->per_chunk > 0 ? ik_ceil_div(j->length, j->per_chunk) : 1;
     return NULL;
 }
 

@@ -15,8 +15,7 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     const job *j = context;
     const ik_tensor *t = j->t;
-    const int64_t last = t->ndim - 1, d = t->shape[last], tiles = (d + IK_TILE - 1) / IK_TILE,
-                  size = ik_itemsize(t->dtype);
+    const int64_t last = t->ndim - 1, d = t->shape[last], tiles = ik_ceil_div(d, IK_TILE), size = ik_itemsize(t->dtype);
     const int32_t compute = ik_compute_of(t->dtype);
     union {
         float f32[IK_TILE];
@@ -49,7 +48,7 @@ IK_KERNEL(iota)
     const ik_iota_attrs *attrs = plan->attrs;
     const ik_tensor *t = &plan->tensors[IK_IOTA_Y];
     job j = { t, attrs->start, attrs->step, ik_ptr(plan, data, IK_IOTA_Y) };
-    int64_t d = t->shape[t->ndim - 1], tiles = (d + IK_TILE - 1) / IK_TILE;
+    int64_t d = t->shape[t->ndim - 1], tiles = ik_ceil_div(d, IK_TILE);
     if (ik_numel(t) == 0)
         return IK_SUCCESS;
     ik_parallel_for(

@@ -111,5 +111,14 @@ static inline int64_t ik_row_offset(const ik_tensor *t, int64_t row, int32_t kee
 
 static inline int64_t ik_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ik_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t ik_magnitude(int64_t a) { return a < 0 ? -a : a; }
+static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t ik_round_up(int64_t a, int64_t step) { return (a + step - 1) / step * step; }
+
+static inline void ik_prefetch(const char *from, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
+}
 
 #endif

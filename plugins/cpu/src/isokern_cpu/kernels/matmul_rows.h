@@ -9,8 +9,6 @@
 
 enum { AT_ONCE = 4, GROUP = 8, DOT_BYTES = 1 << 17 };
 
-static inline int64_t ik_whole(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
 /* The epilogue of linear_mixed; for the other operators all its tensors are absent. */
 typedef struct epilogue {
     const ik_tensor *tbias, *tc;
@@ -92,8 +90,8 @@ static job job_of(const ik_plan *plan)
     j.m = j.n == 0 ? 0 : ik_numel(j.ty) / j.n;
     j.quantised = is_quantised(plan);
     const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
-    j.converted_bytes = lies ? 0 : ik_whole(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
-    j.scratch_bytes = j.quantised ? ik_whole(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
+    j.converted_bytes = lies ? 0 : ik_round_up(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
+    j.scratch_bytes = j.quantised ? ik_round_up(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
     return j;
 }
 
@@ -215,8 +213,8 @@ static ik_status run_dots(const ik_plan *plan, void *const *data, void *workspac
         j.converted = (char *)workspace + ik_threads() * j.scratch_bytes;
         ik_parallel_for(j.m, DOT_BYTES / (4 * ik_max(1, j.k)), convert_rows, &j);
     }
-    ik_parallel_for((j.n + GROUP - 1) / GROUP,
-        ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);
+    ik_parallel_for(
+        ik_ceil_div(j.n, GROUP), ik_max(1, DOT_BYTES / ik_max(1, GROUP * ik_bytes(j.tw->dtype, j.k) * j.m)), dots, &j);
     return IK_SUCCESS;
 }
 

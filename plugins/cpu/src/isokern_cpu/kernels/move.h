@@ -21,12 +21,9 @@ typedef struct ik_block {
 
 enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_PREFETCH = 2048 };
 
-static inline int64_t ik_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t ik_magnitude(int64_t a) { return a < 0 ? -a : a; }
-
-/* Prefetch lines that will be read soon. The hardware follows a run by itself, but not from one short run to the
+/* Prefetch lines that will be read next. The hardware follows a run by itself, but not from one short run to the
  * next. */
-static inline void ik_prefetch(const char *x, int64_t bytes)
+static inline void ik_prefetch_near(const char *x, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(x + i);
@@ -37,7 +34,7 @@ static inline void ik_copy_and_prefetch(char *y, const char *x, int64_t bytes, c
 {
     int64_t part = ik_min(bytes, IK_PREFETCH + (-(intptr_t)y & 63));
     for (int64_t at = 0; at < bytes; at += part, part = ik_min(IK_PREFETCH, bytes - at)) {
-        ik_prefetch(next + at, part);
+        ik_prefetch_near(next + at, part);
         if (stream)
             ik_stream_copy(y + at, x + at, part);
         else

@@ -23,21 +23,19 @@ typedef struct pool {
     int64_t prefetch_bytes;                        /* bytes to prefetch while a row is computed */
 } pool;
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* The number of positions at + k * step, k < count, in 0 .. size - 1, and the first such k. */
 static int64_t inside(int64_t at, int64_t step, int64_t count, int64_t size, int64_t *first)
 {
     *first = 0;
     if (at >= 0 && at + (count - 1) * step < size) /* the usual case, without divisions */
         return count;
-    *first = at < 0 ? ceil_div(-at, step) : 0;
-    int64_t end = at >= size ? 0 : ik_min(count, ceil_div(size - at, step));
+    *first = at < 0 ? ik_ceil_div(-at, step) : 0;
+    int64_t end = at >= size ? 0 : ik_min(count, ik_ceil_div(size - at, step));
     return ik_max(0, end - *first);
 }
 
 static int64_t bin_begin(int64_t i, int64_t size, int64_t bins) { return i * size / bins; }
-static int64_t bin_end(int64_t i, int64_t size, int64_t bins) { return ceil_div((i + 1) * size, bins); }
+static int64_t bin_end(int64_t i, int64_t size, int64_t bins) { return ik_ceil_div((i + 1) * size, bins); }
 
 static void load_f64(int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
 {

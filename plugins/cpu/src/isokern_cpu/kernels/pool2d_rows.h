@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) void IK_OF(windows)(
     if (largest)
         return;
     int64_t space = width - 1 - (p->kernel[1] - 1) * reach - left; /* windows begin .. end - 1 lie inside x */
-    int64_t begin = left < 0 ? ik_min(n, ceil_div(-left, p->step[1])) : 0,
+    int64_t begin = left < 0 ? ik_min(n, ik_ceil_div(-left, p->step[1])) : 0,
             end = space < 0 ? begin : ik_max(begin, ik_min(n, space / p->step[1] + 1));
     if (p->count_all)
         begin = 0, end = n, rows = p->kernel[0];

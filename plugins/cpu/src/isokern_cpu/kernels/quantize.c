@@ -73,7 +73,7 @@ IK_KERNEL(quantize)
             floats = ik_bytes(t[plan->kind == IK_OP_QUANTIZE].dtype, TILE);
     if (dense(&t[0]) && dense(&t[1]))
         rows = rows != 0, j.d = n;
-    j.tiles = (j.d + TILE - 1) / TILE;
+    j.tiles = ik_ceil_div(j.d, TILE);
     j.stream = ik_bytes(t->dtype, n) >= IK_STREAM_BYTES;
     ik_parallel_for(rows * j.tiles, IK_THREAD_BYTES / (j.d < TILE ? floats * j.d / TILE : floats),
         plan->kind == IK_OP_QUANTIZE ? quantize : dequantize, &j);

@@ -262,7 +262,7 @@ static int64_t sample_many(const job *j, const row *r)
 static row row_of(const job *j, int64_t number, int32_t worker)
 {
     char *scratch = j->workspace + (j->rows <= ik_threads() ? number : worker) * j->slot_bytes;
-    int64_t part = (int64_t)ik_round_up((uint64_t)j->v * sizeof(float));
+    int64_t part = ik_round_up((uint64_t)j->v * sizeof(float), IK_ALIGNMENT);
     void *at[] = { scratch, scratch + part, scratch + 2 * part, scratch + 3 * part };
     return (
         row){ .number = number, .v = j->v, .l = at[0], .w = at[1], .bin_w = at[2], .bin = at[3], .factor = j->factor };
@@ -295,8 +295,8 @@ static bool set_up(const ik_plan *plan, job *j)
     j->kept = j->attrs->top_k == 0 ? j->v : ik_min(j->attrs->top_k, j->v);
     j->factor = ik_sample_factor((float)j->attrs->temperature);
     bool many = j->kept > FEW && j->attrs->temperature != 0;
-    uint64_t part = ik_round_up((uint64_t)j->v * sizeof(float));
-    j->slot_bytes = (int64_t)(many ? 3 * part + ik_round_up((uint64_t)j->v * sizeof(uint64_t)) : part);
+    uint64_t part = ik_round_up((uint64_t)j->v * sizeof(float), IK_ALIGNMENT);
+    j->slot_bytes = (int64_t)(many ? 3 * part + ik_round_up((uint64_t)j->v * sizeof(uint64_t), IK_ALIGNMENT) : part);
     return j->rows > 0 && j->v > 0;
 }
 

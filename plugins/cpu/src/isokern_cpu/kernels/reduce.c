@@ -188,8 +188,6 @@ static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
-
 /* Set up everything that follows from the plan; false where there is no output. */
 static bool set_up(const ik_plan *plan, job *j)
 {
@@ -203,7 +201,7 @@ static bool set_up(const ik_plan *plan, job *j)
     int32_t column = -1; /* the kept dim with the smallest step goes last */
     for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
         if (column < 0 || x->shape[column] == 1
-            || (x->shape[i] > 1 && size_of(x->strides[i]) < size_of(x->strides[column])))
+            || (x->shape[i] > 1 && ik_magnitude(x->strides[i]) < ik_magnitude(x->strides[column])))
             column = i;
     for (int32_t pass = 0; pass < 2; pass++)
         for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)
@@ -222,23 +220,23 @@ static bool set_up(const ik_plan *plan, job *j)
         j->shape[1][j->reduced++] = 1;
     if (j->outputs == 0)
         return false;
-    int64_t run = j->shape[1][j->reduced - 1], along = size_of(j->step[1][j->reduced - 1]);
+    int64_t run = j->shape[1][j->reduced - 1], along = ik_magnitude(j->step[1][j->reduced - 1]);
     int64_t width = j->columns_dim = j->kept > 0 ? j->shape[0][j->kept - 1] : 1;
     j->column_step = j->kept > 0 ? j->step[0][j->kept - 1] : 1;
     j->column_to = j->kept > 0 ? j->to[j->kept - 1] : 1;
     if (j->column_step == 1 && width <= NARROW / 2 && j->step[1][j->reduced - 1] == width)
         j->group = ik_max(1, ik_min(NARROW / width, run));
-    j->columns = j->outputs > 1 && (along > size_of(j->column_step) ? width >= 8 || j->group > 1 : run < 8);
+    j->columns = j->outputs > 1 && (along > ik_magnitude(j->column_step) ? width >= 8 || j->group > 1 : run < 8);
     if (j->columns) {
-        j->tiles = (width + WIDTH - 1) / WIDTH;
+        j->tiles = ik_ceil_div(width, WIDTH);
         j->span = (ik_min(width, WIDTH) * j->group + 7) / 8 * 8;
         int64_t tasks = j->outputs / width * j->tiles, rows = ik_max(COLUMN_CHUNK / ik_min(width, WIDTH), COLUMN_ROWS);
         if (tasks < FEW / 4)
             j->chunks = ik_max(1, ik_min(FEW / tasks, j->length / rows));
     } else if (j->outputs < FEW) {
-        j->chunks = ik_max(1, (j->length + ROW_CHUNK - 1) / ROW_CHUNK);
+        j->chunks = ik_max(1, ik_ceil_div(j->length, ROW_CHUNK));
     }
-    j->per_chunk = j->columns ? (j->length + j->chunks - 1) / j->chunks : j->chunks > 1 ? ROW_CHUNK : j->length;
+    j->per_chunk = j->columns ? ik_ceil_div(j->length, j->chunks) : j->chunks > 1 ? ROW_CHUNK : j->length;
     return true;
 }
 

@@ -12,7 +12,7 @@ enum { PANEL_WIDTH = 16, X_ROWS = 8 /* X_ROWS: rows of x at once */ };
 static inline int64_t panel_bytes(int32_t dtype, int64_t k) { return PANEL_WIDTH * ik_bytes(dtype, k); }
 
 static uint64_t packed_bytes(const ik_tensor *w)
-{ return (uint64_t)(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH * panel_bytes(w->dtype, w->shape[1])); }
+{ return (uint64_t)(ik_ceil_div(w->shape[0], PANEL_WIDTH) * panel_bytes(w->dtype, w->shape[1])); }
 
 typedef struct packing {
     const ik_tensor *tw;
@@ -56,7 +56,7 @@ typedef struct panel_x {
     int32_t *undo;
 } panel_x;
 
-static int64_t panel_x_bytes(int64_t k) { return ik_whole(k + k / IK_BLOCK * 12, 64); }
+static int64_t panel_x_bytes(int64_t k) { return ik_round_up(k + k / IK_BLOCK * 12, 64); }
 
 static panel_x panel_x_at(char *at, int64_t k)
 {
@@ -79,7 +79,7 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
 {
     const panel_job *s = context;
     const int64_t stride = s->tx->strides[s->tx->ndim - 1];
-    float *wide = (float *)(void *)(s->thread_scratch + worker * ik_whole(4 * s->k, 64));
+    float *wide = (float *)(void *)(s->thread_scratch + worker * ik_round_up(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
         const panel_x x = panel_x_at(s->converted + row * panel_x_bytes(s->k), s->k);
         ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
@@ -189,7 +189,7 @@ static panel_job panel_job_of(const ik_plan *plan)
 static uint64_t panels_workspace(const ik_plan *plan)
 {
     const panel_job s = panel_job_of(plan);
-    return (uint64_t)(s.m * panel_x_bytes(s.k) + ik_threads() * ik_whole(4 * s.k, 64));
+    return (uint64_t)(s.m * panel_x_bytes(s.k) + ik_threads() * ik_round_up(4 * s.k, 64));
 }
 
 static ik_status run_panels(const ik_plan *plan, void *const *data, void *workspace)
@@ -202,10 +202,10 @@ static ik_status run_panels(const ik_plan *plan, void *const *data, void *worksp
     s.w = data[IK_MATMUL_TRANSPOSED_W];
     s.finish = epilogue_of(plan, data);
     s.thread_scratch = workspace;
-    s.converted = s.thread_scratch + ik_threads() * ik_whole(4 * s.k, 64);
+    s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), quantise_panel_x, &s);
-    ik_parallel_for(ik_whole(s.n, PANEL_WIDTH) / PANEL_WIDTH,
-        ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), panel_tasks, &s);
+    ik_parallel_for(ik_ceil_div(s.n, PANEL_WIDTH), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)),
+        panel_tasks, &s);
     return IK_SUCCESS;
 }
 

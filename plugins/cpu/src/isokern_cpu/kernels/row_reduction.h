@@ -62,11 +62,11 @@ static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
     const ik_tensor *t = plan->tensors;
     int64_t d = t->shape[t->ndim - 1], rows = d == 0 ? 0 : ik_numel(t) / d;
     uint64_t bytes = ik_row_reduction_splits(rows, d)
-        ? ik_round_up((uint64_t)(rows * ((d + IK_CHUNK - 1) / IK_CHUNK)) * sizeof(ik_stat))
+        ? ik_round_up((uint64_t)(rows * ik_ceil_div(d, IK_CHUNK)) * sizeof(ik_stat), IK_ALIGNMENT)
         : 0;
     for (uint32_t i = 2; i < plan->tensor_count; i++)
         if (ik_present(plan, i) && !ik_row_reduction_direct(&plan->tensors[i]))
-            bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+            bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)), IK_ALIGNMENT);
     return bytes;
 }
 
@@ -196,7 +196,7 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
     r->kind = plan->kind;
     if (r->rows == 0)
         return false;
-    r->chunks = (r->d + IK_CHUNK - 1) / IK_CHUNK;
+    r->chunks = ik_ceil_div(r->d, IK_CHUNK);
     r->y = ik_ptr(plan, data, 0);
     r->x = ik_ptr(plan, data, 1);
     /* In place: the lines are in the cache already. */
@@ -204,7 +204,7 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
     r->stats = workspace;
     char *scratch = workspace;
     if (ik_row_reduction_splits(r->rows, r->d))
-        scratch += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat));
+        scratch += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat), IK_ALIGNMENT);
     for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
         if (!ik_present(plan, i))
             continue;
@@ -217,7 +217,7 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
         else
             ik_load_f32(t[i].dtype, r->operand[i - 2], stride, r->d, (float *)(void *)scratch);
         r->operand[i - 2] = scratch;
-        scratch += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)));
+        scratch += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)), IK_ALIGNMENT);
     }
     return true;
 }

@@ -6,14 +6,6 @@
 #define IK_RUNS_H
 #include "convert.h"
 
-#if defined(__AVX512F__)
-enum { IK_VECTOR = 64 };
-#elif defined(__AVX__)
-enum { IK_VECTOR = 32 };
-#else
-enum { IK_VECTOR = 16 };
-#endif
-
 #define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a cache line cost double */
 
 enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
@@ -30,14 +22,6 @@ static inline __attribute__((always_inline)) void ik_add_double(double *high, do
 
 /* Add high and low; where the sum is not finite, `low` is NaN and is ignored. */
 static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
-
-static inline uint64_t ik_round_up(uint64_t bytes) { return (bytes + IK_ALIGNMENT - 1) / IK_ALIGNMENT * IK_ALIGNMENT; }
-
-static inline void ik_prefetch(const char *from, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 2);
-}
 
 #define IK_FILE "runs.h"
 #include "each_type.h"

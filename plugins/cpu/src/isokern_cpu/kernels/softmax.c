@@ -31,7 +31,7 @@ IK_KERNEL(softmax)
         .interleaved = true };
     if (!ik_row_reduction_set_up(&r, plan, data, workspace))
         return IK_SUCCESS;
-    int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
+    int64_t width = r.ty->shape[r.ty->ndim - 2], tiles = ik_ceil_div(width, COLUMNS);
     if (!across(r.tx) || !across(r.ty))
         ik_row_reduction_run(&r);
     else
@@ -83,7 +83,7 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
     const ik_row_reduction *r = context;
     IK_T scratch[COLUMNS] IK_ALIGNED, max[COLUMNS] IK_ALIGNED, last[COLUMNS] IK_ALIGNED;
     double sum[COLUMNS] IK_ALIGNED, low[COLUMNS] IK_ALIGNED;
-    int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = (width + COLUMNS - 1) / COLUMNS;
+    int64_t width = r->ty->shape[r->ty->ndim - 2], tiles = ik_ceil_div(width, COLUMNS);
     int64_t step = r->tx->strides[r->tx->ndim - 1] * r->size, to = r->ty->strides[r->ty->ndim - 1] * r->size;
     for (int64_t task = begin; task < end; task++) {
         int64_t first = task % tiles * COLUMNS, row = task / tiles * width + first, n = ik_min(width - first, COLUMNS);

@@ -72,7 +72,7 @@ static bool set_up(const ik_plan *plan, job *j)
         .k = attrs->k };
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     j->size = ik_itemsize(x->dtype);
-    j->heap_bytes = (int64_t)ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_entry_u64) : sizeof(ik_entry_u32)));
+    j->heap_bytes = ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_entry_u64) : sizeof(ik_entry_u32)), IK_ALIGNMENT);
     return j->rows > 0 && j->k > 0;
 }
 

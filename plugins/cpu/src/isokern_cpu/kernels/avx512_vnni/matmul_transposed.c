@@ -17,7 +17,7 @@ IK_PACK(matmul_transposed)
     (void)stream;
     const ik_tensor *w = &plan->tensors[tensor];
     packing p = { w, (const char *)from + ik_bytes(w->dtype, w->offset), to };
-    ik_parallel_for(ik_whole(w->shape[0], PANEL_WIDTH) / PANEL_WIDTH, 1, pack_panels, &p);
+    ik_parallel_for(ik_ceil_div(w->shape[0], PANEL_WIDTH), 1, pack_panels, &p);
     return IK_SUCCESS;
 }
 
