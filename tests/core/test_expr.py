@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from isokern import ops
+from isokern.cabi import header
 from isokern.cabi.header import _row
 from isokern.declare.attributes import attrs, body, integer, number
 from isokern.dtypes import F32
@@ -165,3 +166,11 @@ def test_zeros_of_both_signs_stay_apart():
     tree = parse("copysign(x0, 0.0) + copysign(x0, -0.0)")
     assert to_text(tree) == "(copysign(x0, 0.0) + copysign(x0, -0.0))"
     assert tree.args[0] is not tree.args[1]
+
+
+def test_an_activation_is_generated_or_refused(monkeypatch):
+    monkeypatch.setattr(header, "ACTIVATIONS", ("none", "mish", "relu"))
+    assert "case 1: row_mish_f32(n, in, x, 0); return;" in header.elementwise_activations()
+    monkeypatch.setattr(header, "ACTIVATIONS", ("none", "leaky_relu"))
+    with pytest.raises(ValueError, match="leaky_relu"):
+        header.elementwise_activations()
