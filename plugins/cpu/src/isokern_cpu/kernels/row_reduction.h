@@ -18,14 +18,15 @@ typedef union ik_chunk {
     double f64[IK_CHUNK];
 } IK_ALIGNED ik_chunk;
 
+enum { IK_LEAVES_X /* where x is not in the compute type already */, IK_LEAVES_RESULTS, IK_LEAVES_NOTHING };
+
 /* y[row] = f(x[row], statistics of the whole row): `measure` reads a chunk and may leave values in the buffer; `join`
- * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements of y,
- * from x, or from what measure left in the buffer where `kept` says so. All of them are in the compute type.
+ * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements of
+ * y, from x, or from what measure left in the buffer where `kept` says so. All of them are in the compute type.
  *
  * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls
  * ik_row_reduction_overlap as it goes (unless null): the previous row is then written, and the next one prefetched,
  * during the computation. */
-enum { IK_LEAVES_X /* where x is not in the compute type already */, IK_LEAVES_RESULTS, IK_LEAVES_NOTHING };
 typedef struct ik_row_reduction ik_row_reduction;
 typedef struct ik_row_neighbours ik_row_neighbours;
 struct ik_row_reduction {
