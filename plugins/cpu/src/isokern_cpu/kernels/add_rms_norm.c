@@ -25,12 +25,12 @@ static int64_t row_bytes(const job *j, const ik_tensor *t, int64_t row) { return
 static void add(const job *j, const char *x, const char *residual, char *s, int64_t n, float *sums)
 {
     float scratch[2][IK_TILE] IK_ALIGNED;
-    const float *a = ik_fetch_f32(j->tx->dtype, x, step(j->tx), n, scratch[0]),
-                *b = ik_fetch_f32(j->tr->dtype, residual, step(j->tr), n, scratch[1]);
+    const float *a = ik_fetch(j->tx->dtype, x, step(j->tx), n, scratch[0]),
+                *b = ik_fetch(j->tr->dtype, residual, step(j->tr), n, scratch[1]);
     IK_VECTORISE for (int64_t i = 0; i < n; i++)
         sums[i] = a[i] + b[i];
     if (j->ts->dtype == IK_F32) {
-        ik_put_f32(IK_F32, sums, s, step(j->ts), n, j->stream_s);
+        ik_put(IK_F32, sums, s, step(j->ts), n, j->stream_s);
         return;
     }
     uint16_t half[IK_TILE] IK_ALIGNED;
@@ -47,9 +47,9 @@ static void add(const job *j, const char *x, const char *residual, char *s, int6
 static void scale(const job *j, const float *sums, float factor, int64_t at, char *to, int64_t n)
 {
     float scratch[IK_TILE] IK_ALIGNED;
-    float *y = ik_place_f32(j->ty->dtype, to, step(j->ty), j->stream_y, scratch);
+    float *y = ik_place(j->ty->dtype, to, step(j->ty), j->stream_y, scratch);
     ik_scale_f32(n, sums, factor, j->w == NULL ? NULL : j->w + at, y);
-    ik_put_f32(j->ty->dtype, y, to, step(j->ty), n, j->stream_y);
+    ik_put(j->ty->dtype, y, to, step(j->ty), n, j->stream_y);
 }
 
 static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -76,7 +76,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         for (int64_t at = 0; at < j->d; at += PIECE) {
             int64_t n = ik_min(j->d - at, PIECE);
             const float *sums =
-                keep ? kept + at : ik_fetch_f32(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, scratch);
+                keep ? kept + at : ik_fetch(j->ts->dtype, s + at * step(j->ts) * j->size, step(j->ts), n, scratch);
             if (next_x != NULL) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(next_x + at * j->size, n * j->size);
             if (next_residual != NULL)

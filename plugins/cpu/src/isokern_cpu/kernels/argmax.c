@@ -27,19 +27,17 @@ typedef struct job {
     best *parts; /* [rows][chunks] */
 } job;
 
-static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *scratch)
+static inline __attribute__((always_inline)) const void *fetch(
+    const job *j, const char *from, int64_t step, int64_t n, void *scratch)
 {
-    ik_load_i64(j->tx->dtype, from, step, n, scratch);
+    if (!j->integer)
+        return ik_fetch(j->tx->dtype, from, step, n, scratch);
+    int64_t *values = scratch;
+    ik_load_i64(j->tx->dtype, from, step, n, values);
     for (int64_t i = 0; i < n && j->flip != 0; i++)
-        scratch[i] ^= j->flip;
-    return scratch;
+        values[i] ^= j->flip;
+    return values;
 }
-
-static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *scratch)
-{ return ik_fetch_f32(j->tx->dtype, from, step, n, scratch); }
-
-static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *scratch)
-{ return ik_fetch_f64(j->tx->dtype, from, step, n, scratch); }
 
 static int64_t largest_i64(int64_t n, const int64_t *x)
 {
@@ -139,7 +137,7 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
         int64_t place = -1;
         for (int64_t at = first; at < last && !IK_OF(nan)(max); at += PIECE) {
             int64_t n = ik_min(last - at, PIECE), i = 0;
-            const IK_T *values = IK_OF(fetch)(j, x + at * step * j->size, step, n, scratch);
+            const IK_T *values = fetch(j, x + at * step * j->size, step, n, scratch);
             IK_T candidate = IK_OF(largest)(n, values);
             if (place >= 0 && candidate <= max)
                 continue;
@@ -166,10 +164,10 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
         int64_t first = task % tiles * IK_TILE, row = task / tiles * j->width + first,
                 n = ik_min(j->width - first, IK_TILE);
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
-        memcpy(max, IK_OF(fetch)(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
+        memcpy(max, fetch(j, x, j->from, n, scratch), (size_t)n * sizeof *max);
         memset(place, 0, sizeof place);
         for (int64_t i = 1; i < j->d; i++) {
-            const IK_T *values = IK_OF(fetch)(j, x + i * step * j->size, j->from, n, scratch);
+            const IK_T *values = fetch(j, x + i * step * j->size, j->from, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++) {
                 bool better = (values[k] > max[k]) | (IK_OF(nan)(values[k]) & !IK_OF(nan)(max[k]));
                 max[k] = better ? values[k] : max[k];

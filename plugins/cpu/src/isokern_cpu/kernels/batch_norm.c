@@ -81,8 +81,7 @@ static void IK_OF(channels)(const ik_plan *plan, void *const *data, uint32_t i, 
 {
     int64_t c = plan->tensors[0].shape[0];
     if (ik_present(plan, i)) {
-        const IK_T *from =
-            IK_OF(ik_fetch)(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
+        const IK_T *from = ik_fetch(plan->tensors[i].dtype, ik_ptr(plan, data, i), plan->tensors[i].strides[0], c, to);
         if (from != to)
             memcpy(to, from, (size_t)c * sizeof *to);
         return;
@@ -115,8 +114,8 @@ static void IK_OF(runs)(void *context, int64_t begin, int64_t end, int32_t worke
         char *y = j->y + run_offset(j->ty, j->dim, place, &channel) * j->size;
         for (int64_t at = first; at < last; at += IK_TILE) {
             int64_t n = ik_min(last - at, IK_TILE);
-            const IK_T *in = IK_OF(ik_fetch)(j->tx->dtype, x + at * from * j->size, from, n, scratch);
-            IK_T *out = IK_OF(ik_place)(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
+            const IK_T *in = ik_fetch(j->tx->dtype, x + at * from * j->size, from, n, scratch);
+            IK_T *out = ik_place(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
             const IK_T *mean = (const IK_T *)j->mean + channel, *factor = (const IK_T *)j->factor + channel,
                        *bias = (const IK_T *)j->bias + channel;
             if (j->dim == 0) {
@@ -128,7 +127,7 @@ static void IK_OF(runs)(void *context, int64_t begin, int64_t end, int32_t worke
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     out[k] = (in[k] - m) * f + b;
             }
-            IK_OF(ik_put)(j->ty->dtype, out, y + at * to * j->size, to, n, j->stream);
+            ik_put(j->ty->dtype, out, y + at * to * j->size, to, n, j->stream);
         }
     }
     if (j->stream)

@@ -19,7 +19,7 @@ static int64_t count_visible(const job *j, int64_t row)
 /* The maximum of n elements, and the sum of their exponentials relative to it; the exponentials are left in `e`. */
 static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
 {
-    const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, e);
+    const float *x = ik_fetch(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, e);
     float max = ik_extreme_of_f32(IK_MAX, n, x);
     double sum = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
@@ -50,19 +50,19 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         float factor = (float)(1 / stat.b), max = (float)stat.a;
         for (int64_t at = 0; at < j->s; at += IK_TILE) {
             int64_t count = ik_min(j->s - at, IK_TILE), seen = ik_max(0, ik_min(n - at, count));
-            float *out = ik_place_f32(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
+            float *out = ik_place(j->ty->dtype, y + at * to * j->size, to, j->stream, scratch);
             const float *e = buffer.f32 + at;
             if (at < later) /* prefetching keeps memory busy while this cached row is written */
                 ik_prefetch(following + at * j->size, ik_min(later - at, IK_TILE) * j->size);
             if (n > IK_CHUNK && seen > 0) {
-                const float *v = ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, seen, scratch);
+                const float *v = ik_fetch(j->tx->dtype, x + at * from * j->size, from, seen, scratch);
                 ik_exp_run_f32(seen, v, max, scratch);
                 e = scratch;
             }
             IK_VECTORISE for (int64_t i = 0; i < seen; i++)
                 out[i] = e[i] * factor;
             memset(out + seen, 0, (size_t)(count - seen) * sizeof *out);
-            ik_put_f32(j->ty->dtype, out, y + at * to * j->size, to, count, j->stream);
+            ik_put(j->ty->dtype, out, y + at * to * j->size, to, count, j->stream);
         }
         x = following;
     }

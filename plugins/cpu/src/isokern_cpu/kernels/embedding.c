@@ -43,7 +43,7 @@ static void copy_row(const job *j, const char *x, char *y, const char *next)
         if (next != NULL && (from == 1 || from == 0))
             ik_prefetch(next + ik_bytes(j->table->dtype, at), ik_bytes(j->table->dtype, n));
         if (x == NULL) {
-            ik_put_f32(j->ty->dtype, zeros, place, to, n, j->stream);
+            ik_put(j->ty->dtype, zeros, place, to, n, j->stream);
             continue;
         }
         const char *source = x + ik_bytes(j->table->dtype, at * from);
@@ -54,7 +54,7 @@ static void copy_row(const job *j, const char *x, char *y, const char *next)
                 memcpy(place, source, (size_t)ik_bytes(j->ty->dtype, n));
             continue;
         }
-        ik_put_f32(j->ty->dtype, ik_fetch_weights(j->table->dtype, source, from, n, scratch), place, to, n, j->stream);
+        ik_put(j->ty->dtype, ik_fetch_weights(j->table->dtype, source, from, n, scratch), place, to, n, j->stream);
     }
 }
 

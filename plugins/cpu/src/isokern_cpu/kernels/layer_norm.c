@@ -40,7 +40,7 @@ static ik_stat IK_OF(measure)(
     const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     (void)neighbours;
-    const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, (IK_T *)buffer);
+    const IK_T *x = ik_fetch(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, buffer);
     double mean = IK_OF(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
     return (ik_stat){ mean, IK_OF(ik_sum_of)(IK_SQUARES, n, x, (IK_T)mean) };
 }

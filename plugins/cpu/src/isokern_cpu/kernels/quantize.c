@@ -32,7 +32,7 @@ static void quantize(void *context, int64_t begin, int64_t end, int32_t worker)
         const char *from;
         char *y;
         int64_t n = find(j, at, &from, &y);
-        const float *x = ik_fetch_f32(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, scratch);
+        const float *x = ik_fetch(j->tx->dtype, from, j->tx->strides[j->tx->ndim - 1], n, scratch);
         ik_quantize_run(j->ty->dtype, n, x, j->stream ? blocks : y);
         if (j->stream)
             ik_stream_copy(y, blocks, ik_bytes(j->ty->dtype, n));
@@ -50,9 +50,9 @@ static void dequantize(void *context, int64_t begin, int64_t end, int32_t worker
         const char *x;
         char *to;
         int64_t n = find(j, at, &x, &to), stride = j->ty->strides[j->ty->ndim - 1];
-        float *y = ik_place_f32(j->ty->dtype, to, stride, j->stream, scratch);
+        float *y = ik_place(j->ty->dtype, to, stride, j->stream, scratch);
         ik_dequantize_run(j->tx->dtype, n, x, y);
-        ik_put_f32(j->ty->dtype, y, to, stride, n, j->stream);
+        ik_put(j->ty->dtype, y, to, stride, n, j->stream);
     }
     if (j->stream)
         ik_stream_fence();

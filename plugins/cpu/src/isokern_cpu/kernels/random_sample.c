@@ -41,7 +41,7 @@ static void load(const job *j, row *r)
     for (int64_t at = 0; at < r->v; at += IK_TILE) {
         int64_t n = ik_min(r->v - at, IK_TILE);
         float *l = r->l + at;
-        const float *from = ik_fetch_f32(j->tl->dtype, x + at * stride * size, stride, n, l);
+        const float *from = ik_fetch(j->tl->dtype, x + at * stride * size, stride, n, l);
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             l[i] = from[i] + 0.0f;
     }

@@ -93,14 +93,17 @@ static void store_one(const job *j, int64_t output, value v)
         ik_store_f32(j->dtype, &narrow, to, 1, 1);
 }
 
-static const int64_t *fetch_i64(const job *j, const char *from, int64_t step, int64_t n, int64_t *run_scratch)
+static const void *fetch(const job *j, const char *from, int64_t step, int64_t n, void *run_scratch)
 {
     if (step == 1 && j->direct)
-        return (const int64_t *)(const void *)from;
-    ik_load_i64(j->dtype, from, step, n, run_scratch);
+        return from;
+    if (!j->integer)
+        return ik_fetch(j->dtype, from, step, n, run_scratch);
+    int64_t *values = run_scratch;
+    ik_load_i64(j->dtype, from, step, n, values);
     for (int64_t i = 0; i < n && j->flip != 0; i++)
-        run_scratch[i] ^= j->flip;
-    return run_scratch;
+        values[i] ^= j->flip;
+    return values;
 }
 
 static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
@@ -133,12 +136,6 @@ static value run_of_f64(int32_t what, int64_t n, const double *x)
                               : ik_extreme_of_f64(IK_MIN, n, x);
     return (value){ .f = { f, 0 } };
 }
-
-static const float *fetch_f32(const job *j, const char *from, int64_t step, int64_t n, float *run_scratch)
-{ return ik_fetch_f32(j->dtype, from, step, n, run_scratch); }
-
-static const double *fetch_f64(const job *j, const char *from, int64_t step, int64_t n, double *run_scratch)
-{ return ik_fetch_f64(j->dtype, from, step, n, run_scratch); }
 
 /* A position in the reduced dims. */
 typedef struct place {

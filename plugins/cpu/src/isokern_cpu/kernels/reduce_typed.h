@@ -18,12 +18,12 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
             const IK_T *values = run_scratch;
             if (step == 1 && n >= IK_TILE / 4) { /* long runs are read in place */
                 filled = j->direct ? n : ik_min(n, IK_TILE);
-                values = IK_OF(fetch)(j, x + p.offset * j->size, 1, filled, run_scratch);
+                values = fetch(j, x + p.offset * j->size, 1, filled, run_scratch);
                 advance(j, &p, filled);
             } else { /* short ones are gathered */
                 while (filled < ik_min(left, IK_TILE)) {
                     int64_t run = ik_min(ik_min(left, IK_TILE) - filled, run_left(j, &p));
-                    values = IK_OF(fetch)(j, x + p.offset * j->size, step, run, run_scratch + filled);
+                    values = fetch(j, x + p.offset * j->size, step, run, run_scratch + filled);
                     if (values != run_scratch + filled)
                         memcpy(run_scratch + filled, values, (size_t)run * sizeof *run_scratch);
                     filled += run;
@@ -82,7 +82,7 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
             const char *from = x + p.offset * j->size;
             advance(j, &p, rows);
             left -= rows;
-            IK_OF(add_row)(j->what, n, IK_OF(fetch)(j, from, j->column_step, n, run_scratch), acc);
+            IK_OF(add_row)(j->what, n, fetch(j, from, j->column_step, n, run_scratch), acc);
             if (flushes && (++waiting == FLUSH || left <= 0)) {
                 IK_VECTORISE for (int64_t i = 0; i < all; i++) {
                     ik_add_double(&high[i], &low[i], (double)acc[i], wide);

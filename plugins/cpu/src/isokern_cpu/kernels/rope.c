@@ -89,19 +89,19 @@ static void rotate_head(const job *j, const char *x, char *y, int64_t first, int
     x += at * from * j->size;
     y += at * to * j->size;
     if (j->adjacent) {
-        const float *v = ik_fetch_f32(dtype, x, from, 2 * n, scratch[0]);
-        float *w = ik_place_f32(dtype, y, to, j->stream, made[0]);
+        const float *v = ik_fetch(dtype, x, from, 2 * n, scratch[0]);
+        float *w = ik_place(dtype, y, to, j->stream, made[0]);
         rotate_adjacent(n, v, t, w);
-        ik_put_f32(dtype, w, y, to, 2 * n, j->stream);
+        ik_put(dtype, w, y, to, 2 * n, j->stream);
         return;
     }
     const char *x2 = x + j->pairs * from * j->size;
     char *y2 = y + j->pairs * to * j->size;
-    const float *a = ik_fetch_f32(dtype, x, from, n, scratch[0]), *b = ik_fetch_f32(dtype, x2, from, n, scratch[1]);
-    float *p = ik_place_f32(dtype, y, to, j->stream, made[0]), *q = ik_place_f32(dtype, y2, to, j->stream, made[1]);
+    const float *a = ik_fetch(dtype, x, from, n, scratch[0]), *b = ik_fetch(dtype, x2, from, n, scratch[1]);
+    float *p = ik_place(dtype, y, to, j->stream, made[0]), *q = ik_place(dtype, y2, to, j->stream, made[1]);
     rotate_half(n, a, b, t, p, q);
-    ik_put_f32(dtype, p, y, to, n, j->stream);
-    ik_put_f32(dtype, q, y2, to, n, j->stream);
+    ik_put(dtype, p, y, to, n, j->stream);
+    ik_put(dtype, q, y2, to, n, j->stream);
 }
 
 static void copy_rest(const job *j, const char *x, char *y)
@@ -110,8 +110,8 @@ static void copy_rest(const job *j, const char *x, char *y)
     int64_t from = j->tx->strides[j->tx->ndim - 1], to = j->ty->strides[j->ty->ndim - 1];
     for (int64_t at = 2 * j->pairs; at < j->d && x != y; at += IK_TILE) {
         int64_t n = ik_min(j->d - at, IK_TILE);
-        ik_put_f32(j->ty->dtype, ik_fetch_f32(j->tx->dtype, x + at * from * j->size, from, n, scratch),
-            y + at * to * j->size, to, n, j->stream);
+        ik_put(j->ty->dtype, ik_fetch(j->tx->dtype, x + at * from * j->size, from, n, scratch), y + at * to * j->size,
+            to, n, j->stream);
     }
 }
 
@@ -119,8 +119,8 @@ static void copy_rest(const job *j, const char *x, char *y)
 static void rotate_heads(const job *j, const char *x, char *y, int64_t n, const rotations *t)
 {
     float scratch[IK_TILE] IK_ALIGNED, made[IK_TILE] IK_ALIGNED;
-    const float *v = ik_fetch_f32(j->tx->dtype, x, 1, n * j->d, scratch);
-    float *w = ik_place_f32(j->ty->dtype, y, 1, j->stream, made);
+    const float *v = ik_fetch(j->tx->dtype, x, 1, n * j->d, scratch);
+    float *w = ik_place(j->ty->dtype, y, 1, j->stream, made);
     for (int64_t i = 0; i < n; i++) {
         const float *from = v + i * j->d;
         float *to = w + i * j->d;
@@ -131,7 +131,7 @@ static void rotate_heads(const job *j, const char *x, char *y, int64_t n, const 
         for (int64_t at = 2 * j->pairs; at < j->d; at++)
             to[at] = from[at];
     }
-    ik_put_f32(j->ty->dtype, w, y, 1, n * j->d, j->stream);
+    ik_put(j->ty->dtype, w, y, 1, n * j->d, j->stream);
 }
 
 /* Rotate heads begin to end, counted over all steps. */

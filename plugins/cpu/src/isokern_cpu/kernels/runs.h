@@ -23,6 +23,40 @@ static inline __attribute__((always_inline)) void ik_add_double(double *high, do
 /* Add high and low; where the sum is not finite, `low` is NaN and is ignored. */
 static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
 
+/* n elements in the compute type: in place where possible, else converted into `scratch`. */
+static inline const void *ik_fetch(int32_t dtype, const char *from, int64_t stride, int64_t n, void *scratch)
+{
+    if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
+        return from;
+    if (dtype == IK_F64)
+        ik_load_f64(from, stride, n, scratch);
+    else
+        ik_load_f32(dtype, from, stride, n, scratch);
+    return scratch;
+}
+
+/* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
+static inline void *ik_place(int32_t dtype, char *y, int64_t stride, bool stream, void *scratch)
+{ return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? y : scratch; }
+
+static inline void ik_put(int32_t dtype, const void *from, char *y, int64_t stride, int64_t n, bool stream)
+{
+    if (from == y)
+        return;
+    if (stream && stride == 1) {
+        uint16_t half[IK_TILE] IK_ALIGNED;
+        if (dtype == IK_F16 || dtype == IK_BF16) {
+            ik_store_f32(dtype, from, half, 1, n);
+            from = half;
+        }
+        ik_stream_copy(y, from, n * ik_itemsize(dtype));
+    } else if (dtype == IK_F64) {
+        ik_store_f64(from, y, stride, n);
+    } else {
+        ik_store_f32(dtype, from, y, stride, n);
+    }
+}
+
 #define IK_FILE "runs.h"
 #include "each_type.h"
 
@@ -110,19 +144,6 @@ static inline __attribute__((always_inline)) IK_T IK_OF(ik_extreme_of)(int what,
     return lane[0];
 }
 
-/* n elements in the compute type: in place where possible, else converted into `scratch`. */
-static inline const IK_T *IK_OF(ik_fetch)(int32_t dtype, const char *from, int64_t stride, int64_t n, IK_T *scratch)
-{
-    const void *x = from;
-    if (stride == 1 && (dtype == IK_F32 || dtype == IK_F64))
-        return x;
-    if (dtype == IK_F64)
-        ik_load_f64(x, stride, n, (double *)(void *)scratch);
-    else
-        ik_load_f32(dtype, x, stride, n, (float *)(void *)scratch);
-    return scratch;
-}
-
 /* y = x * factor * w; w may be null. */
 static inline void IK_OF(ik_scale)(int64_t n, const IK_T *x, IK_T factor, const IK_T *w, IK_T *y)
 {
@@ -132,29 +153,6 @@ static inline void IK_OF(ik_scale)(int64_t n, const IK_T *x, IK_T factor, const 
     } else {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             y[i] = x[i] * factor * w[i];
-    }
-}
-
-/* Where to compute at most IK_TILE results: in y itself, or in `scratch`, from which ik_put stores them. */
-static inline IK_T *IK_OF(ik_place)(int32_t dtype, char *y, int64_t stride, bool stream, IK_T *scratch)
-{ return stride == 1 && !stream && (dtype == IK_F32 || dtype == IK_F64) ? (IK_T *)(void *)y : scratch; }
-
-static inline void IK_OF(ik_put)(int32_t dtype, const IK_T *from, char *y, int64_t stride, int64_t n, bool stream)
-{
-    if ((const char *)from == y)
-        return;
-    const void *values = from;
-    if (stream && stride == 1) {
-        uint16_t half[IK_TILE] IK_ALIGNED;
-        if (dtype == IK_F16 || dtype == IK_BF16) {
-            ik_store_f32(dtype, values, half, 1, n);
-            values = half;
-        }
-        ik_stream_copy(y, values, n * ik_itemsize(dtype));
-    } else if (dtype == IK_F64) {
-        ik_store_f64(values, y, stride, n);
-    } else {
-        ik_store_f32(dtype, values, y, stride, n);
     }
 }
 

@@ -46,7 +46,7 @@ static ik_stat IK_OF(measure)(
     const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
 {
     IK_T *e = (IK_T *)buffer;
-    const IK_T *x = IK_OF(ik_fetch)(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
+    const IK_T *x = ik_fetch(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, e);
     IK_T max = IK_OF(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += PIECE) { /* prefetching keeps memory busy while exponentials are computed */
@@ -94,12 +94,12 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
             sum[k] = low[k] = 0;
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = ik_fetch(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
                 max[k] = IK_OF(ik_maximum)(max[k], v[k]);
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = ik_fetch(r->tx->dtype, x + i * step, 1, n, scratch);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
                 scratch[k] = IK_OF(ik_exp)(v[k] - max[k]);
             IK_VECTORISE for (int64_t k = 0; k < n; k++)
@@ -110,7 +110,7 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
             last[k] = (IK_T)(r->kind == IK_OP_SOFTMAX ? 1 / all : ik_log_f64(all));
         }
         for (int64_t i = 0; i < r->d; i++) {
-            const IK_T *v = IK_OF(ik_fetch)(r->tx->dtype, x + i * step, 1, n, scratch);
+            const IK_T *v = ik_fetch(r->tx->dtype, x + i * step, 1, n, scratch);
             if (r->kind == IK_OP_SOFTMAX) {
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     scratch[k] = IK_OF(ik_exp)(v[k] - max[k]) * last[k];
@@ -118,7 +118,7 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
                 IK_VECTORISE for (int64_t k = 0; k < n; k++)
                     scratch[k] = (v[k] - max[k]) - last[k];
             }
-            IK_OF(ik_put)(r->ty->dtype, scratch, y + i * to, 1, n, false);
+            ik_put(r->ty->dtype, scratch, y + i * to, 1, n, false);
         }
     }
 }

@@ -23,7 +23,7 @@ static void keys_u32(int32_t dtype, const char *from, int64_t stride, int64_t n,
             keys[i] = (uint32_t)x[i * stride] ^ 0x80000000u;
         return;
     }
-    const float *x = ik_fetch_f32(dtype, from, stride, n, scratch);
+    const float *x = ik_fetch(dtype, from, stride, n, scratch);
     IK_VECTORISE for (int64_t i = 0; i < n; i++)
         keys[i] = ik_float_key(x[i]);
 }
