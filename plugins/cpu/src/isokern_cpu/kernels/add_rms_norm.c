@@ -88,14 +88,7 @@ static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
         ik_stream_fence();
 }
 
-static bool w_is_direct(const ik_plan *plan)
-{ return !ik_present(plan, IK_ADD_RMS_NORM_W) || ik_row_reduction_direct(&plan->tensors[IK_ADD_RMS_NORM_W]); }
-
-IK_WORKSPACE(add_rms_norm)
-{
-    const ik_tensor *t = plan->tensors;
-    return w_is_direct(plan) ? 0 : ik_round_up((uint64_t)t->shape[t->ndim - 1] * sizeof(float), IK_ALIGNMENT);
-}
+IK_WORKSPACE(add_rms_norm) { return ik_row_operand_bytes(plan, IK_ADD_RMS_NORM_W); }
 
 IK_KERNEL(add_rms_norm)
 {
@@ -110,16 +103,12 @@ IK_KERNEL(add_rms_norm)
     j.s = ik_ptr(plan, data, IK_ADD_RMS_NORM_SUM);
     j.x = ik_ptr(plan, data, IK_ADD_RMS_NORM_X);
     j.residual = ik_ptr(plan, data, IK_ADD_RMS_NORM_RESIDUAL);
-    j.w = ik_ptr(plan, data, IK_ADD_RMS_NORM_W);
     j.d = t->shape[t->ndim - 1], j.size = ik_itemsize(t->dtype), j.eps = attrs->eps;
     int64_t n = ik_numel(t);
     if (n == 0)
         return IK_SUCCESS;
-    if (!w_is_direct(plan)) {
-        const ik_tensor *w = &t[IK_ADD_RMS_NORM_W];
-        ik_load_f32(w->dtype, j.w, step(w), j.d, workspace);
-        j.w = workspace;
-    }
+    char *scratch = workspace;
+    j.w = ik_row_operand(plan, data, IK_ADD_RMS_NORM_W, &scratch);
     bool large = n * j.size >= IK_STREAM_BYTES; /* in place: the lines are in the cache already */
     j.stream_y = large && j.y != j.x && j.y != j.residual;
     j.stream_s = large && j.s != j.x && j.s != j.residual && j.d <= KEPT;

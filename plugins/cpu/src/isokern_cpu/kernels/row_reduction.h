@@ -57,6 +57,27 @@ static inline bool ik_row_reduction_splits(int64_t rows, int64_t d) { return row
 static inline bool ik_row_reduction_direct(const ik_tensor *t)
 { return (t->dtype == IK_F32 || t->dtype == IK_F64) && (t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] == 1); }
 
+/* Bytes of the copy of tensor i, a row such as a weight: 0 where it is absent or in the compute type already. */
+static inline uint64_t ik_row_operand_bytes(const ik_plan *plan, uint32_t i)
+{
+    const ik_tensor *t = &plan->tensors[i];
+    if (!ik_present(plan, i) || ik_row_reduction_direct(t))
+        return 0;
+    return ik_round_up(t->shape[t->ndim - 1] * (t->dtype == IK_F64 ? 8 : 4), IK_ALIGNMENT);
+}
+
+/* Tensor i, contiguous and in the compute type: itself, or its copy at *scratch, which moves on; null where absent. */
+static inline const void *ik_row_operand(const ik_plan *plan, void *const *data, uint32_t i, char **scratch)
+{
+    const uint64_t bytes = ik_row_operand_bytes(plan, i);
+    if (bytes == 0)
+        return ik_ptr(plan, data, i);
+    void *to = *scratch;
+    *scratch += bytes;
+    const ik_tensor *t = &plan->tensors[i];
+    return ik_fetch(t->dtype, ik_ptr(plan, data, i), t->strides[t->ndim - 1], t->shape[t->ndim - 1], to);
+}
+
 /* Workspace for the statistics of split rows, and for the operands that are not in the compute type already. */
 static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
 {
@@ -66,8 +87,7 @@ static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
         ? ik_round_up((uint64_t)(rows * ik_ceil_div(d, IK_CHUNK)) * sizeof(ik_stat), IK_ALIGNMENT)
         : 0;
     for (uint32_t i = 2; i < plan->tensor_count; i++)
-        if (ik_present(plan, i) && !ik_row_reduction_direct(&plan->tensors[i]))
-            bytes += ik_round_up((uint64_t)d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)), IK_ALIGNMENT);
+        bytes += ik_row_operand_bytes(plan, i);
     return bytes;
 }
 
@@ -204,20 +224,8 @@ static inline bool ik_row_reduction_set_up(ik_row_reduction *r, const ik_plan *p
     char *scratch = workspace;
     if (ik_row_reduction_splits(r->rows, r->d))
         scratch += ik_round_up((uint64_t)(r->rows * r->chunks) * sizeof(ik_stat), IK_ALIGNMENT);
-    for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++) {
-        if (!ik_present(plan, i))
-            continue;
-        int64_t stride = t[i].strides[t[i].ndim - 1];
-        r->operand[i - 2] = ik_ptr(plan, data, i);
-        if (ik_row_reduction_direct(&t[i]))
-            continue;
-        if (t->dtype == IK_F64)
-            ik_load_f64(r->operand[i - 2], stride, r->d, (double *)(void *)scratch);
-        else
-            ik_load_f32(t[i].dtype, r->operand[i - 2], stride, r->d, (float *)(void *)scratch);
-        r->operand[i - 2] = scratch;
-        scratch += ik_round_up((uint64_t)r->d * (t->dtype == IK_F64 ? sizeof(double) : sizeof(float)), IK_ALIGNMENT);
-    }
+    for (uint32_t i = 2; i < plan->tensor_count && i < 4; i++)
+        r->operand[i - 2] = ik_row_operand(plan, data, i, &scratch);
     return true;
 }
 
