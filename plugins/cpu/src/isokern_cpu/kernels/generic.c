@@ -193,11 +193,11 @@ static const char *set_up(const ik_plan *plan, job *j)
     j->span = j->lines ? LINES : j->width;
     if (j->lines && j->outputs < 4 * LINES)
         j->span = 1;
-    j->tiles = ik_ceil_div(j->outputs, j->span);
+    j->tiles = (j->outputs + j->span - 1) / j->span;
     if (j->tiles > 0 && j->tiles < FEW)
         j->chunks = ik_max(1, ik_min(4 * FEW / j->tiles, j->length * ik_min(j->outputs, j->span) / CHUNK));
-    j->per_chunk = ik_ceil_div(j->length, j->chunks);
-    j->chunks = j->per_chunk > 0 ? ik_ceil_div(j->length, j->per_chunk) : 1;
+    j->per_chunk = (j->length + j->chunks - 1) / j->chunks;
+    j->chunks = j->per_chunk > 0 ? (j->length + j->per_chunk - 1) / j->per_chunk : 1;
     return NULL;
 }
 
