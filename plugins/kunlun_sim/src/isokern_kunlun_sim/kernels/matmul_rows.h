@@ -145,7 +145,7 @@ static inline __device__ void finish_row(const ik_geometry &g, const row_epilogu
     }
     if (bias != nullptr)
         ik_add_vector(dtype, bias + col * e.bias_step * size, e.bias_step, false, 1, n, sums, n, buffer);
-    activate(e.activation, n, sums);
+    activate_f32(e.activation, n, sums);
 }
 
 /* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w

@@ -7,7 +7,7 @@
  * computed in 32 bits. */
 #ifndef IK_XPU_PRODUCT_H
 #define IK_XPU_PRODUCT_H
-#include "activation.h"
+#include "elementwise_activations.h"
 #include "contraction.h"
 
 struct ik_matrix {
@@ -108,7 +108,7 @@ static inline __device__ void ik_add_epilogue(const ik_product &g, long long bat
         ik_add_vector(dtype, bias + (row * g.bias.row + col * g.bias.col) * size, by_row ? g.bias.row : g.bias.col,
             by_row, rows, cols, sums, pitch, buffer);
     }
-    activate(g.activation, rows * pitch, sums);
+    activate_f32(g.activation, rows * pitch, sums);
 }
 
 template <class T>
