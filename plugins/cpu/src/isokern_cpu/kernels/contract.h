@@ -1,29 +1,46 @@
-/* Contractions: y[k] = init[k] + Σ_r a[k, r] b[k, r] of floats, over any strides, as matrix products of packed blocks
- * (gemm_tile.h).
+/* Contractions: sums of products of floats, y[k] = init[k] + Σ_r a[k, r] b[k, r] over the kept dims k and the reduced
+ * dims r of a loop nest, as matrix products of packed blocks. The loops are in contract_typed.h.
  *
- * A kept loop belongs to the rows where only a moves along it, to the columns where only b does, else to the batch. The
- * offsets of a block's rows, columns and terms are listed, and packing follows the runs in those lists, so that
- * windows, transposes and merged loops need no special case. Sums of GROUP blocks of terms are made in the compute
- * type; those of groups are added in F64 without loss. The loops are in contract_typed.h. */
+ * A kept dim along which only a moves belongs to the rows, one along which only b moves to the columns, and any other
+ * one to the batch; the reduced dims are the terms:
+ *
+ *     y[batch, row, col] = init[batch, row, col] + Σ_term a[batch, row, term] b[batch, term, col]
+ *
+ * Each of these four is an index over several dims with any strides. Therefore the offsets of a block's rows, columns
+ * and terms are listed, and packing follows the evenly spaced runs in the lists, so that windows, transposes and merged
+ * dims need no special case. */
 #ifndef IK_CONTRACT_H
 #define IK_CONTRACT_H
 #include "gemm_tile.h"
 
 enum { IK_BATCH, IK_ROWS_OF_A, IK_COLS_OF_B, IK_TERMS, IK_ROLES };
-enum { IK_TERM_BLOCK = 128, IK_GROUP = 8, IK_COL_BLOCK = 256, IK_ROW_BLOCK = 12 * IK_TILE_ROWS, IK_MIN_SIZE = 4 };
+enum {
+    IK_TERM_BLOCK = 128,
+    IK_GROUP = 8, /* blocks of terms that are added up in the compute type; groups are added in F64 */
+    IK_COL_BLOCK = 256,
+    IK_ROW_BLOCK = 12 * IK_TILE_ROWS,
+    IK_PANEL_ROW = IK_TERM_BLOCK + 16, /* between rows of a packed panel of a: they start in different cache sets */
+    IK_MIN_SIZE = 4 /* with fewer rows, columns or terms, packing does not pay */
+};
+
+/* A tensor, and its element at index 0. */
+typedef struct ik_operand {
+    const ik_tensor *t;
+    char *data;
+} ik_operand;
 
 typedef struct ik_contraction {
-    const ik_tensor *y, *init, *a, *b;
-    int32_t dims[IK_ROLES], dim[IK_ROLES][IK_MAX_RANK];
-    int64_t size[IK_ROLES];
-    int64_t rows, cols, row_blocks, col_blocks; /* rows and columns of a block, and numbers of blocks */
-    int64_t packed_bytes, panel_bytes, sum_bytes, slice_bytes;
-    const char *from_a, *from_b, *from_init;
-    char *to, *workspace;
+    ik_operand y, init, a, b;
+    int32_t dims[IK_ROLES], dim[IK_ROLES][IK_MAX_RANK]; /* how many dims have a role, and which */
+    int64_t size[IK_ROLES]; /* rows, columns, …: the product of the lengths of those dims */
+    int64_t block_rows, block_cols; /* of a block; its columns are whole panels */
+    int64_t row_blocks, col_blocks; /* numbers of blocks */
+    int64_t slice_bytes; /* of the workspace, for each thread */
+    char *workspace;
 } ik_contraction;
 
-/* List numbers first .. first + count along a role's dims, as offsets in a tensor. */
-static inline void ik_list(
+/* List the offsets of the elements first .. first + count along a role's dims. */
+static inline void ik_list_offsets(
     const ik_contraction *c, int32_t role, const ik_tensor *t, int64_t first, int64_t count, int64_t *to)
 {
     const int32_t *dim = c->dim[role], last = c->dims[role] - 1;
@@ -45,12 +62,21 @@ static inline void ik_list(
     }
 }
 
+/* The address of an element of the batch. */
+static inline char *ik_batch_at(const ik_contraction *c, const ik_operand *x, int64_t batch)
+{
+    int64_t offset;
+    ik_list_offsets(c, IK_BATCH, x->t, batch, 1, &offset);
+    return x->data + offset * ik_itemsize(x->t->dtype);
+}
+
 /* Offsets that are evenly spaced. */
 typedef struct ik_run {
-    int64_t first, count, offset, step;
+    int64_t first, count, offset, step; /* offset[first + i] = offset + i * step */
 } ik_run;
 
-static inline int64_t ik_runs(const int64_t *offset, int64_t n, ik_run *to)
+/* Divide a list of offsets into runs; returns how many. */
+static inline int64_t ik_find_runs(const int64_t *offset, int64_t n, ik_run *to)
 {
     int64_t runs = 0;
     for (int64_t i = 0, end; i < n; i = end) {
@@ -62,47 +88,50 @@ static inline int64_t ik_runs(const int64_t *offset, int64_t n, ik_run *to)
     return runs;
 }
 
-/* The step of the innermost dim of a role. */
-static inline int64_t ik_innermost(const ik_contraction *c, int32_t role, const ik_tensor *t)
-{ return c->dims[role] > 0 ? t->strides[c->dim[role][c->dims[role] - 1]] : 0; }
+/* Whether neighbours along role `inner` are adjacent in memory, and those along `outer` are not. */
+static inline bool ik_lies_along(const ik_contraction *c, const ik_tensor *t, int32_t inner, int32_t outer)
+{
+    const int32_t n = c->dims[inner], m = c->dims[outer];
+    return n > 0 && t->strides[c->dim[inner][n - 1]] == 1 && !(m > 0 && t->strides[c->dim[outer][m - 1]] == 1);
+}
 
-/* Whether the nest of a plan with y, init and two inputs, whose product is summed, is a matrix product that is worth
- * packing. */
-static inline bool ik_contraction_of(
+/* Set up the contraction of a plan with y, init and two inputs, whose product is summed; returns whether it is a matrix
+ * product that is worth packing. `item`: bytes of an element of the compute type. */
+static inline bool ik_set_up_contraction(
     const ik_plan *plan, int64_t kept, int64_t panel_width, int64_t item, ik_contraction *c)
 {
     const ik_tensor *t = plan->tensors;
-    *c = (ik_contraction){ .y = &t[0], .init = &t[1], .a = &t[2], .b = &t[3], .size = { 1, 1, 1, 1 } };
+    *c = (ik_contraction){ .y.t = &t[0], .init.t = &t[1], .a.t = &t[2], .b.t = &t[3], .size = { 1, 1, 1, 1 } };
     /* b is the factor that moves along the innermost dim on which only one of them moves. */
     for (int64_t d = kept - 1, known = 0; d >= 0 && !known; d--) {
-        known = (c->a->strides[d] == 0) != (c->b->strides[d] == 0);
-        if (known && c->b->strides[d] == 0)
-            c->a = &t[3], c->b = &t[2];
+        known = (t[2].strides[d] == 0) != (t[3].strides[d] == 0);
+        if (known && t[3].strides[d] == 0)
+            c->a.t = &t[3], c->b.t = &t[2];
     }
-    for (int32_t d = 0; d < c->y->ndim; d++) {
-        bool a = c->a->strides[d] != 0, b = c->b->strides[d] != 0;
+    for (int32_t d = 0; d < t->ndim; d++) {
+        bool a = c->a.t->strides[d] != 0, b = c->b.t->strides[d] != 0;
         int32_t role = d >= kept ? IK_TERMS : a == b ? IK_BATCH : a ? IK_ROWS_OF_A : IK_COLS_OF_B;
         c->dim[role][c->dims[role]++] = d;
-        c->size[role] *= c->y->shape[d];
+        c->size[role] *= t->shape[d];
     }
-    if (c->size[IK_ROWS_OF_A] < IK_MIN_SIZE || c->size[IK_COLS_OF_B] < IK_MIN_SIZE || c->size[IK_BATCH] == 0
-        || c->size[IK_TERMS] < IK_MIN_SIZE)
+    const int64_t rows = c->size[IK_ROWS_OF_A], cols = c->size[IK_COLS_OF_B], terms = c->size[IK_TERMS];
+    if (rows < IK_MIN_SIZE || cols < IK_MIN_SIZE || terms < IK_MIN_SIZE || c->size[IK_BATCH] == 0)
         return false;
-    c->rows = ik_min(c->size[IK_ROWS_OF_A], IK_ROW_BLOCK), c->cols = ik_min(c->size[IK_COLS_OF_B], IK_COL_BLOCK);
-    for (;; c->cols = c->cols > 4 * panel_width ? c->cols / 2 : c->cols) { /* block borders change no sum */
-        c->row_blocks = ik_ceil_div(c->size[IK_ROWS_OF_A], c->rows),
-        c->col_blocks = ik_ceil_div(c->size[IK_COLS_OF_B], c->cols);
-        double products = (double)c->rows * (double)c->cols * (double)c->size[IK_TERMS];
+    c->block_rows = ik_min(rows, IK_ROW_BLOCK);
+    c->row_blocks = ik_ceil_div(rows, c->block_rows);
+    /* Halve the columns of a block until there are tasks for all threads; the borders of blocks change no sum. */
+    for (int64_t wanted = ik_min(cols, IK_COL_BLOCK);; wanted /= 2) {
+        c->block_cols = ik_round_up(wanted, panel_width);
+        c->col_blocks = ik_ceil_div(cols, c->block_cols);
+        double products = (double)c->block_rows * (double)c->block_cols * (double)terms;
         if (c->row_blocks * c->col_blocks * c->size[IK_BATCH] >= 2 * ik_threads() || products < 2 * IK_THREAD_PRODUCTS
-            || c->cols <= 4 * panel_width)
+            || wanted <= 4 * panel_width)
             break;
     }
-    c->cols = ik_round_up(c->cols, panel_width);
-    c->packed_bytes = IK_TERM_BLOCK * c->cols * item;
-    c->panel_bytes = 16 * (IK_TERM_BLOCK + 16) * item;
-    c->sum_bytes = c->rows * c->cols * item;
-    c->slice_bytes = ik_round_up(c->packed_bytes + c->panel_bytes + c->sum_bytes, 64)
-        + 2 * c->rows * c->cols * (int64_t)sizeof(double);
+    /* Sums of groups (high and low), sums, packed b, and a packed panel of a. */
+    const int64_t sums = c->block_rows * c->block_cols;
+    c->slice_bytes = ik_round_up(
+        (2 * (int64_t)sizeof(double) + item) * sums + (IK_TERM_BLOCK * c->block_cols + 16 * IK_PANEL_ROW) * item, 64);
     return true;
 }
 
@@ -111,7 +140,7 @@ static inline int64_t ik_contraction_tasks(const ik_contraction *c)
 
 static inline int64_t ik_contraction_grain(const ik_contraction *c)
 {
-    double products = (double)c->rows * (double)c->cols * (double)c->size[IK_TERMS];
+    double products = (double)c->block_rows * (double)c->block_cols * (double)c->size[IK_TERMS];
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
 

@@ -1,12 +1,22 @@
 /* The loops of a contraction for one float type; include after contract.h and gemm_tile.h, with the same IK_T and
- * IK_OF. */
+ * IK_OF.
+ *
+ *     for each block of rows × columns of an element of the batch     a task
+ *         for each block of terms
+ *             pack b: terms × columns, in panels of panel_width columns
+ *             for each IK_TILE_ROWS rows
+ *                 pack a: rows × terms
+ *                 for each panel: sums[rows, panel] += a × b          a tile (gemm_tile.h), in registers
+ *             after a group of blocks: high + low += sums             F64, without loss
+ *         y = init + sums */
+
 /* Pack the elements at outer[o] + inner[i] of a tensor: to[o * step + i]. */
 static void IK_OF(pack)(int32_t dtype, const char *from, const int64_t *outer, int64_t n, const int64_t *inner,
     int64_t count, IK_T *to, int64_t step)
 {
     const int64_t size = ik_itemsize(dtype);
     ik_run run[IK_TERM_BLOCK];
-    int64_t runs = ik_runs(inner, count, run);
+    int64_t runs = ik_find_runs(inner, count, run);
     for (int64_t o = 0; o < n; o++)
         for (int64_t r = 0; r < runs; r++)
             IK_OF(load)(dtype, from + (outer[o] + run[r].offset) * size, run[r].step, run[r].count,
@@ -28,36 +38,35 @@ static void IK_OF(pack_transposed)(int32_t dtype, const char *from, const int64_
     }
 }
 
-/* Write a block of y: sums + init. */
+/* Write a block of y: init + sums, or init + high + low where `groups` were added. */
 static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, int64_t rows, int64_t col, int64_t cols,
-    const IK_T *sums, const double *high, const double *low)
+    bool groups, const IK_T *sums, const double *high, const double *low)
 {
-    int64_t at_y, at_init, down_y[IK_ROW_BLOCK], down_init[IK_ROW_BLOCK], along_y[IK_COL_BLOCK],
-        along_init[IK_COL_BLOCK];
+    const ik_tensor *y = c->y.t, *init = c->init.t;
+    char *to = ik_batch_at(c, &c->y, batch);
+    const char *from = ik_batch_at(c, &c->init, batch);
+    int64_t rows_y[IK_ROW_BLOCK], rows_init[IK_ROW_BLOCK], cols_y[IK_COL_BLOCK], cols_init[IK_COL_BLOCK];
     ik_run run_y[IK_COL_BLOCK], run_init[IK_COL_BLOCK];
-    ik_list(c, IK_BATCH, c->y, batch, 1, &at_y);
-    ik_list(c, IK_BATCH, c->init, batch, 1, &at_init);
-    ik_list(c, IK_ROWS_OF_A, c->y, row, rows, down_y);
-    ik_list(c, IK_ROWS_OF_A, c->init, row, rows, down_init);
-    ik_list(c, IK_COLS_OF_B, c->y, col, cols, along_y);
-    ik_list(c, IK_COLS_OF_B, c->init, col, cols, along_init);
-    const int64_t runs_y = ik_runs(along_y, cols, run_y), runs_init = ik_runs(along_init, cols, run_init),
-                  size = ik_itemsize(c->y->dtype);
-    for (int64_t i = 0; i < rows; i++) {
+    ik_list_offsets(c, IK_ROWS_OF_A, y, row, rows, rows_y);
+    ik_list_offsets(c, IK_ROWS_OF_A, init, row, rows, rows_init);
+    ik_list_offsets(c, IK_COLS_OF_B, y, col, cols, cols_y);
+    ik_list_offsets(c, IK_COLS_OF_B, init, col, cols, cols_init);
+    const int64_t runs_y = ik_find_runs(cols_y, cols, run_y), runs_init = ik_find_runs(cols_init, cols, run_init),
+                  size = ik_itemsize(y->dtype);
+    for (int64_t i = 0; i < rows; i++, sums += c->block_cols, high += c->block_cols, low += c->block_cols) {
         IK_T made[IK_COL_BLOCK];
         for (int64_t r = 0; r < runs_init; r++)
-            IK_OF(load)(c->init->dtype, c->from_init + (at_init + down_init[i] + run_init[r].offset) * size,
-                run_init[r].step, run_init[r].count, made + run_init[r].first);
-        for (int64_t j = 0; j < cols && high != NULL; j++) {
-            double sum = high[i * c->cols + j] + (double)made[j], rest = low[i * c->cols + j];
-            /* Where the sum is not finite, the rest is NaN and is ignored. */
-            made[j] = (IK_T)(rest == rest ? sum + rest : sum);
-        }
-        for (int64_t j = 0; j < cols && high == NULL; j++)
-            made[j] += sums[i * c->cols + j];
+            IK_OF(load)(init->dtype, from + (rows_init[i] + run_init[r].offset) * size, run_init[r].step,
+                run_init[r].count, made + run_init[r].first);
+        if (groups)
+            for (int64_t j = 0; j < cols; j++)
+                made[j] = (IK_T)ik_join_double(high[j] + (double)made[j], low[j]);
+        else
+            for (int64_t j = 0; j < cols; j++)
+                made[j] += sums[j];
         for (int64_t r = 0; r < runs_y; r++)
-            IK_OF(store)(c->y->dtype, made + run_y[r].first, c->to + (at_y + down_y[i] + run_y[r].offset) * size,
-                run_y[r].step, run_y[r].count);
+            IK_OF(store)(y->dtype, made + run_y[r].first, to + (rows_y[i] + run_y[r].offset) * size, run_y[r].step,
+                run_y[r].count);
     }
 }
 
@@ -65,68 +74,62 @@ static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, i
 static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_contraction *c = context;
-    const int64_t panel_width = IK_OF(panel_width), terms = c->size[IK_TERMS], item_a = ik_itemsize(c->a->dtype),
-                  item_b = ik_itemsize(c->b->dtype);
-    const bool down_b = ik_innermost(c, IK_TERMS, c->b) == 1 && ik_innermost(c, IK_COLS_OF_B, c->b) != 1;
-    const bool down_a = ik_innermost(c, IK_ROWS_OF_A, c->a) == 1 && ik_innermost(c, IK_TERMS, c->a) != 1;
-    char *slice = c->workspace + worker * c->slice_bytes;
-    IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + c->packed_bytes),
-         *sums = (IK_T *)(void *)(slice + c->packed_bytes + c->panel_bytes);
-    double *high = (double *)(void *)(slice + c->slice_bytes) - 2 * c->rows * c->cols, *low = high + c->rows * c->cols;
-    int64_t at_a, at_b, rows_a[IK_ROW_BLOCK], cols_b[IK_COL_BLOCK], terms_a[IK_TERM_BLOCK], terms_b[IK_TERM_BLOCK];
+    const int64_t panel_width = IK_OF(panel_width), terms = c->size[IK_TERMS];
+    const int64_t block_size = c->block_rows * c->block_cols;
+    const int32_t dtype_a = c->a.t->dtype, dtype_b = c->b.t->dtype;
+    const bool a_along_rows = ik_lies_along(c, c->a.t, IK_ROWS_OF_A, IK_TERMS),
+               b_along_terms = ik_lies_along(c, c->b.t, IK_TERMS, IK_COLS_OF_B),
+               groups = terms > IK_GROUP * IK_TERM_BLOCK;
+    double *high = (double *)(void *)(c->workspace + worker * c->slice_bytes), *low = high + block_size;
+    IK_T *sums = (IK_T *)(void *)(low + block_size), *packed_b = sums + block_size,
+         *packed_a = packed_b + IK_TERM_BLOCK * c->block_cols;
+    int64_t rows_a[IK_ROW_BLOCK], cols_b[IK_COL_BLOCK], terms_a[IK_TERM_BLOCK], terms_b[IK_TERM_BLOCK];
     for (int64_t task = begin; task < end; task++) {
-        int64_t batch = task / c->col_blocks / c->row_blocks, row = task / c->col_blocks % c->row_blocks * c->rows,
-                col = task % c->col_blocks * c->cols;
-        int64_t rows = ik_min(c->rows, c->size[IK_ROWS_OF_A] - row),
-                cols = ik_min(c->cols, c->size[IK_COLS_OF_B] - col);
-        const bool groups = terms > IK_GROUP * IK_TERM_BLOCK;
-        if (cols <= 0)
-            continue;
-        ik_list(c, IK_BATCH, c->a, batch, 1, &at_a);
-        ik_list(c, IK_BATCH, c->b, batch, 1, &at_b);
-        ik_list(c, IK_ROWS_OF_A, c->a, row, rows, rows_a);
-        ik_list(c, IK_COLS_OF_B, c->b, col, cols, cols_b);
+        const int64_t batch = task / c->col_blocks / c->row_blocks,
+                      row = task / c->col_blocks % c->row_blocks * c->block_rows,
+                      col = task % c->col_blocks * c->block_cols,
+                      rows = ik_min(c->block_rows, c->size[IK_ROWS_OF_A] - row),
+                      cols = ik_min(c->block_cols, c->size[IK_COLS_OF_B] - col);
+        const char *a = ik_batch_at(c, &c->a, batch), *b = ik_batch_at(c, &c->b, batch);
+        ik_list_offsets(c, IK_ROWS_OF_A, c->a.t, row, rows, rows_a);
+        ik_list_offsets(c, IK_COLS_OF_B, c->b.t, col, cols, cols_b);
         if (groups)
-            memset(high, 0, (size_t)(2 * c->rows * c->cols) * sizeof *high);
-        for (int64_t p = 0, block = 0; p < terms; p += IK_TERM_BLOCK, block = (block + 1) % IK_GROUP) {
-            ik_tile t = {
-                .k = ik_min(IK_TERM_BLOCK, terms - p), .b_step = panel_width, .from_row = c->cols, .to_row = c->cols
-            };
-            ik_list(c, IK_TERMS, c->a, p, t.k, terms_a);
-            ik_list(c, IK_TERMS, c->b, p, t.k, terms_b);
+            memset(high, 0, (size_t)(2 * block_size) * sizeof *high);
+        for (int64_t term = 0, block = 0; term < terms; term += IK_TERM_BLOCK, block = (block + 1) % IK_GROUP) {
+            ik_tile t = { .k = ik_min(IK_TERM_BLOCK, terms - term),
+                .a = packed_a,
+                .a_row = a_along_rows ? 1 : IK_PANEL_ROW,
+                .a_step = a_along_rows ? 16 : 1,
+                .b_step = panel_width,
+                .from_row = c->block_cols,
+                .to_row = c->block_cols };
+            ik_list_offsets(c, IK_TERMS, c->a.t, term, t.k, terms_a);
+            ik_list_offsets(c, IK_TERMS, c->b.t, term, t.k, terms_b);
             for (int64_t j = 0; j < cols; j += panel_width) {
-                int64_t width = ik_min(panel_width, cols - j);
+                const int64_t width = ik_min(panel_width, cols - j);
+                IK_T *panel = packed_b + j * t.k;
                 if (width < panel_width)
-                    memset(packed + j * t.k, 0, (size_t)(panel_width * t.k) * sizeof *packed);
-                if (down_b)
-                    IK_OF(pack_transposed)(c->b->dtype, c->from_b + at_b * item_b, cols_b + j, width, terms_b, t.k,
-                        packed + j * t.k, panel_width);
+                    memset(panel, 0, (size_t)(panel_width * t.k) * sizeof *panel);
+                if (b_along_terms)
+                    IK_OF(pack_transposed)(dtype_b, b, cols_b + j, width, terms_b, t.k, panel, panel_width);
                 else
-                    IK_OF(pack)(c->b->dtype, c->from_b + at_b * item_b, terms_b, t.k, cols_b + j, width,
-                        packed + j * t.k, panel_width);
+                    IK_OF(pack)(dtype_b, b, terms_b, t.k, cols_b + j, width, panel, panel_width);
             }
             for (int64_t i = 0; i < rows; i += IK_TILE_ROWS) {
-                int64_t height = ik_min(IK_TILE_ROWS, rows - i);
-                /* Rows start in different sets of the cache. */
-                t.a = panel, t.a_row = down_a ? 1 : IK_TERM_BLOCK + 16, t.a_step = down_a ? 16 : 1;
-                if (down_a)
-                    IK_OF(pack)(
-                        c->a->dtype, c->from_a + at_a * item_a, terms_a, t.k, rows_a + i, height, panel, t.a_step);
+                const int64_t height = ik_min(IK_TILE_ROWS, rows - i);
+                if (a_along_rows)
+                    IK_OF(pack)(dtype_a, a, terms_a, t.k, rows_a + i, height, packed_a, t.a_step);
                 else
-                    IK_OF(pack)(
-                        c->a->dtype, c->from_a + at_a * item_a, rows_a + i, height, terms_a, t.k, panel, t.a_row);
+                    IK_OF(pack)(dtype_a, a, rows_a + i, height, terms_a, t.k, packed_a, t.a_row);
                 for (int64_t j = 0; j < cols; j += panel_width) {
-                    t.b = packed + j * t.k, t.to = sums + i * c->cols + j, t.from = block == 0 ? NULL : t.to;
+                    t.b = packed_b + j * t.k, t.to = sums + i * c->block_cols + j, t.from = block == 0 ? NULL : t.to;
                     IK_OF(tile)(height, cols - j > IK_OF(lanes) ? 2 : 1, &t);
                 }
             }
-            if (groups && (block == IK_GROUP - 1 || p + t.k == terms))
-                for (int64_t i = 0; i < rows * c->cols; i++) {
-                    double x = (double)sums[i], sum = high[i] + x, part = sum - high[i];
-                    low[i] += (high[i] - (sum - part)) + (x - part);
-                    high[i] = sum;
-                }
+            if (groups && (block == IK_GROUP - 1 || term + t.k == terms))
+                for (int64_t i = 0; i < rows * c->block_cols; i++)
+                    ik_add_double(&high[i], &low[i], (double)sums[i], true);
         }
-        IK_OF(finish)(c, batch, row, rows, col, cols, sums, groups ? high : NULL, low);
+        IK_OF(finish)(c, batch, row, rows, col, cols, groups, sums, high, low);
     }
 }

@@ -1,10 +1,10 @@
 /* Loop nests with a body: y[k] = body(x[k]), or combine(init[k], body(x[k, r]) over all r), the kept dims k before the
  * reduced dims r.
  *
- * The body runs over tiles (program.h). Its lanes are kept elements ("columns": each has an accumulator, which meets
- * one reduced index after the other) or, where those are few or far apart, reduced ones ("lines": lanes fold into one
- * value). Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone: the result
- * does not depend on the number of threads. Sums of products of floats that are matrix products go to contract.h. */
+ * nest.h has the loops over tiles. The lanes of a reduction's tiles are outputs, or terms where outputs are few or far
+ * apart. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone, so that the
+ * result does not depend on the number of threads. Sums of products of floats that are matrix products go to
+ * contract.h. */
 #ifndef IK_T
 #include "contract.h"
 #include "tiles.h"
@@ -12,6 +12,12 @@
 #if IK_IN_PART(0)
 #include "nest.h"
 #include "operators/generic.h"
+
+enum {
+    MIN_LANES = 16,            /* with fewer outputs, lanes are terms */
+    MIN_SPANS = 16,            /* with fewer spans of outputs, terms are cut into chunks */
+    MIN_CHUNK_VALUES = 1 << 15 /* values of the body in a chunk */
+};
 
 /* Without a reduction: compute outputs begin .. end. */
 static void map(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -24,8 +30,8 @@ static void map(void *context, int64_t begin, int64_t end, int32_t worker)
     for (int64_t at = begin; at < end; at += j->width) {
         int64_t n = ik_min(j->width, end - at);
         for (int32_t i = 0; i < j->inputs; i++)
-            aim(&f.x[i], at, n);
-        fetch_all(&f, j->x, n);
+            select_lanes(&f.x[i], at, n);
+        fetch_inputs(&f, j->x, n);
         for (int32_t i = 0; i < j->inputs; i++) /* fetch the next tiles while the steps run over these */
             if (f.x[i].in_place && f.x[i].lanes.dense)
                 ik_prefetch((const char *)f.place[i] + n * j->size, ik_min(n, end - at - n) * j->size);
@@ -53,29 +59,28 @@ static void finish(frame *f, int64_t at, int64_t n)
     const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept),
                    init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
     ik_lanes_load(&init, j->init, at, n, f->out);
-    if (j->sums) {
-        float *narrow = (float *)(void *)f->out;
-        double *wide = (double *)(void *)f->out;
+    if (j->float_sums) {
         for (int64_t i = 0; i < n; i++) {
             double high = f->high[i], low = f->low[i];
-            add_double(&high, &low, value_of(j, f->out + i * j->size));
-            high = low == low ? high + low : high; /* where the sum is not finite, `low` is NaN and is ignored */
+            ik_add_double(&high, &low, value_of(j, f->out + i * j->size), true);
+            high = ik_join_double(high, low);
             if (j->compute == IK_F32)
-                narrow[i] = (float)high;
+                ((float *)(void *)f->out)[i] = (float)high;
             else
-                wide[i] = high;
+                ((double *)(void *)f->out)[i] = high;
         }
-    } else if (j->length > 0) {
-        const void *in[3] = { f->made, f->out };
-        ik_run_tile(j->compute, j->join, n, in, f->out);
+    } else if (j->terms > 0) {
+        const void *in[3] = { f->results, f->out };
+        ik_run_tile(j->compute, j->combine_code, n, in, f->out);
     }
     ik_lanes_store(&y, j->y, at, n, f->out);
 }
 
-static char *part(const job *j, int64_t chunk, int64_t at)
-{ return j->parts + (chunk * j->outputs + at) * (int64_t)sizeof(double); }
+/* Where a chunk's results for outputs `at` and after are; the low parts of sums are numbered after all high ones. */
+static char *partial_at(const job *j, int64_t chunk, int64_t at, int64_t size)
+{ return j->partial + chunk * j->outputs * (int64_t)sizeof(double) + at * size; }
 
-/* Run tasks begin .. end, numbered tile * chunks + chunk. */
+/* Run tasks begin .. end, numbered span * chunks + chunk. */
 static void reduce(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
@@ -84,44 +89,46 @@ static void reduce(void *context, int64_t begin, int64_t end, int32_t worker)
     open_frame(&f, j);
     for (int64_t task = begin; task < end; task++) {
         int64_t chunk = task % j->chunks, at = task / j->chunks * j->span, n = ik_min(j->span, j->outputs - at);
-        int64_t from = chunk * j->per_chunk, count = ik_min(j->per_chunk, j->length - from);
+        int64_t from = chunk * j->chunk_terms, count = ik_min(j->chunk_terms, j->terms - from);
         clear_sums(&f, n);
         if (count > 0)
-            (j->lines ? lines : columns)(&f, at, n, from, count);
+            (j->lanes_are_terms ? accumulate_lines : accumulate_columns)(&f, at, n, from, count);
         if (j->chunks == 1) {
             finish(&f, at, n);
-        } else if (j->sums) {
-            memcpy(part(j, chunk, at), f.high, (size_t)n * sizeof *f.high);
-            memcpy(part(j, j->chunks + chunk, at), f.low, (size_t)n * sizeof *f.low);
+        } else if (j->float_sums) {
+            memcpy(partial_at(j, chunk, at, sizeof *f.high), f.high, (size_t)n * sizeof *f.high);
+            memcpy(partial_at(j, j->chunks + chunk, at, sizeof *f.low), f.low, (size_t)n * sizeof *f.low);
         } else {
-            memcpy(part(j, chunk, 0) + at * j->size, f.made, (size_t)(n * j->size));
+            memcpy(partial_at(j, chunk, at, j->size), f.results, (size_t)(n * j->size));
         }
     }
 }
 
-static void join_parts(void *context, int64_t begin, int64_t end, int32_t worker)
+/* Combine the chunks of outputs begin .. end, in their order. */
+static void join_chunks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
     frame f;
     open_frame(&f, j);
-    f.made = f.acc;
+    f.results = f.acc;
     for (int64_t at = begin; at < end; at += j->width) {
         int64_t n = ik_min(j->width, end - at);
         clear_sums(&f, n);
         for (int64_t chunk = 0; chunk < j->chunks; chunk++) {
-            const double *high = (const double *)(const void *)part(j, chunk, at),
-                         *low = (const double *)(const void *)part(j, j->chunks + chunk, at);
-            const char *made = part(j, chunk, 0) + at * j->size;
-            const void *in[3] = { f.acc, made };
-            for (int64_t i = 0; i < n && j->sums; i++) {
-                add_double(&f.high[i], &f.low[i], high[i]);
-                f.low[i] += low[i];
+            if (j->float_sums) {
+                const double *high = (const double *)(const void *)partial_at(j, chunk, at, sizeof *high),
+                             *low = (const double *)(const void *)partial_at(j, j->chunks + chunk, at, sizeof *low);
+                for (int64_t i = 0; i < n; i++) {
+                    ik_add_double(&f.high[i], &f.low[i], high[i], true);
+                    f.low[i] += low[i];
+                }
+            } else if (chunk == 0) {
+                memcpy(f.acc, partial_at(j, 0, at, j->size), (size_t)(n * j->size));
+            } else {
+                const void *in[3] = { f.acc, partial_at(j, chunk, at, j->size) };
+                ik_run_tile(j->compute, j->combine_code, n, in, f.acc);
             }
-            if (!j->sums && chunk == 0)
-                memcpy(f.acc, made, (size_t)(n * j->size));
-            else if (!j->sums)
-                ik_run_tile(j->compute, j->join, n, in, f.acc);
         }
         finish(&f, at, n);
     }
@@ -154,10 +161,30 @@ static int64_t count_strided(const job *j, int32_t dim)
     return count;
 }
 
+/* Choose what lanes are, the width of tiles, and the tasks of a reduction. */
+static void choose_blocking(job *j)
+{
+    const int64_t tiles = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
+    j->width = ik_min(TILE_BYTES, LIVE_BYTES / tiles / 64 * 64) / j->size;
+    if (j->reduced > 0 && j->kept > 0) {
+        const int64_t along = count_strided(j, j->kept + j->reduced - 1), across = count_strided(j, j->kept - 1);
+        j->lanes_are_terms = j->terms >= 4 * MIN_LANES ? along < across || j->outputs < MIN_LANES : j->outputs == 1;
+    } else {
+        j->lanes_are_terms = j->reduced > 0;
+    }
+    j->span = !j->lanes_are_terms ? j->width : j->outputs < 4 * LINES ? 1 : LINES;
+    j->spans = ik_ceil_div(j->outputs, j->span);
+    int64_t chunks = 1;
+    if (j->spans > 0 && j->spans < MIN_SPANS)
+        chunks = ik_max(1, ik_min(4 * MIN_SPANS / j->spans, j->terms * ik_min(j->outputs, j->span) / MIN_CHUNK_VALUES));
+    j->chunk_terms = ik_ceil_div(j->terms, chunks);
+    j->chunks = j->chunk_terms > 0 ? ik_ceil_div(j->terms, j->chunk_terms) : 1;
+}
+
 /* Set up everything that follows from the plan; returns null, or why there is no kernel. */
 static const char *set_up(const ik_plan *plan, job *j)
 {
-    *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .length = 1, .chunks = 1 };
+    *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .terms = 1 };
     const ik_program *body = body_of(plan, &j->combine);
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[2];
     if (body == NULL || j->inputs < 1 || j->inputs > IK_PROGRAM_INPUTS || y->ndim < 1)
@@ -171,33 +198,18 @@ static const char *set_up(const ik_plan *plan, job *j)
         return reason;
     for (int32_t d = 0; d < y->ndim; d++) {
         bool kept = y->strides[d] != 0;
-        *(kept ? &j->outputs : &j->length) *= y->shape[d];
+        *(kept ? &j->outputs : &j->terms) *= y->shape[d];
         *(kept ? &j->kept : &j->reduced) += 1;
     }
-    j->sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
-    j->join = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD
-        : j->combine == IK_GENERIC_MAXIMUM ? IK_CODE_FN_MAXIMUM
-                                           : IK_CODE_FN_MINIMUM;
+    j->float_sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
+    j->combine_code = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD
+        : j->combine == IK_GENERIC_MAXIMUM         ? IK_CODE_FN_MAXIMUM
+                                                   : IK_CODE_FN_MINIMUM;
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1]
         && y->dtype != IK_BOOL;
-    if (j->sums && product)
-        j->contracts = ik_contraction_of(plan, j->kept, 2 * IK_VECTOR / j->size, j->size, &j->contraction);
-    int64_t live = j->inputs + j->steps.constants + j->steps.depth + j->steps.kept + 2;
-    j->width = ik_min(TILE_BYTES, LIVE_BYTES / live / 64 * 64) / j->size;
-    if (j->reduced > 0 && j->kept > 0) {
-        int64_t along = count_strided(j, y->ndim - 1), across = count_strided(j, j->kept - 1);
-        j->lines = j->length >= 4 * FEW ? along < across || j->outputs < FEW : j->outputs == 1;
-    } else {
-        j->lines = j->reduced > 0;
-    }
-    j->span = j->lines ? LINES : j->width;
-    if (j->lines && j->outputs < 4 * LINES)
-        j->span = 1;
-    j->tiles = (j->outputs + j->span - 1) / j->span;
-    if (j->tiles > 0 && j->tiles < FEW)
-        j->chunks = ik_max(1, ik_min(4 * FEW / j->tiles, j->length * ik_min(j->outputs, j->span) / CHUNK));
-    j->per_chunk = (j->length + j->chunks - 1) / j->chunks;
-    j->chunks = j->per_chunk > 0 ? (j->length + j->per_chunk - 1) / j->per_chunk : 1;
+    if (j->float_sums && product)
+        j->contracts = ik_set_up_contraction(plan, j->kept, 2 * IK_VECTOR / j->size, j->size, &j->contraction);
+    choose_blocking(j);
     return NULL;
 }
 
@@ -230,7 +242,7 @@ IK_KERNEL(generic)
     j.init = ik_ptr(plan, data, 1);
     for (int32_t i = 0; i < j.inputs; i++)
         j.x[i] = ik_ptr(plan, data, 2 + (uint32_t)i);
-    j.parts = workspace;
+    j.partial = workspace;
     if (j.combine == IK_GENERIC_NONE) {
         j.stream = j.outputs * ik_itemsize(plan->tensors[0].dtype) >= IK_STREAM_BYTES;
         ik_parallel_for(j.outputs, IK_THREAD_BYTES / j.size, map, &j);
@@ -238,17 +250,18 @@ IK_KERNEL(generic)
     }
     if (j.contracts) {
         ik_contraction *c = &j.contraction;
-        const bool exchanged = c->a != &plan->tensors[2];
-        c->to = j.y, c->from_init = j.init, c->from_a = j.x[exchanged], c->from_b = j.x[!exchanged],
+        c->y.data = j.y, c->init.data = ik_ptr(plan, data, 1);
+        c->a.data = ik_ptr(plan, data, (uint32_t)(c->a.t - plan->tensors));
+        c->b.data = ik_ptr(plan, data, (uint32_t)(c->b.t - plan->tensors));
         c->workspace = workspace;
         ik_parallel_for(ik_contraction_tasks(c), ik_contraction_grain(c),
             j.compute == IK_F32 ? IK_PART_NAME(generic_f32).contract : IK_PART_NAME(generic_f64).contract, c);
         return IK_SUCCESS;
     }
-    int64_t work = ik_min(j.span, j.outputs) * j.per_chunk * j.size * (1 + j.steps.count);
-    ik_parallel_for(j.tiles * j.chunks, 1 + IK_THREAD_BYTES / (1 + work), reduce, &j);
+    int64_t work = ik_min(j.span, j.outputs) * j.chunk_terms * j.size * (1 + j.steps.count);
+    ik_parallel_for(j.spans * j.chunks, 1 + IK_THREAD_BYTES / (1 + work), reduce, &j);
     if (j.chunks > 1)
-        ik_parallel_for(j.outputs, 1 + IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(double)), join_parts, &j);
+        ik_parallel_for(j.outputs, 1 + IK_THREAD_BYTES / (j.chunks * (int64_t)sizeof(double)), join_chunks, &j);
     return IK_SUCCESS;
 }
 #endif

@@ -121,4 +121,17 @@ static inline void ik_prefetch(const char *from, int64_t bytes)
         __builtin_prefetch(from + i, 0, 2);
 }
 
+/* high + low += x. With `exact` the rounding error of high goes to low (Knuth's TwoSum); where x was a float, the error
+ * is negligible. */
+static inline __attribute__((always_inline)) void ik_add_double(double *high, double *low, double x, bool exact)
+{
+    double sum = *high + x, part = sum - *high;
+    if (exact)
+        *low += (*high - (sum - part)) + (x - part);
+    *high = sum;
+}
+
+/* Add high and low; where the sum is not finite, `low` is NaN and is ignored. */
+static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
+
 #endif

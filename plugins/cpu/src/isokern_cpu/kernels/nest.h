@@ -1,83 +1,103 @@
-/* The loops of generic.c: tiles of inputs, and what the body computes from them, which goes to y or to accumulators.
+/* The loops of generic.c over tiles: the inputs of a tile are fetched, the body runs over it (program.h), and the
+ * results go to y or to accumulators.
  *
- * An input that is contiguous in the compute type is read in place; others are copied to a tile, which is reused while
- * its lanes stay the same. Floats are added up to FLUSH at a time, then in F64 without loss, so that the error grows
- * with the logarithm of the tile. */
+ *     y[k] = body(x[k])                      without a reduction: `map` in generic.c
+ *     y[k] = init[k] + Σ_r body(x[k, r])     or their maximum or minimum
+ *
+ * The lanes of a tile are outputs or terms:
+ *
+ *     accumulate_columns    for each term: for a run of outputs: acc[lane] += body       a lane is an output
+ *     accumulate_lines      for each output: for a run of terms: acc[lane] += body       a lane is a term; the lanes
+ *                                                                                        are added up at the end
+ *
+ * An input that is contiguous and has the compute type is read in place. Others are converted to a tile, which is used
+ * again for as long as the same elements are wanted.
+ *
+ * Sums of floats are made in the compute type for GROUP tiles, and in F64 without loss over the groups, so that the
+ * error does not grow with the number of terms. A group of F32 whose sum is not finite is added again tile by tile,
+ * because a later group may make the whole sum finite. */
 #ifndef IK_NEST_H
 #define IK_NEST_H
 #include "contract.h"
 #include "program.h"
 
 enum {
-    TILE_BYTES = 4096,
-    LIVE_BYTES = 24 << 10,
-    LINES = 64,
-    FLUSH = 8,
-    FEW = 16,
-    CHUNK = 1 << 15,
-    MAX_WIDTH = TILE_BYTES / sizeof(float)
+    TILE_BYTES = 4096,     /* bytes of a tile at most */
+    LIVE_BYTES = 24 << 10, /* bytes of all tiles, which stay in the level-1 cache */
+    PAD = 64,              /* bytes between tiles, so that they start in different sets of the cache */
+    GROUP = 8,             /* tiles that are added up in the compute type */
+    LINES = 64,            /* outputs of a task where lanes are terms */
+    MAX_WIDTH = TILE_BYTES / sizeof(float),
+    SCRATCH_BYTES = LIVE_BYTES + (IK_PLACES + 2) * PAD
 };
-/* PAD: tiles start in different sets of the cache. */
-enum { PAD = 64, SCRATCH_BYTES = LIVE_BYTES + (IK_PLACES + 2) * PAD };
 
+/* A call, and how it is divided: the same for all threads. */
 typedef struct job {
     const ik_plan *plan;
-    int32_t compute, combine, inputs, kept, reduced;
-    bool sums, lines, stream, contracts; /* sums: the result is a sum of floats */
-    int64_t width, size;      /* elements of a tile, bytes of one element */
-    int64_t outputs, length;  /* length: terms of an output */
-    int64_t span, tiles, chunks, per_chunk;
-    char *y, *parts; /* parts: [chunks][outputs] of high, then of low */
-    const char *init, *x[IK_PROGRAM_INPUTS];
-    int64_t join; /* the opcode that combines two values */
+    int32_t inputs, kept, reduced; /* numbers of inputs, and of dims */
+    int32_t combine;               /* IK_GENERIC_SUM, …; IK_GENERIC_NONE without a reduction */
+    int64_t combine_code;          /* the opcode that combines two values */
+    int32_t compute;               /* the type in which the body computes */
+    int64_t size, width;           /* bytes of an element of that type, lanes of a tile */
+    ik_steps steps;                /* the body */
+    bool float_sums;               /* results are added, and are floats */
+    bool lanes_are_terms;
+    bool contracts; /* a matrix product, which contract.h computes */
+    bool stream;    /* y is written past the caches */
     ik_contraction contraction;
-    ik_steps steps;
+    int64_t outputs, terms;                   /* elements of y, and terms of each */
+    int64_t span, spans, chunks, chunk_terms; /* a task is a span of the outputs and a chunk of their terms */
+    char *y, *partial; /* partial: the results of chunks, 8 bytes each: [chunks][outputs], for sums high, then low */
+    const char *init, *x[IK_PROGRAM_INPUTS];
 } job;
 
-/* An input as the lanes see it, and what its tile contains. */
+/* An input as a run of lanes, and what its tile contains. */
 typedef struct source {
     ik_lanes lanes;
-    bool in_place, piece; /* piece: the run is within the innermost dim */
-    int64_t at, offset, tile_at, tile_n;
-    const char *tile_from;
+    bool in_place, piece; /* piece: the run lies in the innermost dim, so that one stride leads through it */
+    int64_t at, offset;   /* the first lane, and its offset in bytes; 0 where the run is no piece */
     char *tile;
+    const char *tile_from; /* the tile has tile_n lanes from tile_at on, of an input that starts here */
+    int64_t tile_at, tile_n;
 } source;
 
+/* The state of a thread. */
 typedef struct frame {
     const job *j;
     source x[IK_PROGRAM_INPUTS];
     void *place[IK_PLACES];
-    char *acc, *out;
-    const char *made; /* results that are not sums of floats */
-    int64_t waiting, lanes;
-    double high[MAX_WIDTH], low[MAX_WIDTH];
+    char *acc, *out;                        /* two more tiles: accumulators, and results */
+    int64_t lanes;                          /* lanes of acc in use */
+    double high[MAX_WIDTH], low[MAX_WIDTH]; /* sums of floats, for each output of a task */
+    const char *results;                    /* all other results of a task: acc or lines */
     char lines[LINES * sizeof(double)];
     char scratch[SCRATCH_BYTES] __attribute__((aligned(64)));
 } frame;
 
 static void open_frame(frame *f, const job *j)
 {
-    const int32_t first = j->lines ? j->kept : 0, dims = j->lines ? j->reduced : j->kept;
+    const int32_t first = j->lanes_are_terms ? j->kept : 0, dims = j->lanes_are_terms ? j->reduced : j->kept;
+    const int64_t step = j->width * j->size + PAD;
     char *next = f->scratch;
     f->j = j;
-    for (int32_t i = 0; i < j->inputs; i++, next += j->width * j->size + PAD) {
+    for (int32_t i = 0; i < j->inputs; i++, next += step) {
         f->x[i] = (source){ .lanes = ik_lanes_of(&j->plan->tensors[2 + i], j->compute, first, dims), .tile = next };
         f->place[i] = next;
     }
-    for (int32_t i = 0; i < j->steps.constants; i++, next += j->width * j->size + PAD) {
+    for (int32_t i = 0; i < j->steps.constants; i++, next += step) {
         f->place[IK_PROGRAM_INPUTS + i] = next;
         ik_spread(j->size, &j->steps.constant[i], j->width, next);
     }
-    for (int32_t i = 0; i < j->steps.depth; i++, next += j->width * j->size + PAD)
+    for (int32_t i = 0; i < j->steps.depth; i++, next += step)
         f->place[IK_STACK + i] = next;
-    for (int32_t i = 0; i < j->steps.kept; i++, next += j->width * j->size + PAD)
+    for (int32_t i = 0; i < j->steps.kept; i++, next += step)
         f->place[IK_KEEP + i] = next;
     f->acc = next;
-    f->out = next + j->width * j->size + PAD;
+    f->out = next + step;
 }
 
 /* Select lanes at .. at + n of an input, for all that follows. */
-static void aim(source *s, int64_t at, int64_t n)
+static void select_lanes(source *s, int64_t at, int64_t n)
 {
     const ik_lanes *l = &s->lanes;
     const int64_t last = l->dims - 1;
@@ -87,7 +107,7 @@ static void aim(source *s, int64_t at, int64_t n)
     s->offset = s->in_place || s->piece ? ik_lanes_offset(l, s->at) * l->size : 0;
 }
 
-/* Return those lanes in the compute type, from element 0 at `base`. */
+/* Return those lanes in the compute type, where lane 0 is at `base`. */
 static const void *fetch(source *s, const char *base, int64_t n)
 {
     const ik_lanes *l = &s->lanes;
@@ -109,47 +129,40 @@ static const void *fetch(source *s, const char *base, int64_t n)
     return s->tile;
 }
 
-static void fetch_all(frame *f, const char *const *base, int64_t n)
+static void fetch_inputs(frame *f, const char *const *base, int64_t n)
 {
     for (int32_t i = 0; i < f->j->inputs; i++)
         f->place[i] = (void *)(uintptr_t)fetch(&f->x[i], base[i], n);
 }
 
-/* high + low += x; the rounding error of high goes to low (Knuth's TwoSum). */
-static inline void add_double(double *high, double *low, double x)
-{
-    double sum = *high + x, part = sum - *high;
-    *low += (*high - (sum - part)) + (x - part);
-    *high = sum;
-}
-
-/* Combine n terms with the accumulators. */
-static void add_tile(frame *f, int64_t n)
+/* acc = body, or acc = combine(acc, body), for the n lanes that were fetched. */
+static void accumulate_tile(frame *f, int64_t n, bool first)
 {
     const job *j = f->j;
-    if (f->waiting++ == 0) {
-        const void *made = ik_evaluate(&j->steps, n, f->place, f->acc);
-        if (made != f->acc)
-            memcpy(f->acc, made, (size_t)(n * j->size));
-        f->lanes = n;
-    } else {
-        const void *in[3] = { f->acc, ik_evaluate(&j->steps, n, f->place, f->out) };
-        ik_run_tile(j->compute, j->join, n, in, f->acc);
+    const void *made = ik_evaluate(&j->steps, n, f->place, first ? f->acc : f->out);
+    if (!first) {
+        const void *in[3] = { f->acc, made };
+        ik_run_tile(j->compute, j->combine_code, n, in, f->acc);
+        return;
     }
+    if (made != f->acc)
+        memcpy(f->acc, made, (size_t)(n * j->size));
+    f->lanes = n;
 }
 
-/* Whether F32 sums are no longer finite. */
+/* Whether sums of F32 are no longer finite. */
 static bool overflows(const frame *f)
 {
     const float *acc = (const float *)(const void *)f->acc;
-    const int64_t n = f->j->compute == IK_F32 ? f->lanes : 0;
+    const int64_t n = f->j->float_sums && f->j->compute == IK_F32 ? f->lanes : 0;
     int bad = 0;
     IK_VECTORISE for (int64_t i = 0; i < n; i++)
         bad |= acc[i] - acc[i] != 0;
     return bad;
 }
 
-static void flush_columns(frame *f)
+/* Add acc to the sums, lane by lane. */
+static void add_columns(frame *f)
 {
     if (f->j->compute == IK_F32) {
         const float *acc = (const float *)(const void *)f->acc;
@@ -158,27 +171,26 @@ static void flush_columns(frame *f)
     } else {
         const double *acc = (const double *)(const void *)f->acc;
         IK_VECTORISE for (int64_t i = 0; i < f->lanes; i++)
-            add_double(&f->high[i], &f->low[i], acc[i]);
+            ik_add_double(&f->high[i], &f->low[i], acc[i], true);
     }
-    f->waiting = 0;
 }
 
-/* Combine the accumulators into one, the first of them, by halves. */
-static void fold(frame *f)
+/* Combine the lanes of acc into its first, by halves. */
+static void fold_lanes(frame *f)
 {
     const job *j = f->j;
     for (int64_t n = f->lanes; n > 1; n -= n / 2) {
         const void *in[3] = { f->acc, f->acc + (n - n / 2) * j->size };
-        ik_run_tile(j->compute, j->join, n / 2, in, f->acc);
+        ik_run_tile(j->compute, j->combine_code, n / 2, in, f->acc);
     }
-    f->waiting = 0;
+    f->lanes = 1;
 }
 
 static double value_of(const job *j, const char *at)
 { return j->compute == IK_F32 ? (double)*(const float *)(const void *)at : *(const double *)(const void *)at; }
 
-/* Sum F32 accumulators in F64. */
-static double fold_wide(frame *f)
+/* Sum lanes of F32 in F64. */
+static double sum_lanes(const frame *f)
 {
     enum { PARTS = 16 };
     const float *acc = (const float *)(const void *)f->acc;
@@ -187,7 +199,6 @@ static double fold_wide(frame *f)
         part[i % PARTS] += (double)acc[i];
     for (int64_t i = 0; i < PARTS; i++)
         sum += part[i];
-    f->waiting = 0;
     return sum;
 }
 
@@ -195,92 +206,101 @@ static void clear_sums(frame *f, int64_t n)
 {
     memset(f->high, 0, (size_t)n * sizeof *f->high);
     memset(f->low, 0, (size_t)n * sizeof *f->low);
-    f->waiting = 0;
 }
 
-/* The position of a walk over terms. */
+/* A term: its indices in the reduced dims, and where lane 0 of each input is there. */
 typedef struct cursor {
     const char *base[IK_PROGRAM_INPUTS];
-    int64_t index[IK_MAX_RANK], left;
+    int64_t index[IK_MAX_RANK];
 } cursor;
 
-/* Compute outputs at .. at + n from terms from .. from + count of each: lanes are outputs. */
-static void columns(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
+static cursor find_term(const job *j, int64_t term)
+{
+    const ik_tensor *x = &j->plan->tensors[2];
+    cursor c = { .base = { NULL } };
+    for (int32_t i = 0; i < j->inputs; i++) {
+        const ik_lanes terms = ik_lanes_of(&x[i], j->compute, j->kept, j->reduced);
+        c.base[i] = j->x[i] + ik_lanes_offset(&terms, term) * terms.size;
+    }
+    for (int32_t d = j->reduced - 1; d >= 0; d--) {
+        c.index[d] = term % x->shape[j->kept + d];
+        term /= x->shape[j->kept + d];
+    }
+    return c;
+}
+
+/* Advance the indices, innermost dim first; after the last term comes the first. */
+static void advance(const frame *f, cursor *c)
 {
     const job *j = f->j;
     const ik_tensor *x = &j->plan->tensors[2];
-    cursor c = { .left = count };
-    for (int32_t i = 0; i < j->inputs; i++) {
-        const ik_lanes terms = ik_lanes_of(&x[i], j->compute, j->kept, j->reduced);
-        c.base[i] = j->x[i] + ik_lanes_offset(&terms, from) * terms.size;
-        aim(&f->x[i], at, n);
-    }
     for (int32_t d = j->reduced - 1; d >= 0; d--) {
-        c.index[d] = from % x->shape[j->kept + d];
-        from /= x->shape[j->kept + d];
-    }
-    f->made = f->acc;
-    cursor mark = c; /* where the sums not yet flushed began */
-    for (int64_t flush = FLUSH; c.left > 0;) {
-        fetch_all(f, c.base, n);
-        add_tile(f, n);
-        for (int32_t d = j->reduced - 1; d >= 0 && c.left > 1; d--) { /* advance the indices, innermost dim first */
-            bool wraps = ++c.index[d] == x->shape[j->kept + d];
-            for (int32_t i = 0; i < j->inputs; i++)
-                c.base[i] += x[i].strides[j->kept + d] * (wraps ? 1 - c.index[d] : 1) * f->x[i].lanes.size;
-            if (!wraps)
-                break;
-            c.index[d] = 0;
-        }
-        c.left--;
-        if (!j->sums || (f->waiting < flush && c.left > 0))
-            continue;
-        if (flush > 1 && overflows(f)) { /* add them again one by one: later terms may make the sum finite again */
-            flush = 1, f->waiting = 0, c = mark;
-            continue;
-        }
-        flush_columns(f);
-        mark = c;
+        const bool wraps = ++c->index[d] == x->shape[j->kept + d];
+        for (int32_t i = 0; i < j->inputs; i++)
+            c->base[i] += x[i].strides[j->kept + d] * (wraps ? 1 - c->index[d] : 1) * f->x[i].lanes.size;
+        if (!wraps)
+            return;
+        c->index[d] = 0;
     }
 }
 
-/* Compute the same where lanes are terms. */
-static void lines(frame *f, int64_t at, int64_t n, int64_t from, int64_t count)
+/* Combine `count` terms, from term `begin` on, of each of the outputs first .. first + n; a lane is an output. */
+static void accumulate_columns(frame *f, int64_t first, int64_t n, int64_t begin, int64_t count)
+{
+    const job *j = f->j;
+    int64_t group = j->float_sums ? GROUP : count;
+    cursor c = find_term(j, begin);
+    for (int32_t i = 0; i < j->inputs; i++)
+        select_lanes(&f->x[i], first, n);
+    for (int64_t done = 0, end; done < count; done = end) {
+        const cursor start = c;
+        end = ik_min(count, done + group);
+        for (int64_t term = done; term < end; term++) {
+            fetch_inputs(f, c.base, n);
+            accumulate_tile(f, n, term == done);
+            advance(f, &c);
+        }
+        if (group > 1 && overflows(f))
+            group = 1, end = done, c = start; /* again, tile by tile */
+        else if (j->float_sums)
+            add_columns(f);
+    }
+    f->results = f->acc;
+}
+
+/* Combine the same; a lane is a term. */
+static void accumulate_lines(frame *f, int64_t first, int64_t n, int64_t begin, int64_t count)
 {
     const job *j = f->j;
     const char *base[IK_PROGRAM_INPUTS];
-    f->made = f->lines;
     for (int64_t output = 0; output < n; output++) {
         for (int32_t i = 0; i < j->inputs; i++) {
-            ik_lanes kept = ik_lanes_of(&j->plan->tensors[2 + i], j->compute, 0, j->kept);
-            base[i] = j->x[i] + ik_lanes_offset(&kept, at + output) * kept.size;
+            const ik_lanes kept = ik_lanes_of(&j->plan->tensors[2 + i], j->compute, 0, j->kept);
+            base[i] = j->x[i] + ik_lanes_offset(&kept, first + output) * kept.size;
         }
-        for (int64_t done = 0, mark = 0, flush = FLUSH, run; done < count;) {
-            run = ik_min(j->width, count - done);
-            for (int32_t i = 0; i < j->inputs; i++)
-                aim(&f->x[i], from + done, run);
-            fetch_all(f, base, run);
-            add_tile(f, run);
-            done += run;
-            if (!j->sums || (f->waiting < flush && done < count))
-                continue;
-            const double wide = flush == 1 ? fold_wide(f) : 0;
-            if (flush > 1)
-                fold(f);
-            f->lanes = 1;
-            /* Add them again tile by tile: later terms may make the sum finite again. */
-            if (flush > 1 && overflows(f)) {
-                flush = 1, done = mark;
+        bool overflowed = false;
+        for (int64_t done = 0, end; done < count; done = end) {
+            end = ik_min(count, done + (overflowed ? j->width : j->float_sums ? GROUP * j->width : count));
+            for (int64_t at = done, run; at < end; at += run) {
+                run = ik_min(j->width, end - at);
+                for (int32_t i = 0; i < j->inputs; i++)
+                    select_lanes(&f->x[i], begin + at, run);
+                fetch_inputs(f, base, run);
+                accumulate_tile(f, run, at == done);
+            }
+            if (overflowed) {
+                ik_add_double(&f->high[output], &f->low[output], sum_lanes(f), true);
                 continue;
             }
-            add_double(&f->high[output], &f->low[output], flush > 1 ? value_of(j, f->acc) : wide);
-            mark = done;
+            fold_lanes(f);
+            if (overflows(f))
+                overflowed = true, end = done; /* again, tile by tile */
+            else if (j->float_sums)
+                ik_add_double(&f->high[output], &f->low[output], value_of(j, f->acc), true);
         }
-        if (j->sums)
-            continue;
-        fold(f);
         memcpy(f->lines + output * j->size, f->acc, (size_t)j->size);
     }
+    f->results = f->lines;
 }
 
 #endif

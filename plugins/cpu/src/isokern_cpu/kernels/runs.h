@@ -10,19 +10,6 @@
 
 enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
 
-/* high + low += x. The rounding error of high goes to low (Knuth's TwoSum) where x uses all bits of a double; with
- * floats the loss is negligible. */
-static inline __attribute__((always_inline)) void ik_add_double(double *high, double *low, double x, bool exact)
-{
-    double sum = *high + x, part = sum - *high;
-    if (exact)
-        *low += (*high - (sum - part)) + (x - part);
-    *high = sum;
-}
-
-/* Add high and low; where the sum is not finite, `low` is NaN and is ignored. */
-static inline double ik_join_double(double high, double low) { return low == low ? high + low : high; }
-
 /* n elements in the compute type: in place where possible, else converted into `scratch`. */
 static inline const void *ik_fetch(int32_t dtype, const char *from, int64_t stride, int64_t n, void *scratch)
 {
