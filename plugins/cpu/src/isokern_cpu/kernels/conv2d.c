@@ -92,7 +92,7 @@ static void run_panels(ik_conv *v)
     const int64_t channel = v->planes * v->phases * (v->oh + v->reach) * v->width * 4;
     for (v->image = 0; v->image < v->images; v->image += v->round) {
         const int64_t images = ik_min(v->round, v->images - v->image);
-        if (!v->lies && !v->local)
+        if (!v->x_in_place && !v->local)
             ik_parallel_for(images * v->groups * v->channels, IK_THREAD_BYTES / channel + 1, loops->planes, v);
         ik_parallel_for(images * parts, grain, loops->panels, v);
     }

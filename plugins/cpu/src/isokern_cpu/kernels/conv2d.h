@@ -15,35 +15,51 @@
 #include "operators/conv2d.h"
 
 typedef struct ik_conv {
-    const ik_tensor *tx, *tw, *ty, *tr;
+    const ik_tensor *tx, *tw, *ty, *tr; /* tr: the residual's, or null */
     const char *x, *w, *bias, *residual;
     char *y;
     int64_t bias_step, activation;
-    int64_t images, groups, channels, outputs; /* channels and outputs of a group */
-    int64_t kh, kw, sh, sw, dh, dw, top, left, k;
-    int64_t ih, iw, oh, ow;
+    int64_t images, groups, channels, outputs;    /* channels and outputs of a group */
+    int64_t kh, kw, sh, sw, dh, dw, top, left, k; /* window, stride, dilation, padding; products of a window */
+    int64_t ih, iw, oh, ow;                       /* heights and widths of x and y */
 
     bool depthwise;  /* one channel per group: sums of shifted planes */
-    /* 1 × 1 over contiguous pixels: x itself is the planes, and only its last panel of pixels is copied. */
-    bool lies;
+    bool point;      /* 1 × 1: the pixels of y are those of x */
+    bool x_in_place; /* a point over contiguous pixels: x itself is the planes; only its last panel is copied */
     bool w_in_place; /* w is read in place */
     bool y_in_place; /* sums are accumulated in y */
     bool direct;     /* the epilogue only adds a residual and applies relu, on contiguous runs of one type */
     bool local;      /* planes are those of a band, else of whole images; only with prepacked filters */
     bool shared;     /* planes are not exact */
     bool plain;      /* x and w have the compute type */
-    bool point;      /* 1 × 1: the pixels of y are those of x */
-    int64_t planes, phases, width, max_band, bands, reach, row_blocks;
-    int64_t k_blocks, max_k;
-    int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes;
+    int64_t planes, phases, width, reach; /* of a channel; the width of a plane, and its rows beyond those of y */
+    int64_t max_band, bands, row_blocks;  /* rows of y in a band, bands, and blocks of filters */
+    int64_t k_blocks, max_k;              /* blocks of products, and products in a block */
+    int64_t offset_bytes, plane_bytes, panel_bytes, slice_bytes; /* of the workspace; a thread has a slice */
     char *workspace;
 
-    /* Outputs in a panel, panels of a group, pixels of a tile; only with prepacked filters. */
-    int64_t panel_width, panels, tile;
-    int64_t line, lines, round;  /* pixels in a line of y, lines, and images that are processed at one time */
-    int64_t sum_bytes;           /* bytes of sums in a slice; its planes follow, if they are local */
-    int64_t image;               /* the first image of the round */
+    /* Only with prepacked filters */
+    int64_t panel_width, panels, tile; /* outputs in a panel, panels of a group, pixels of a tile */
+    int64_t line, lines; /* a band is some lines, not rows: a row of y, or, where x is in place, some tiles */
+    int64_t round, image; /* images that are processed at one time, and the first of them */
+    int64_t sum_bytes;    /* bytes of sums in a slice; its planes follow, if they are local */
 } ik_conv;
+
+/* A tile of a convolution with prepacked filters: some adjacent pixels i of a line times the outputs o of a panel.
+ *
+ *     to[i, o] = from[i, o] + Σ_p x[offsets[p] + i] * w[p, o]
+ */
+typedef struct ik_pixel_tile {
+    int64_t k; /* products p */
+    const void *x;
+    const int64_t *offsets;
+    const void *w;
+    const void *from;
+    int64_t from_row; /* 0: the same for all pixels */
+    void *to;
+    bool relu;            /* negative results become zero */
+    const char *prefetch; /* null, or where k cache lines are prefetched */
+} ik_pixel_tile;
 
 /* The loops for one type: for filters as given, then for prepacked filters. */
 typedef struct ik_conv_loops {
@@ -73,7 +89,7 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     v->plain = ik_itemsize(v->tx->dtype) == size;
     const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides;
     v->depthwise = v->channels == 1 && v->groups > 1;
-    v->lies = !v->depthwise && v->point && v->plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
+    v->x_in_place = !v->depthwise && v->point && v->plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
     v->phases = ik_min(v->sh, (v->kh - 1) * v->dh + 1);
     v->shared = v->depthwise || v->panel_width > 0;
     v->planes = v->shared ? ik_min(v->sw, (v->kw - 1) * v->dw + 1) : v->kw;
@@ -110,11 +126,11 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
         v->y_in_place &= v->k_blocks == 1 && (v->tr->strides[2] == v->ow || v->oh == 1);
     int64_t pixels = ik_round_up(v->max_band * v->width, panel_width);
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
-    v->plane_bytes =
-        ik_round_up((v->lies ? v->k * panel_width
-                             : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + panel_width)
-                * size,
-            64);
+    v->plane_bytes = ik_round_up(
+        (v->x_in_place ? v->k * panel_width
+                       : v->channels * v->planes * v->phases * (v->max_band + v->reach) * v->width + panel_width)
+            * size,
+        64);
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->max_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes
         + ik_round_up((v->y_in_place ? tile_rows * panel_width : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
@@ -141,15 +157,15 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
     v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
-    v->line = v->lies ? 4 * v->tile : v->ow;
+    v->line = v->x_in_place ? 4 * v->tile : v->ow;
     v->lines = ik_ceil_div(v->oh * v->ow, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
     v->max_k = ik_ceil_div(v->k, v->k_blocks);
-    v->local = !v->lies && v->lines >= 12 * ik_threads();
+    v->local = !v->x_in_place && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
     /* Bytes of a row in the planes of a group. */
-    const int64_t row = v->lies ? 0 : v->channels * v->planes * v->phases * v->width * size;
+    const int64_t row = v->x_in_place ? 0 : v->channels * v->planes * v->phases * v->width * size;
     const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->panel_width * size);
     v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_PANEL_IMAGES / image));
     const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->panels));
@@ -188,7 +204,7 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_
     for (int64_t k = 0; k < v->k; k++) {
         int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
         int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
-        offsets[k] = v->lies
+        offsets[k] = v->x_in_place
             ? c * v->tx->strides[1]
             : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
         offsets[v->k + k] = k * panel_width;

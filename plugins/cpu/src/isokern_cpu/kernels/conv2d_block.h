@@ -159,7 +159,7 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
             }
             for (int64_t j = 0; j < pixels; j += panel_width) {
                 int64_t width = ik_min(panel_width, pixels - j);
-                bool copied = v->lies && width < panel_width;
+                bool copied = v->x_in_place && width < panel_width;
                 t.b = copied ? tail : x + j;
                 t.b_offsets = offsets + k0 + (copied ? v->k : 0);
                 t.to = v->y_in_place ? at + j : sums + j;
@@ -240,7 +240,7 @@ static void IK_OF(conv_tasks)(void *context, int64_t begin, int64_t end, int32_t
         const char *x = v->x + (image * xs[0] + group * v->channels * xs[1]) * size,
                    *w = v->w + output0 * v->tw->strides[0] * size;
         const IK_T *values = planes;
-        if (v->lies) {
+        if (v->x_in_place) {
             values = (const IK_T *)(const void *)x + row * v->ow;
             int64_t rest = rows * v->ow % IK_OF(panel_width);
             if (rest != 0)

@@ -1,50 +1,59 @@
 /* A convolution with prepacked filters, for one float type; include after conv2d_block.h, with the same IK_T and IK_OF.
  *
- * Filters are packed in panels: for every product k the weights of `panel_width` adjacent outputs, so that a lane is an
- * output. A tile is some pixels of one line of y times a panel: one value at a time of each pixel's window is
- * multiplied by the vectors of the panel. Windows of 7, 14, 28, … pixels fill the registers, and no load of a filter
- * crosses a cache line. The sums of a band of lines are accumulated for one panel, whose products are computed in
- * blocks with prefetched weights, and are transposed on their way to y. */
+ *     y[o, i] = activation(bias[o] + residual[o, i] + Σ_p w[p, o] * x[offsets[p] + i])    p: channel and tap
+ *
+ * Filters are packed in panels: for every p the weights of `panel_width` adjacent outputs, so that a lane is an output.
+ *
+ *     for each band of lines: for each panel         a task, for all panels of the band where its planes are local
+ *         for each block of products p
+ *             for each line: for each tile of its pixels
+ *                 sums[pixel, output] += Σ_p x[offsets[p] + pixel] * w[p, output]     in registers
+ *         y[output, pixel] = sums, transposed        line by line where there is one block
+ *
+ * A tile multiplies one value of x at a time by the vectors of a row of the panel. Lines of 7, 14, 28, … pixels fill
+ * the registers, and no load of a filter crosses a cache line. */
 enum { IK_OF(panel_pixels) = 128 }; /* pixels transposed at one time */
 
-/* to[i, j] = from[i, j] + Σ_p x[offsets[p] + i] * w[p, j], negative results zeroed with `relu`; prefetches k cache
- * lines from `prefetch` on, if that is not null. */
-static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int rows, const int vecs, int64_t k,
-    const IK_T *x, const int64_t *offsets, const IK_T *w, const IK_T *from, int64_t from_row, IK_T *to, bool relu,
-    const char *prefetch)
+/* `rows` and `vecs` are constants where this is inlined, so that the sums are registers. */
+static inline __attribute__((always_inline)) void IK_OF(pixel_tile_of)(
+    const int rows, const int vecs, const ik_pixel_tile *t)
 {
     IK_OF(vector) sum[IK_TILE_ROWS][4];
+    const IK_T *x = t->x, *w = t->w, *from = t->from;
+    const int64_t k = t->k, *offsets = t->offsets;
+    const char *prefetch = t->prefetch;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; j++)
-            sum[i][j] = *(const IK_OF(loose) *)(from + i * from_row + j * IK_OF(lanes));
+            sum[i][j] = *(const IK_OF(loose) *)(from + i * t->from_row + j * IK_OF(lanes));
     /* Prefetching between the loops leaves them all registers. */
     for (int64_t begin = 0; begin < k; begin += IK_PANEL_PREFETCH) {
         const int64_t end = begin + IK_PANEL_PREFETCH < k ? begin + IK_PANEL_PREFETCH : k;
         for (int64_t p = begin; prefetch != NULL && p < end; p++)
             __builtin_prefetch(prefetch + p * IK_LINE, 0, 2);
         for (int64_t p = begin; p < end; p++, w += vecs * IK_OF(lanes)) {
-            IK_OF(vector) side[4];
+            IK_OF(vector) weights[4];
             const IK_T *at = x + offsets[p];
 #pragma GCC unroll 4
             for (int j = 0; j < vecs; j++)
-                side[j] = *(const IK_OF(loose) *)(w + j * IK_OF(lanes));
+                weights[j] = *(const IK_OF(loose) *)(w + j * IK_OF(lanes));
 #pragma GCC unroll 16
             for (int i = 0; i < rows; i++) {
-                IK_OF(vector) one = IK_OF(splat)(at + i);
+                IK_OF(vector) value = IK_OF(splat)(at + i);
 #pragma GCC unroll 4
                 for (int j = 0; j < vecs; j++)
-                    sum[i][j] = IK_OF(fma)(one, side[j], sum[i][j]);
+                    sum[i][j] = IK_OF(fma)(value, weights[j], sum[i][j]);
             }
         }
     }
-    if (relu) /* once for the whole tile, as in gemm_tile.h */
+    if (t->relu) /* once for the whole tile, as in gemm_tile.h */
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < vecs; j++)
                 sum[i][j] = IK_OF(zero_negative)(sum[i][j]);
+    IK_T *to = t->to;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -52,11 +61,10 @@ static inline __attribute__((always_inline)) void IK_OF(pixels_of)(const int row
             *(IK_OF(loose) *)(to + (i * vecs + j) * IK_OF(lanes)) = sum[i][j];
 }
 
-static void IK_OF(pixels)(int64_t rows, int64_t vecs, int64_t k, const IK_T *x, const int64_t *offsets, const IK_T *w,
-    const IK_T *from, int64_t from_row, IK_T *to, bool relu, const char *prefetch)
+static void IK_OF(pixel_tile)(int64_t rows, int64_t vecs, const ik_pixel_tile *t)
 {
 #define IK_PIXELS(n, m) \
-    case 16 * m + n: IK_OF(pixels_of)(n, m, k, x, offsets, w, from, from_row, to, relu, prefetch); return;
+    case 16 * m + n: IK_OF(pixel_tile_of)(n, m, t); return;
     switch (16 * vecs + rows) {
         /* clang-format off */
         IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
@@ -136,66 +144,84 @@ static void IK_OF(transpose_pixels)(
     }
 }
 
-/* Compute one panel over a band of lines. `x` is the start of the first line's windows. */
-static void IK_OF(contract_panel)(
-    const ik_conv *v, const IK_T *x, int64_t image, int64_t group, int64_t s, int64_t first, int64_t last, IK_T *sums)
+/* Some lines of an image and a group. */
+typedef struct IK_OF(band) {
+    int64_t image, group, first, last;
+    const IK_T *x; /* the values of the first line's first pixel for a tap with offset 0 */
+    IK_T *sums; /* [pixels, panel_width]: those of the band; of one line where there is one block */
+} IK_OF(band);
+
+/* Compute one panel of outputs over a band. */
+static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, int64_t panel)
 {
-    const int64_t *offsets = (const int64_t *)(const void *)v->workspace, panel_width = v->panel_width,
-                  area = v->oh * v->ow;
-    const int64_t output = group * v->outputs + s * panel_width,
-                  outputs = ik_min(panel_width, v->outputs - s * panel_width);
-    const int64_t begins = first * v->line, ends = ik_min(area, last * v->line);
-    const bool at_once = v->k_blocks == 1; /* then a line is finished while its sums are in cache */
-    const IK_T *w = (const IK_T *)(const void *)v->w + (group * v->panels + s) * v->k * panel_width;
+    const int64_t panel_width = v->panel_width, area = v->oh * v->ow, begin = band->first * v->line;
+    const int64_t *offsets = (const int64_t *)(const void *)v->workspace;
+    const int64_t output = band->group * v->outputs + panel * panel_width,
+                  outputs = ik_min(panel_width, v->outputs - panel * panel_width);
+    const bool one_block = v->k_blocks == 1; /* then a line is finished while its sums are in cache */
+    const IK_T *w = (const IK_T *)(const void *)v->w + (band->group * v->panels + panel) * v->k * panel_width;
     IK_T bias[4 * IK_OF(lanes)];
     for (int64_t o = 0; o < panel_width; o++)
         bias[o] = o < outputs ? IK_OF(bias_of)(v, output + o) : 0;
-    for (int64_t block = 0; block < v->k_blocks; block++) {
-        const int64_t k0 = block * v->max_k, k = ik_min(v->max_k, v->k - k0);
-        const IK_T *now = w + k0 * panel_width;
-        const bool relu = block + 1 == v->k_blocks && v->activation == IK_CONV2D_RELU && v->residual == NULL;
-        const char *prefetch = block + 1 < v->k_blocks ? (const char *)(now + k * panel_width) : NULL,
-                   *until = (const char *)(w + ik_min(v->k, k0 + 2 * k) * panel_width);
-        for (int64_t line = first; line < last; line++) {
+    for (int64_t k0 = 0; k0 < v->k; k0 += v->max_k) {
+        ik_pixel_tile t = { .k = ik_min(v->max_k, v->k - k0), .offsets = offsets + k0, .w = w + k0 * panel_width };
+        const bool last_block = k0 + t.k == v->k;
+        t.relu = last_block && v->activation == IK_CONV2D_RELU && v->residual == NULL;
+        t.from_row = k0 > 0 ? panel_width : 0;
+        /* Each tile prefetches k cache lines of the next block's weights, which has at most as many products. */
+        t.prefetch = last_block ? NULL : (const char *)(w + (k0 + t.k) * panel_width);
+        const char *end = (const char *)(w + ik_min(v->k, k0 + 2 * t.k) * panel_width);
+        for (int64_t line = band->first; line < band->last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
-            const IK_T *from = x + (line - first) * (v->lies ? v->line : v->width);
-            for (int64_t t = 0; t < tiles; t++) {
-                const int64_t col = length * t / tiles, rows = length * (t + 1) / tiles - col;
-                IK_T *to = sums + (at_once ? col : line * v->line + col - begins) * panel_width;
-                IK_OF(pixels)(rows, panel_width / IK_OF(lanes), k, from + col, offsets + k0, now, block > 0 ? to : bias,
-                    block > 0 ? panel_width : 0, to, relu, prefetch);
-                prefetch = prefetch != NULL && until - prefetch > k * IK_LINE ? prefetch + k * IK_LINE : NULL;
+            const IK_T *x = band->x + (line - band->first) * (v->x_in_place ? v->line : v->width);
+            IK_T *sums = band->sums + (one_block ? 0 : line * v->line - begin) * panel_width;
+            for (int64_t n = 0; n < tiles; n++) {
+                const int64_t col = length * n / tiles, pixels = length * (n + 1) / tiles - col;
+                t.x = x + col;
+                t.to = sums + col * panel_width;
+                t.from = k0 > 0 ? t.to : bias;
+                IK_OF(pixel_tile)(pixels, panel_width / IK_OF(lanes), &t);
+                t.prefetch = t.prefetch != NULL && end - t.prefetch > t.k * IK_LINE ? t.prefetch + t.k * IK_LINE : NULL;
             }
-            if (at_once)
-                IK_OF(transpose_pixels)(v, image, output, outputs, line * v->line, length, sums);
+            if (one_block)
+                IK_OF(transpose_pixels)(v, band->image, output, outputs, line * v->line, length, sums);
         }
     }
-    if (!at_once)
-        IK_OF(transpose_pixels)(v, image, output, outputs, begins, ends - begins, sums);
+    if (!one_block)
+        IK_OF(transpose_pixels)(
+            v, band->image, output, outputs, begin, ik_min(area, band->last * v->line) - begin, band->sums);
 }
 
+/* Run tasks begin .. end of a round of images, numbered ((image * bands + band) * groups + group) * panels + panel;
+ * where planes are local, a task is all panels. */
 static void IK_OF(panel_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_conv *v = context;
-    const int64_t parts = v->local ? 1 : v->panels, *step = v->tx->strides, size = ik_itemsize(v->tx->dtype);
+    const int64_t count = v->local ? v->panels : 1, parts = v->panels / count;
+    const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides;
     const int64_t plane = v->planes * v->phases * (v->max_band + v->reach) * v->width;
     char *slice = v->workspace + v->offset_bytes + v->plane_bytes + worker * v->slice_bytes;
-    IK_T *sums = (IK_T *)(void *)slice, *own = (IK_T *)(void *)(slice + v->sum_bytes);
+    IK_T *planes = (IK_T *)(void *)(slice + v->sum_bytes);
     for (int64_t task = begin; task < end; task++) {
-        const int64_t part = task % parts, group = task / parts % v->groups,
-                      band = task / (parts * v->groups) % v->bands;
-        const int64_t image = task / (parts * v->groups * v->bands), first = v->lines * band / v->bands,
-                      last = v->lines * (band + 1) / v->bands;
-        const char *given = v->x + ((v->image + image) * step[0] + group * v->channels * step[1]) * size;
-        const IK_T *x = own;
-        if (v->local)
-            IK_OF(planes)(v, given, v->channels, first, last - first, own);
-        else if (v->lies)
-            x = (const IK_T *)(const void *)given + first * v->line;
-        else
-            x = (const IK_T *)(const void *)(v->workspace + v->offset_bytes)
-                + (image * v->groups + group) * v->channels * plane + first * v->width;
-        for (int64_t s = part; s < (v->local ? v->panels : part + 1); s++)
-            IK_OF(contract_panel)(v, x, v->image + image, group, s, first, last, sums);
+        const int64_t part = task % parts, number = task / (parts * v->groups) % v->bands,
+                      image = task / (parts * v->groups * v->bands); /* in the round */
+        IK_OF(band)
+        band = { .image = v->image + image,
+            .group = task / parts % v->groups,
+            .first = v->lines * number / v->bands,
+            .last = v->lines * (number + 1) / v->bands,
+            .sums = (IK_T *)(void *)slice };
+        const char *x = v->x + (band.image * step[0] + band.group * v->channels * step[1]) * size;
+        if (v->local) {
+            IK_OF(planes)(v, x, v->channels, band.first, band.last - band.first, planes);
+            band.x = planes;
+        } else if (v->x_in_place) {
+            band.x = (const IK_T *)(const void *)x + band.first * v->line;
+        } else {
+            band.x = (const IK_T *)(const void *)(v->workspace + v->offset_bytes)
+                + (image * v->groups + band.group) * v->channels * plane + band.first * v->width;
+        }
+        for (int64_t panel = part * count; panel < (part + 1) * count; panel++)
+            IK_OF(contract_panel)(v, &band, panel);
     }
 }
