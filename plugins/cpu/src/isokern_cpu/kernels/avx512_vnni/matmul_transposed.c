@@ -9,7 +9,7 @@ IK_PACKED_LAYOUT(matmul_transposed)
     if (tensor != IK_MATMUL_TRANSPOSED_W)
         return NULL;
     *bytes = packed_bytes(&plan->tensors[tensor]);
-    return "strips of 16 rows";
+    return "panels of 16 rows";
 }
 
 IK_PACK(matmul_transposed)
