@@ -28,6 +28,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "docs/architecture.md": "architecture.md",
     "docs/kunlun.md": "kunlun.md",
+    "docs/cpu.md": "cpu.md",
     "docs/opencl.md": "opencl.md",
     "docs/cuda.md": "cuda.md",
     "docs/language_models.md": "language_models.md",
