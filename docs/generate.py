@@ -208,7 +208,7 @@ def matrix(*backends: str) -> str:
 def xpu_rules() -> str:
     """Return the table of rules that the checked mode of the emulated XPU enforces."""
     text = (ROOT / "plugins/kunlun_sim/src/isokern_kunlun_sim/xpurt/check_rules.h").read_text(encoding="utf-8")
-    found = re.findall(r'Rule \w+\{"([\w-]+)", Severity::(\w+),\s*"(.*?)( \[[\w ]+\])?",\s*"(.*?)"\}', text, re.S)
+    found = re.findall(r'Rule \w+\{\s*"([\w-]+)", Severity::(\w+),\s*"(.*?)( \[[\w ]+\])?",\s*"(.*?)"\s*\}', text, re.S)
     if len(found) != text.count("inline constexpr Rule "):
         raise LookupError("check_rules.h has rules that are not read")
     return table(
