@@ -4,7 +4,7 @@
 
 #include "runtime.h"
 
-enum { BLOCK = 4096, PIECES_A_THREAD = 16, PREFETCH = 2048 };
+enum { BLOCK = 4096, MIN_BLOCKS = 32, PIECES_A_THREAD = 16, PREFETCH = 2048 }; /* MIN_BLOCKS: of a thread */
 
 typedef struct copy_job {
     char *to;
@@ -50,12 +50,11 @@ void ik_measure_copy(void *to, const void *from, uint64_t bytes, int32_t streami
 {
     copy_job j = { to, from, streaming && (uintptr_t)to % 64 == 0 };
     int64_t blocks = (int64_t)(bytes / BLOCK);
-    ik_parallel_for(blocks, 1 << 17 >> 12, copy_blocks, &j); /* no second thread below 128 KB */
+    ik_parallel_for(blocks, MIN_BLOCKS, copy_blocks, &j);
     memcpy((char *)to + blocks * BLOCK, (const char *)from + blocks * BLOCK, (size_t)(bytes % BLOCK));
 }
 
-/* acc = acc * x + y in enough independent registers to hide the latency; one function for each instruction set and
- * type. */
+/* acc = acc * x + y in as many registers as hide the latency: one function for each instruction set and type. */
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef double f64x2 __attribute__((vector_size(16)));
 #define SPIN spin_f32
@@ -97,6 +96,7 @@ typedef struct fma_job {
     int64_t rounds;
 } fma_job;
 
+/* Run `rounds` rounds for each piece. */
 static void spin_pieces(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const fma_job *j = context;
@@ -105,7 +105,7 @@ static void spin_pieces(void *context, int64_t begin, int64_t end, int32_t worke
     j->spin((end - begin) * j->rounds, &sink);
 }
 
-static spin *fastest(int32_t dtype)
+static spin *choose_spin(int32_t dtype)
 {
     int wide = dtype == IK_F64;
 #if defined(__x86_64__)
@@ -120,7 +120,7 @@ static spin *fastest(int32_t dtype)
 double ik_measure_fma(int32_t dtype, int64_t rounds)
 {
     double sink = 0;
-    fma_job j = { fastest(dtype), rounds };
+    fma_job j = { choose_spin(dtype), rounds };
     int64_t pieces = (int64_t)ik_threads() * PIECES_A_THREAD;
     ik_parallel_for(pieces, 1, spin_pieces, &j);
     return (double)j.spin(0, &sink) * (double)rounds * (double)pieces;

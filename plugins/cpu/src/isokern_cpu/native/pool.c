@@ -1,10 +1,11 @@
 /* The process's one thread pool. Its size is ISOKERN_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
- * that this process may use (affinity and cgroup quota). Workers start on first use, spin briefly for the next job,
- * then sleep.
+ * that this process may use (affinity and cgroup quota).
  *
- * A job never waits for a worker that has not begun: the caller closes the job when all pieces are handed out, and then
- * waits only for the workers that joined before. So on a busy machine a call costs at most what it costs in one
- * thread. */
+ *     caller: open the job; take pieces until none is left; close the job; wait until no worker is in it
+ *     worker: wait for an open job, first spinning, then asleep; join it; take pieces until none is left; leave
+ *
+ * A job never waits for a worker that has not joined it before it was closed. So on a busy machine a call costs at most
+ * what it costs in one thread. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -20,8 +21,8 @@
 
 enum { MAX_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
 
-static int32_t threads;
-static int32_t started;
+static int32_t threads; /* the caller's and the workers */
+static int32_t started; /* workers; they start on first use */
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER; /* locked by the caller whose job runs */
 static pthread_mutex_t sleep_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
@@ -34,8 +35,8 @@ static struct {
 static _Atomic int64_t next; /* first index not handed out */
 static _Atomic int32_t sleepers;
 
-/* Job number << 32 | CLOSED | workers in the job. A worker joins by adding 1 while the number is new to it and CLOSED
- * is not set. */
+/* Job number << 32 | CLOSED | workers in the job. A worker joins by adding 1, only while the number is new to it and
+ * CLOSED is not set, and leaves by subtracting 1. */
 static _Atomic uint64_t state = UINT64_C(1) << 31;
 static const uint64_t CLOSED = UINT64_C(1) << 31;
 
@@ -121,7 +122,7 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
     }
     if (started < threads - 1)
         start_workers();
-    int64_t fair = (n + (int64_t)(started + 1) * PIECES_A_THREAD - 1) / ((int64_t)(started + 1) * PIECES_A_THREAD);
+    const int64_t pieces = (int64_t)(started + 1) * PIECES_A_THREAD, fair = (n + pieces - 1) / pieces;
     job.task = task;
     job.context = context;
     job.n = n;
@@ -148,7 +149,7 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
 int32_t ik_threads(void) { return threads; }
 
 /* Number of processors that the cgroup's quota allows, or 0 where there is no quota (cgroup v2, then v1). */
-static int32_t quota(void)
+static int32_t read_quota(void)
 {
     long long limit = -1, period = 100000;
     char word[32];
@@ -178,8 +179,8 @@ static int32_t count_processors(void)
 #else
     int32_t count = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
 #endif
-    int32_t paid = quota();
-    return paid > 0 && paid < count ? paid : count;
+    int32_t quota = read_quota();
+    return quota > 0 && quota < count ? quota : count;
 }
 
 /* A forked child has none of the workers: it starts its own. */
