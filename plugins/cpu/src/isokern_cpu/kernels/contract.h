@@ -20,6 +20,7 @@ enum {
     IK_COL_BLOCK = 256,
     IK_ROW_BLOCK = 12 * IK_TILE_ROWS,
     IK_PANEL_ROW = IK_TERM_BLOCK + 16, /* between rows of a packed panel of a: they start in different cache sets */
+    IK_PANEL_COL = 16,                 /* between its columns, where a lies along them; at least IK_TILE_ROWS */
     IK_MIN_SIZE = 4 /* with fewer rows, columns or terms, packing does not pay */
 };
 
@@ -130,9 +131,26 @@ static inline bool ik_set_up_contraction(
     }
     /* Sums of groups (high and low), sums, packed b, and a packed panel of a. */
     const int64_t sums = c->block_rows * c->block_cols;
-    c->slice_bytes = ik_round_up(
-        (2 * (int64_t)sizeof(double) + item) * sums + (IK_TERM_BLOCK * c->block_cols + 16 * IK_PANEL_ROW) * item, 64);
+    c->slice_bytes = ik_round_up((2 * (int64_t)sizeof(double) + item) * sums
+            + (IK_TERM_BLOCK * c->block_cols + IK_PANEL_COL * IK_PANEL_ROW) * item,
+        64);
     return true;
+}
+
+/* A block of y: a task, numbered (batch * row blocks + row block) * column blocks + column block. */
+typedef struct ik_contraction_block {
+    int64_t batch, row, rows, col, cols;
+} ik_contraction_block;
+
+static inline ik_contraction_block ik_contraction_block_at(const ik_contraction *c, int64_t task)
+{
+    const int64_t row = task / c->col_blocks % c->row_blocks * c->block_rows,
+                  col = task % c->col_blocks * c->block_cols;
+    return (ik_contraction_block){ .batch = task / c->col_blocks / c->row_blocks,
+        .row = row,
+        .rows = ik_min(c->block_rows, c->size[IK_ROWS_OF_A] - row),
+        .col = col,
+        .cols = ik_min(c->block_cols, c->size[IK_COLS_OF_B] - col) };
 }
 
 static inline int64_t ik_contraction_tasks(const ik_contraction *c)

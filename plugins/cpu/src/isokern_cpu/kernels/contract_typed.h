@@ -39,30 +39,30 @@ static void IK_OF(pack_transposed)(int32_t dtype, const char *from, const int64_
 }
 
 /* Write a block of y: init + sums, or init + high + low where `groups` were added. */
-static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, int64_t rows, int64_t col, int64_t cols,
-    bool groups, const IK_T *sums, const double *high, const double *low)
+static void IK_OF(finish)(const ik_contraction *c, const ik_contraction_block *at, bool groups, const IK_T *sums,
+    const double *high, const double *low)
 {
     const ik_tensor *y = c->y.t, *init = c->init.t;
-    char *to = ik_batch_at(c, &c->y, batch);
-    const char *from = ik_batch_at(c, &c->init, batch);
+    char *to = ik_batch_at(c, &c->y, at->batch);
+    const char *from = ik_batch_at(c, &c->init, at->batch);
     int64_t rows_y[IK_ROW_BLOCK], rows_init[IK_ROW_BLOCK], cols_y[IK_COL_BLOCK], cols_init[IK_COL_BLOCK];
     ik_run run_y[IK_COL_BLOCK], run_init[IK_COL_BLOCK];
-    ik_list_offsets(c, IK_ROWS_OF_A, y, row, rows, rows_y);
-    ik_list_offsets(c, IK_ROWS_OF_A, init, row, rows, rows_init);
-    ik_list_offsets(c, IK_COLS_OF_B, y, col, cols, cols_y);
-    ik_list_offsets(c, IK_COLS_OF_B, init, col, cols, cols_init);
-    const int64_t runs_y = ik_find_runs(cols_y, cols, run_y), runs_init = ik_find_runs(cols_init, cols, run_init),
-                  size = ik_itemsize(y->dtype);
-    for (int64_t i = 0; i < rows; i++, sums += c->block_cols, high += c->block_cols, low += c->block_cols) {
+    ik_list_offsets(c, IK_ROWS_OF_A, y, at->row, at->rows, rows_y);
+    ik_list_offsets(c, IK_ROWS_OF_A, init, at->row, at->rows, rows_init);
+    ik_list_offsets(c, IK_COLS_OF_B, y, at->col, at->cols, cols_y);
+    ik_list_offsets(c, IK_COLS_OF_B, init, at->col, at->cols, cols_init);
+    const int64_t runs_y = ik_find_runs(cols_y, at->cols, run_y), size = ik_itemsize(y->dtype),
+                  runs_init = ik_find_runs(cols_init, at->cols, run_init);
+    for (int64_t i = 0; i < at->rows; i++, sums += c->block_cols, high += c->block_cols, low += c->block_cols) {
         IK_T made[IK_COL_BLOCK];
         for (int64_t r = 0; r < runs_init; r++)
             IK_OF(load)(init->dtype, from + (rows_init[i] + run_init[r].offset) * size, run_init[r].step,
                 run_init[r].count, made + run_init[r].first);
         if (groups)
-            for (int64_t j = 0; j < cols; j++)
+            for (int64_t j = 0; j < at->cols; j++)
                 made[j] = (IK_T)ik_join_double(high[j] + (double)made[j], low[j]);
         else
-            for (int64_t j = 0; j < cols; j++)
+            for (int64_t j = 0; j < at->cols; j++)
                 made[j] += sums[j];
         for (int64_t r = 0; r < runs_y; r++)
             IK_OF(store)(y->dtype, made + run_y[r].first, to + (rows_y[i] + run_y[r].offset) * size, run_y[r].step,
@@ -70,7 +70,6 @@ static void IK_OF(finish)(const ik_contraction *c, int64_t batch, int64_t row, i
     }
 }
 
-/* Run tasks begin .. end, numbered (batch * row blocks + row block) * column blocks + column block. */
 static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_contraction *c = context;
@@ -85,28 +84,25 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
          *packed_a = packed_b + IK_TERM_BLOCK * c->block_cols;
     int64_t rows_a[IK_ROW_BLOCK], cols_b[IK_COL_BLOCK], terms_a[IK_TERM_BLOCK], terms_b[IK_TERM_BLOCK];
     for (int64_t task = begin; task < end; task++) {
-        const int64_t batch = task / c->col_blocks / c->row_blocks,
-                      row = task / c->col_blocks % c->row_blocks * c->block_rows,
-                      col = task % c->col_blocks * c->block_cols,
-                      rows = ik_min(c->block_rows, c->size[IK_ROWS_OF_A] - row),
-                      cols = ik_min(c->block_cols, c->size[IK_COLS_OF_B] - col);
-        const char *a = ik_batch_at(c, &c->a, batch), *b = ik_batch_at(c, &c->b, batch);
-        ik_list_offsets(c, IK_ROWS_OF_A, c->a.t, row, rows, rows_a);
-        ik_list_offsets(c, IK_COLS_OF_B, c->b.t, col, cols, cols_b);
+        const ik_contraction_block at = ik_contraction_block_at(c, task);
+        const char *a = ik_batch_at(c, &c->a, at.batch), *b = ik_batch_at(c, &c->b, at.batch);
+        ik_list_offsets(c, IK_ROWS_OF_A, c->a.t, at.row, at.rows, rows_a);
+        ik_list_offsets(c, IK_COLS_OF_B, c->b.t, at.col, at.cols, cols_b);
         if (groups)
             memset(high, 0, (size_t)(2 * block_size) * sizeof *high);
-        for (int64_t term = 0, block = 0; term < terms; term += IK_TERM_BLOCK, block = (block + 1) % IK_GROUP) {
+        for (int64_t term = 0, in_group = 0; term < terms;
+            term += IK_TERM_BLOCK, in_group = (in_group + 1) % IK_GROUP) {
             ik_tile t = { .k = ik_min(IK_TERM_BLOCK, terms - term),
                 .a = packed_a,
                 .a_row = a_along_rows ? 1 : IK_PANEL_ROW,
-                .a_step = a_along_rows ? 16 : 1,
+                .a_step = a_along_rows ? IK_PANEL_COL : 1,
                 .b_step = panel_width,
                 .from_row = c->block_cols,
                 .to_row = c->block_cols };
             ik_list_offsets(c, IK_TERMS, c->a.t, term, t.k, terms_a);
             ik_list_offsets(c, IK_TERMS, c->b.t, term, t.k, terms_b);
-            for (int64_t j = 0; j < cols; j += panel_width) {
-                const int64_t width = ik_min(panel_width, cols - j);
+            for (int64_t j = 0; j < at.cols; j += panel_width) {
+                const int64_t width = ik_min(panel_width, at.cols - j);
                 IK_T *panel = packed_b + j * t.k;
                 if (width < panel_width)
                     memset(panel, 0, (size_t)(panel_width * t.k) * sizeof *panel);
@@ -115,21 +111,21 @@ static void IK_OF(contract)(void *context, int64_t begin, int64_t end, int32_t w
                 else
                     IK_OF(pack)(dtype_b, b, terms_b, t.k, cols_b + j, width, panel, panel_width);
             }
-            for (int64_t i = 0; i < rows; i += IK_TILE_ROWS) {
-                const int64_t height = ik_min(IK_TILE_ROWS, rows - i);
+            for (int64_t i = 0; i < at.rows; i += IK_TILE_ROWS) {
+                const int64_t height = ik_min(IK_TILE_ROWS, at.rows - i);
                 if (a_along_rows)
                     IK_OF(pack)(dtype_a, a, terms_a, t.k, rows_a + i, height, packed_a, t.a_step);
                 else
                     IK_OF(pack)(dtype_a, a, rows_a + i, height, terms_a, t.k, packed_a, t.a_row);
-                for (int64_t j = 0; j < cols; j += panel_width) {
-                    t.b = packed_b + j * t.k, t.to = sums + i * c->block_cols + j, t.from = block == 0 ? NULL : t.to;
-                    IK_OF(tile)(height, cols - j > IK_OF(lanes) ? 2 : 1, &t);
+                for (int64_t j = 0; j < at.cols; j += panel_width) {
+                    t.b = packed_b + j * t.k, t.to = sums + i * c->block_cols + j, t.from = in_group == 0 ? NULL : t.to;
+                    IK_OF(tile)(height, at.cols - j > IK_OF(lanes) ? 2 : 1, &t);
                 }
             }
-            if (groups && (block == IK_GROUP - 1 || term + t.k == terms))
-                for (int64_t i = 0; i < rows * c->block_cols; i++)
+            if (groups && (in_group == IK_GROUP - 1 || term + t.k == terms))
+                for (int64_t i = 0; i < at.rows * c->block_cols; i++)
                     ik_add_double(&high[i], &low[i], (double)sums[i], true);
         }
-        IK_OF(finish)(c, batch, row, rows, col, cols, groups, sums, high, low);
+        IK_OF(finish)(c, &at, groups, sums, high, low);
     }
 }
