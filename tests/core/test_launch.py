@@ -37,8 +37,8 @@ def plan_of(op, *shapes, dtype="F32", **attrs):
     return Plan(operator.resolve(inputs, operator.infer(inputs, attrs), attrs))
 
 
-def places(step):
-    return tuple((name, at) for name, at, _ in step.tensors)
+def places(request):
+    return tuple((name, at) for name, at, _ in request.tensors)
 
 
 @pytest.fixture
@@ -68,39 +68,39 @@ def python(tmp_path):
 
 def test_lines_run_in_order_and_only_when_they_hold(block):
     made = block("let(n=y.shape[-1])", "one(when=n > 100, items=n)", "two(groups=n, local=64, PART=n * 2, part=n + 1)")
-    (step,) = made.steps(plan_of("softmax", (3, 7)), Traits()).steps
-    assert (step.entry, step.groups, step.local, step.items) == ("two", 7, 64, None)
-    assert step.defines == (("PART", 14),)
-    assert step.scalars == (("part", 8),)
-    first, second = made.steps(plan_of("softmax", (3, 700)), Traits(items=256)).steps
+    (request,) = made.choose(plan_of("softmax", (3, 7)), Traits()).launches
+    assert (request.entry, request.groups, request.local, request.items) == ("two", 7, 64, None)
+    assert request.defines == (("PART", 14),)
+    assert request.scalars == (("part", 8),)
+    first, second = made.choose(plan_of("softmax", (3, 700)), Traits(items=256)).launches
     assert (first.entry, first.groups, first.local, dict(first.scalars)) == ("one", 3, 256, {"items": 700})
     assert second.groups == 700
 
 
 def test_a_group_is_no_larger_than_the_device_wants(block):
     made = block("one(groups=5, local=256)")
-    assert made.steps(plan_of("relu", (4,)), Traits(group=1)).steps[0].local == 1
-    assert made.steps(plan_of("relu", (4,)), Traits(group=1024)).steps[0].local == 256
+    assert made.choose(plan_of("relu", (4,)), Traits(group=1)).launches[0].local == 1
+    assert made.choose(plan_of("relu", (4,)), Traits(group=1024)).launches[0].local == 256
 
 
 def test_what_has_nothing_to_do_is_not_launched(block):
-    assert block("one(items=y.numel)").steps(plan_of("relu", (0,)), Traits()).steps == ()
+    assert block("one(items=y.numel)").choose(plan_of("relu", (0,)), Traits()).launches == ()
 
 
 def test_expressions_after_a_false_when_are_not_evaluated(block):
-    assert block("one(items=1 // 0, when=False)").steps(plan_of("relu", (4,)), Traits()).steps == ()
+    assert block("one(items=1 // 0, when=False)").choose(plan_of("relu", (4,)), Traits()).launches == ()
 
 
 def test_a_refusal_carries_its_reason(block):
     made = block("refuse(when=device.units < 4, reason=op + ' wants 4 units')", "one(items=y.numel)")
-    assert made.steps(plan_of("relu", (4,)), Traits(units=2)).refusal == "relu wants 4 units"
-    assert made.steps(plan_of("relu", (4,)), Traits(units=4)).refusal is None
+    assert made.choose(plan_of("relu", (4,)), Traits(units=2)).refusal == "relu wants 4 units"
+    assert made.choose(plan_of("relu", (4,)), Traits(units=4)).refusal is None
 
 
 def test_the_largest_workspace_is_booked(block):
     made = block("workspace(bytes=8)", "workspace(bytes=4 * y.numel, when=y.numel > 2)", "one(items=1)")
-    assert made.steps(plan_of("relu", (2,)), Traits()).workspace == 8
-    assert made.steps(plan_of("relu", (5,)), Traits()).workspace == 20
+    assert made.choose(plan_of("relu", (2,)), Traits()).workspace == 8
+    assert made.choose(plan_of("relu", (5,)), Traits()).workspace == 20
 
 
 def test_each_tensor_of_a_variadic_operand_has_its_launch(python):
@@ -109,9 +109,9 @@ def test_each_tensor_of_a_variadic_operand_has_its_launch(python):
         "for index, part in enumerate(t.x):",
         "    call.launch('one', each=('part', index), items=part.numel, first=10 * index)",
     )
-    steps = made.steps(plan_of("concat", (2, 3), (0, 3), (5, 3)), Traits()).steps
-    assert [places(s) for s in steps] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
-    assert [dict(s.scalars)["first"] for s in steps] == [0, 20]
+    requests = made.choose(plan_of("concat", (2, 3), (0, 3), (5, 3)), Traits()).launches
+    assert [places(s) for s in requests] == [(("y", 0), ("part", 1)), (("y", 0), ("part", 3))]
+    assert [dict(s.scalars)["first"] for s in requests] == [0, 20]
 
 
 def test_one_launch_takes_all_tensors_of_a_variadic_operand(python):
@@ -121,7 +121,7 @@ def test_one_launch_takes_all_tensors_of_a_variadic_operand(python):
         "call.launch('two', items=1, x=t.x[0])",
     )
     plan = plan_of("concat", (2, 3), (5, 3))
-    one, two = made.steps(plan, Traits()).steps
+    one, two = made.choose(plan, Traits()).launches
     assert (places(one), one.slim) == ((("y", 0), ("x0", 1), ("x1", 2)), ("x0", "x1"))
     assert dict(one.scalars) == {"items": 21, "last": 15}
     assert (places(two), two.slim) == ((("y", 0), ("x", 1)), ())
@@ -144,8 +144,8 @@ def nest_of(maps, body, *shapes, dtype="F32", combine="none", strides=None):
 def launched(plan, traits=None):
     """Return (entry, text of what the plan fixes, parameter record) of each launch."""
     path = KERNELS / "generic.c"
-    made = launches(path).steps(plan, traits or Traits())
-    texts = [(s, kernel_text(path, s.entry)) for s in made.steps]
+    made = launches(path).choose(plan, traits or Traits())
+    texts = [(s, kernel_text(path, s.entry)) for s in made.launches]
     return [
         (s.entry, specialisation(plan, s, t, reports=False, workspace=made.workspace > 0), record(plan, s, t))
         for s, t in texts
@@ -190,13 +190,17 @@ def test_parameters_of_many_inputs_far_apart_fit(inputs):
 
 def test_absent_tensors_are_none_and_are_no_parameters(block):
     made = block("one(items=1 if w is None else 2)")
-    assert places(made.steps(plan_of("rms_norm", (3, 4)), Traits()).steps[0]) == (("y", 0), ("x", 1))
-    assert places(made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps[0]) == (("y", 0), ("x", 1), ("w", 2))
+    assert places(made.choose(plan_of("rms_norm", (3, 4)), Traits()).launches[0]) == (("y", 0), ("x", 1))
+    assert places(made.choose(plan_of("rms_norm", (3, 4), (4,)), Traits()).launches[0]) == (
+        ("y", 0),
+        ("x", 1),
+        ("w", 2),
+    )
 
 
 def test_a_tensor_given_another_value_is_told_so_and_none_leaves_it_out(block):
     made = block("let(y=bits(y))", "one(items=1, x=tensor(x, [2], [3], 1))", "two(items=1, x=None, y=None, w=w)")
-    one, two = made.steps(plan_of("rms_norm", (3, 4), (4,)), Traits()).steps
+    one, two = made.choose(plan_of("rms_norm", (3, 4), (4,)), Traits()).launches
     assert [(n, str(d)) for n, _, d in one.tensors] == [
         ("y", "U32[3, 4]"),
         ("x", "F32[2] strides (3,) offset 1"),
@@ -213,7 +217,7 @@ def test_a_number_is_converted_as_cast_does(block, value, dtype, bits):
     made = block("one(items=1, value=convert_bits(attrs.value, y.dtype))")
     operator = find("fill")
     plan = Plan(operator.resolve([], [TensorDesc(dtype, (3,))], {"value": value}))
-    assert dict(made.steps(plan, Traits()).steps[0].scalars)["value"] == bits
+    assert dict(made.choose(plan, Traits()).launches[0].scalars)["value"] == bits
 
 
 @pytest.mark.parametrize(
@@ -245,10 +249,10 @@ def test_calls_that_differ_in_what_a_kernel_does_not_mention_share_its_text(bloc
         plan_of("flatten", (3,), dtype="I32", start_axis=0),
         plan_of("flatten", (3,), start_axis=-1),
     ):
-        (step,) = made.steps(plan, Traits()).steps
-        texts.add(specialisation(plan, step, "", reports=False, workspace=False))
+        (request,) = made.choose(plan, Traits()).launches
+        texts.add(specialisation(plan, request, "", reports=False, workspace=False))
     assert len(texts) == 1
-    assert len({specialisation(plan, step, "p.attr_start_axis IK_OP_flatten", False, False), *texts}) == 2
+    assert len({specialisation(plan, request, "p.attr_start_axis IK_OP_flatten", False, False), *texts}) == 2
 
 
 def test_a_choice_brings_the_row_that_it_names(block):
@@ -256,8 +260,8 @@ def test_a_choice_brings_the_row_that_it_names(block):
 
     def macros(activation):
         plan = plan_of("gemm", (2, 3), (3, 4), activation=activation)
-        (step,) = made.steps(plan, Traits()).steps
-        head = specialisation(plan, step, "IK_ROW_activation(v)", reports=False, workspace=False)
+        (request,) = made.choose(plan, Traits()).launches
+        head = specialisation(plan, request, "IK_ROW_activation(v)", reports=False, workspace=False)
         return [line for line in head.splitlines() if "IK_ROW" in line]
 
     assert macros("relu") == ["#define IK_ROW_activation(v) ik_maximum_f32(v, 0.0f)"]
@@ -318,21 +322,21 @@ def test_a_python_file_says_the_same(block, python):
         "call.launch('one', items=n)",
     )
     for n in (3, 9, 10):
-        assert told.steps(plan_of("relu", (n,)), Traits()) == made.steps(plan_of("relu", (n,)), Traits())
+        assert told.choose(plan_of("relu", (n,)), Traits()) == made.choose(plan_of("relu", (n,)), Traits())
 
 
 def test_a_file_that_books_a_workspace_that_it_does_not_use_is_an_error(python):
     text = FILE.replace("= workspace[0]", "/* in the workspace */")
     with pytest.raises(ValueError, match="the file never names `workspace`"):
-        python("call.workspace(8)", text=text).steps(plan_of("relu", (3,)), Traits())
+        python("call.workspace(8)", text=text).choose(plan_of("relu", (3,)), Traits())
     with pytest.raises(ValueError, match="three is launched, which is no IK_ENTRY"):
-        python("call.tensors()", "call.launch('three', items=1)").steps(plan_of("relu", (3,)), Traits())
+        python("call.tensors()", "call.launch('three', items=1)").choose(plan_of("relu", (3,)), Traits())
 
 
 def test_the_record_is_what_the_struct_says(block):
     plan = plan_of("leaky_relu", (2, 3), alpha=0.5)
-    (step,) = block("one(items=y.numel, more=7, list=[3, 5])").steps(plan, Traits()).steps
-    head = specialisation(plan, step, "p.attr_alpha", reports=False, workspace=False)
+    (request,) = block("one(items=y.numel, more=7, list=[3, 5])").choose(plan, Traits()).launches
+    head = specialisation(plan, request, "p.attr_alpha", reports=False, workspace=False)
     fields = head[head.rindex("typedef struct {") :]
     assert [w.strip(" ;") for w in fields.splitlines()[1:7]] == [
         "ik_f32 attr_alpha; ik_i32 attr_alpha_pad",
@@ -344,7 +348,7 @@ def test_the_record_is_what_the_struct_says(block):
     ]
     tensor = (1, 0, 6, *[0] * 7, 1, *[0] * 7)
     numbers = (0.5, 7, 2, 3, 5, *[0] * 6, 6)
-    assert record(plan, step, "p.attr_alpha") == struct.pack("<f4xq9qq18i18i", *numbers, *tensor, *tensor)
+    assert record(plan, request, "p.attr_alpha") == struct.pack("<f4xq9qq18i18i", *numbers, *tensor, *tensor)
 
 
 @pytest.mark.parametrize(
@@ -352,14 +356,14 @@ def test_the_record_is_what_the_struct_says(block):
 )
 def test_float_attributes_of_integer_rows_convert_as_cast_does(block, value, dtype, packed):
     plan = plan_of("clip", (4,), dtype=dtype, min=value, max=5.0)
-    (step,) = block("one(items=4)").steps(plan, Traits()).steps
-    assert struct.unpack_from("<q", record(plan, step, "p.attr_min")) == (packed,)
+    (request,) = block("one(items=4)").choose(plan, Traits()).launches
+    assert struct.unpack_from("<q", record(plan, request, "p.attr_min")) == (packed,)
 
 
 def test_indices_are_wide_where_the_tensors_are(block):
     def wide(plan):
-        (step,) = block("one(items=1)").steps(plan, Traits()).steps
-        return is_wide(plan, step, ())
+        (request,) = block("one(items=1)").choose(plan, Traits()).launches
+        return is_wide(plan, request, ())
 
     assert not wide(plan_of("relu", (1000, 1000)))
     assert wide(plan_of("relu", (1 << 31,), dtype="I8"))
@@ -383,8 +387,8 @@ def test_only_the_launched_entry_is_compiled_and_lines_stay(tmp_path, body):
 def test_an_entry_may_stand_in_a_header(tmp_path):
     (tmp_path / "shared.h").write_text("IK_ENTRY(shared)(IK_PARAMS)\n{\n    workspace[0] = 1;\n}\n")
     (tmp_path / "made.c").write_text('/* launch\n * workspace(bytes=8)\n * shared(items=2)\n */\n#include "shared.h"\n')
-    made = launches(tmp_path / "made.c").steps(plan_of("relu", (3,)), Traits())
-    assert ([step.entry for step in made.steps], made.workspace) == (["shared"], 8)
+    made = launches(tmp_path / "made.c").choose(plan_of("relu", (3,)), Traits())
+    assert ([step.entry for step in made.launches], made.workspace) == (["shared"], 8)
 
 
 def test_a_missing_include_is_told_with_its_line(tmp_path):
@@ -397,7 +401,7 @@ def test_a_missing_include_is_told_with_its_line(tmp_path):
 def test_layer_norm_cuts_no_empty_parts(units):
     """No part is empty, since each part computes a mean."""
     d = 4096 * 5000 + 1
-    steps = launches(KERNELS / "layer_norm.c").steps(plan_of("layer_norm", (1, d)), Traits(units=units)).steps
-    for step in steps:
-        numbers = dict(step.scalars)
+    requests = launches(KERNELS / "layer_norm.c").choose(plan_of("layer_norm", (1, d)), Traits(units=units)).launches
+    for request in requests:
+        numbers = dict(request.scalars)
         assert (numbers["parts"] - 1) * numbers["length"] < d <= numbers["parts"] * numbers["length"]

@@ -200,8 +200,8 @@ def test_the_size_of_tiles(opened, form, dtype, product, convolution):
         inputs = [isokern.TensorDesc(dtype, shape) for shape in of]
         operator = find(name)
         plan = Plan(operator.resolve(inputs, operator.infer(inputs, {}, None), {}))
-        (step,) = launches(KERNELS / f"{operator.stem}.c").steps(plan, traits).steps
-        defines = dict(step.defines)
+        (request,) = launches(KERNELS / f"{operator.stem}.c").choose(plan, traits).launches
+        defines = dict(request.defines)
         assert (defines["BLOCK_ROWS"], defines["BLOCK_COLS"]) == tile
 
 

@@ -66,7 +66,7 @@ def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
         optional = tuple(f"{kind}{o.name} " for o in operator.signature.inputs if o.optional for kind in TYPES)
         for plan in plans(operator) if operator.stem == path.stem else ():
             for traits in devices:
-                for launch in launches_of(PRELUDE, path, plan, launches(path).steps(plan, traits)):
+                for launch in launches_of(PRELUDE, path, plan, launches(path).choose(plan, traits)):
                     keys = set(_parts(launch, optional))
                     if not keys <= found.keys():
                         found |= dict.fromkeys(keys, launch)
@@ -83,5 +83,5 @@ def planted(folder: Path, line: str, body: str, helper: str = "", traits: Traits
         f'/* launch\n * {line}\n */\n#include "simt.h"\n\n{helper}\nIK_ENTRY(broken)(IK_PARAMS)\n{{\n    {body}\n}}\n'
     )
     plan = Plan(find("relu").resolve([TensorDesc("F32", (64,))], [TensorDesc("F32", (64,))], {}))
-    (launch,) = launches_of(PRELUDE, path, plan, launches(path).steps(plan, traits or Traits()))
+    (launch,) = launches_of(PRELUDE, path, plan, launches(path).choose(plan, traits or Traits()))
     return launch

@@ -57,7 +57,7 @@ class SimtDevice(Launcher):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return launches(path).steps(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
+            return launches(path).choose(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
 
         def build(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)

@@ -11,7 +11,7 @@ from typing import Any
 from ..backend import Declined, Device, Kernel, Stream, Workspace
 from ..cabi.plan import Plan
 from . import source
-from .launch import Steps
+from .launch import LaunchList
 from .launch_block import launches
 from .traits import Folder, Traits
 
@@ -46,24 +46,24 @@ class GroupTooLarge(Exception):
         self.limit = limit
 
 
-def launches_of(prelude: Path, path: Path, plan: Plan, steps: Steps) -> list[Launch]:
+def launches_of(prelude: Path, path: Path, plan: Plan, found: LaunchList) -> list[Launch]:
     """Return what is compiled and enqueued for a plan."""
-    reports, space = bool(plan.operator.device_error), steps.workspace > 0
+    reports, space = bool(plan.operator.device_error), found.workspace > 0
     launches = []
-    for step in steps.steps:
-        text = source.kernel_text(path, step.entry)
-        head = source.specialisation(plan, step, text, reports, space)
+    for request in found.launches:
+        text = source.kernel_text(path, request.entry)
+        head = source.specialisation(plan, request, text, reports, space)
         launches.append(
             Launch(
-                step.entry,
-                source.digest(prelude, path, step.entry, head),
-                step.groups,
-                step.local,
-                tuple(at for _, at, _ in step.tensors),
-                source.record(plan, step, text),
+                request.entry,
+                source.digest(prelude, path, request.entry, head),
+                request.groups,
+                request.local,
+                tuple(at for _, at, _ in request.tensors),
+                source.record(plan, request, text),
                 space,
                 reports,
-                step.aliased,
+                request.aliased,
                 (prelude, path, head),
             )
         )
@@ -120,7 +120,7 @@ class SimtKernel(Kernel):
                 traits = replace(traits, group=min(traits.group, large.limit), items=min(traits.items, large.limit))
 
     def _build(self, device: Launcher, path: Path, plan: Plan, traits: Traits) -> None:
-        found = launches(path).steps(plan, traits)
+        found = launches(path).choose(plan, traits)
         if found.refusal is not None:
             raise Declined(found.refusal)
         self.device, self.plan, self.path = device, plan, path

@@ -39,8 +39,8 @@ PIECE = 4096  # elements of a line that a group moves (place.h)
 
 
 @dataclass(frozen=True)
-class Step:
-    """One launch of an entry.
+class LaunchRequest:
+    """One launch of an entry, as the kernel file asks for it.
 
     `tensors` are (name, position in the plan's table, the description that the kernel is given); of those that `slim`
     names, the kernel is given offset and strides alone. `single` launches run groups of one item because the kernel
@@ -60,10 +60,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Steps:
+class LaunchList:
     """The launches of a plan in order and their workspace in bytes, or why the kernel file declines the plan."""
 
-    steps: tuple[Step, ...] = ()
+    launches: tuple[LaunchRequest, ...] = ()
     workspace: int = 0
     refusal: str | None = None
 
@@ -81,7 +81,7 @@ class Call:
     def __init__(self, plan: Plan, traits: Traits, entries: frozenset[str]) -> None:
         self.op, self.device = plan.operator.name, traits
         self.attrs = SimpleNamespace(**plan.attrs)
-        self.steps: list[Step] = []
+        self.launches: list[LaunchRequest] = []
         self.nbytes = 0
         self._plan, self._entries = plan, entries
         self._positions: dict[str, int] = {}
@@ -174,7 +174,9 @@ class Call:
         slim = tuple(n for n, _, _ in present if n in slim)
         single = items is None and int(local) == 1
         number = None if items is None else int(items)
-        self.steps.append(Step(entry, count, size, number, defines, tuple(scalars), present, aliased, slim, single))
+        self.launches.append(
+            LaunchRequest(entry, count, size, number, defines, tuple(scalars), present, aliased, slim, single)
+        )
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -214,7 +216,7 @@ def pack(tensors: Sequence[TensorDesc | None], most: int) -> int:
 
     It is the largest power of two that is `most` bytes or less of each tensor, and at whose multiples the lines of all
     that are dense along that dim begin and end (a single line may end anywhere). Tensors that repeat one element along
-    it count by their size alone. 1 where another step is.
+    it count by their size alone. 1 where the last dim has another stride.
     """
     given = [t for t in tensors if t is not None]
     lines = [t for t in given if t.strides[-1] != 0]
@@ -251,16 +253,16 @@ class Launches(ABC):
     def run(self, call: Call) -> None:
         """Ask the call for its launches."""
 
-    def steps(self, plan: Plan, traits: Traits) -> Steps:
+    def choose(self, plan: Plan, traits: Traits) -> LaunchList:
         """The launches for a plan on a device with these traits."""
         call = Call(plan, traits, self.entries)
         try:
             self.run(call)
         except Refused as reason:
-            return Steps(refusal=str(reason))
+            return LaunchList(refusal=str(reason))
         if call.nbytes and not self.books_workspace:
             raise ValueError(f"{self.path}: scratch memory is booked, and the file never names `workspace`")
-        return Steps(tuple(call.steps), call.nbytes)
+        return LaunchList(tuple(call.launches), call.nbytes)
 
 
 class PythonLaunches(Launches):

@@ -140,7 +140,7 @@ class SelfTests:
             if elements <= most or any(d.numel == 0 for d in resolved.outputs):
                 continue
             tried = Plan(resolved)
-            if launches(path).steps(tried, self.device.traits).refusal is None:
+            if launches(path).choose(tried, self.device.traits).refusal is None:
                 best, most = (sample, types, resolved), elements
                 if elements >= ENOUGH:
                     break

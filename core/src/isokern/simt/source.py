@@ -21,7 +21,7 @@ from ..dtypes import F32, DType
 from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
-from .launch import PIECE, Step, launch_file
+from .launch import PIECE, LaunchRequest, launch_file
 
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "cabi" / "include"
@@ -29,9 +29,9 @@ NARROW = 1 << 31  # from here on indices take 64 bits
 FAR = 1 << 20  # and also in a plan with an integer attribute from here on, by which they may be multiplied or shifted
 
 
-def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
+def is_wide(plan: Plan, request: LaunchRequest, told: Sequence[Attr]) -> bool:
     """Return whether index arithmetic may leave 32 bits."""
-    descs = [*(d for d in plan.table if d is not None), *(d for _, _, d in step.tensors)]
+    descs = [*(d for d in plan.table if d is not None), *(d for _, _, d in request.tensors)]
     extents = [d.extent for d in descs]
     values = [plan.attrs[attr.name] for attr in told]
     numbers = [n for v in values for n in (v if isinstance(v, tuple) else (v,)) if isinstance(n, int)]
@@ -41,7 +41,7 @@ def is_wide(plan: Plan, step: Step, told: Sequence[Attr]) -> bool:
     return most + 2 * FAR >= NARROW or any(abs(n) >= FAR for n in numbers)
 
 
-def computes(plan: Plan, step: Step) -> DType:
+def computes(plan: Plan, request: LaunchRequest) -> DType:
     """Return the compute type of a launch.
 
     That is the compute type of the last tensor of the signature's first type variable, or else of the last tensor.
@@ -49,8 +49,8 @@ def computes(plan: Plan, step: Step) -> DType:
     signature = plan.operator.signature
     principal = next(iter(signature.types))
     operands = (*signature.outputs, *signature.inputs)
-    of_type = [d for _, at, d in step.tensors if operands[min(at, len(operands) - 1)].type == principal]
-    return (of_type or [d for _, _, d in step.tensors])[-1].dtype.compute
+    of_type = [d for _, at, d in request.tensors if operands[min(at, len(operands) - 1)].type == principal]
+    return (of_type or [d for _, _, d in request.tensors])[-1].dtype.compute
 
 
 def _mentioned_attributes(plan: Plan, text: str) -> list[Attr]:
@@ -59,16 +59,16 @@ def _mentioned_attributes(plan: Plan, text: str) -> list[Attr]:
     return [a for a in every if plan.operator.scalar_expr is not None or f"attr_{a.name}" in text]
 
 
-def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: bool) -> str:
+def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool, workspace: bool) -> str:
     """Return what the plan fixes for the kernel `text`.
 
     That is the types of the tensors, the record of the parameters, macros, and the operator's scalar expression.
     """
-    compute, told = computes(plan, step), _mentioned_attributes(plan, text)
-    index = "ik_i64" if is_wide(plan, step, told) else "ik_i32"
+    compute, told = computes(plan, request), _mentioned_attributes(plan, text)
+    index = "ik_i64" if is_wide(plan, request, told) else "ik_i32"
     lines = [
-        f"#define IK_GROUP {step.local}",
-        *(["#define IK_SINGLE"] if step.single else []),
+        f"#define IK_GROUP {request.local}",
+        *(["#define IK_SINGLE"] if request.single else []),
         "",  # the prelude sees what stands before this line
         f"#define IK_COMPUTE_{compute.name}",
         f"typedef ik_{compute.name.lower()} ik_c;",
@@ -79,7 +79,7 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
     if "IK_OP_" in text:
         lines += [f"#define IK_OP_KIND {plan.operator.kind_id}", f"#define IK_OP_{plan.operator.name} 1"]
     params = []
-    for name, at, desc in step.tensors:
+    for name, at, desc in request.tensors:
         lines += [
             f"#define IK_HAS_{name}",
             f"#define IK_TYPE_{name} {desc.dtype.name}",
@@ -91,13 +91,13 @@ def specialisation(plan: Plan, step: Step, text: str, reports: bool, workspace: 
         params.append("IK_GLOBAL ik_u8 *workspace")
     if reports:
         params.append("IK_GLOBAL ik_i64 *error")
-    lines += [f"#define {name} {value}" for name, value in step.defines]
+    lines += [f"#define {name} {value}" for name, value in request.defines]
     lines += [
         f"typedef struct {{ ik_index ndim, offset, shape[{MAX_RANK}], strides[{MAX_RANK}]; }} ik_tensor;",
-        *([f"typedef struct {{ ik_index offset, strides[{MAX_RANK}]; }} ik_slim;"] if step.slim else []),
+        *([f"typedef struct {{ ik_index offset, strides[{MAX_RANK}]; }} ik_slim;"] if request.slim else []),
         f"typedef struct {{ ik_i64 count, v[{MAX_RANK}]; }} ik_ints;",
         "typedef struct {",
-        *_fields(told, step, compute),
+        *_fields(told, request, compute),
         "} ik_args;",
         f"#define IK_KERNEL_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
         f"#define IK_KERNEL_ARGUMENTS {', '.join(param.partition('*')[2] for param in params)}, p",
@@ -150,7 +150,7 @@ def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
         yield f"#define IK_BODY {to_c(body, compute.name, lambda name: f'value_{name}')}"
 
 
-def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
+def _fields(told: Sequence[Attr], request: LaunchRequest, compute: DType) -> Iterator[str]:
     for attr in told:
         name = f"attr_{attr.name}"
         if attr.kind == "float":
@@ -158,17 +158,17 @@ def _fields(told: Sequence[Attr], step: Step, compute: DType) -> Iterator[str]:
             yield f"    {c} {name};" + (f" ik_i32 {name}_pad;" if compute.itemsize == 4 else "")
         else:
             yield f"    {'ik_ints' if attr.kind == 'ints' else 'ik_i64'} {name};"
-    for name, number in step.scalars:
+    for name, number in request.scalars:
         yield f"    {'ik_ints' if isinstance(number, tuple) else 'ik_i64'} {name};"
-    for name, _, _ in step.tensors:
-        yield f"    {'ik_slim' if name in step.slim else 'ik_tensor'} {name};"
-    if len(step.slim) % 2:
+    for name, _, _ in request.tensors:
+        yield f"    {'ik_slim' if name in request.slim else 'ik_tensor'} {name};"
+    if len(request.slim) % 2:
         yield "    ik_index pad;"  # the size of the record is a multiple of eight bytes
 
 
-def record(plan: Plan, step: Step, text: str) -> bytes:
+def record(plan: Plan, request: LaunchRequest, text: str) -> bytes:
     """Return the parameters of a launch, laid out in memory as `ik_args`."""
-    compute, told = computes(plan, step), _mentioned_attributes(plan, text)
+    compute, told = computes(plan, request), _mentioned_attributes(plan, text)
     packed = b""
     for attr in told:
         value = plan.attrs[attr.name]
@@ -178,14 +178,14 @@ def record(plan: Plan, step: Step, text: str) -> bytes:
             packed += _list(value)
         else:
             packed += struct.pack("<q", attr.choices.index(value) if attr.kind == "choice" else int(value))
-    for _, number in step.scalars:
+    for _, number in request.scalars:
         packed += _list(number) if isinstance(number, tuple) else struct.pack("<q", number)
-    letter = "q" if is_wide(plan, step, told) else "i"
-    for name, _, desc in step.tensors:
+    letter = "q" if is_wide(plan, request, told) else "i"
+    for name, _, desc in request.tensors:
         whole = (desc.ndim, desc.offset, *_pad(desc.shape), *_pad(desc.strides))
-        fields = whole if name not in step.slim else (desc.offset, *_pad(desc.strides))
+        fields = whole if name not in request.slim else (desc.offset, *_pad(desc.strides))
         packed += struct.pack(f"<{len(fields)}{letter}", *fields)
-    return packed + (struct.pack(f"<{letter}", 0) if len(step.slim) % 2 else b"")
+    return packed + (struct.pack(f"<{letter}", 0) if len(request.slim) % 2 else b"")
 
 
 def _list(values: Sequence[int]) -> bytes:
