@@ -17,8 +17,8 @@ from isokern.backend import Device, HostMemory, Workspace
 from isokern.call.descriptor import Descriptor
 from isokern.conformance import run, worker
 from isokern.conformance.derive import device_cases
+from isokern.conformance.fenced_workspace import FENCE, FencedWorkspace
 from isokern.conformance.run import Runner
-from isokern.conformance.scratch import FENCE, Scratch
 from isokern.declare.operator import ErrorCase, Sample
 from isokern.ops import find
 from isokern.oracle.cases import Case
@@ -67,7 +67,7 @@ def test_memory_that_cannot_be_wrapped_has_a_fence_behind_the_workspace(
 
 
 def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:
-    scratch = Scratch(cpu.memory, Workspace(100, 64), 0x5A, roomy=False)
+    scratch = FencedWorkspace(cpu.memory, Workspace(100, 64), 0x5A, roomy=False)
     assert scratch.buffer.nbytes == 100
     assert scratch.buffer.address % 64 == 0
     assert set(scratch.buffer.read()) == {0x5A}

@@ -49,7 +49,7 @@ def moves_nothing(op):
 
 def moved(program):
     """Return the number of bytes that a program only copies from one place to another."""
-    calls = [op for op in program.plan.calls if op.operator.stem == "rearrange"]
+    calls = [op for op in program.memory_plan.calls if op.operator.stem == "rearrange"]
     return sum(v.spec.nbytes for op in calls for v in op.outputs)
 
 
@@ -94,7 +94,7 @@ def clashes(graph, where):
 def scratched(program, graph, where):
     """Describe the values that overlap an operator's workspace while they are needed; empty for a correct program."""
     last, found, there = needed(graph), [], [*graph.inputs, *graph.parameters]
-    spaces = {op.outputs[0].vid: n for op, n in program.plan.spaces.items()}
+    spaces = {op.outputs[0].vid: n for op, n in program.memory_plan.spaces.items()}
     for at, op in enumerate(graph.ops):
         there += op.outputs
         need = spaces.get(op.outputs[0].vid, 0)

@@ -33,7 +33,9 @@ def test_a_second_compile_shares_what_nobody_writes_to(devices):
     model = digits(2)
     first, second = compile(model, devices[0]), compile(model, devices[0])
     assert counts() == (1, 1, 1)
-    assert second.plan is first.plan and list(second.descriptors.values()) == list(first.descriptors.values())
+    assert second.memory_plan is first.memory_plan and list(second.descriptors.values()) == list(
+        first.descriptors.values()
+    )
     assert addresses(second) == addresses(first)
     own = [{b.address for b in (*p._context.buffers, *p._context.spaces.values())} for p in (first, second)]
     assert own[0] and not own[0] & own[1]
@@ -192,7 +194,7 @@ def test_what_is_given_by_generators_is_kept_as_it_is(devices):
     x, held = b.input("x", (4,)), b.input("held", (4,))
     b.output(*b.emit("add", [x, held]))
     for _ in range(2):
-        assert compile(b.graph, devices[0], mutable=(name for name in ["held"])).plan.mutable
-        assert not compile(b.graph, devices[0]).plan.mutable
+        assert compile(b.graph, devices[0], mutable=(name for name in ["held"])).memory_plan.mutable
+        assert not compile(b.graph, devices[0]).memory_plan.mutable
     with pytest.raises(InvalidArgument, match="none"):
         compile(b.graph, devices[0], mutable=(name for name in ["none"]))

@@ -26,7 +26,7 @@ def test_slots(devices):
             assert tensor.span == (arena.address + slot.offset, arena.address + slot.offset + slot.nbytes)
         if slot.alias is not None:
             assert program._context.tensors[program.graph.values[slot.alias]].span[0] == tensor.span[0]
-            assert slot.how == ("view" if op in program.plan.views else "in place")
+            assert slot.how == ("view" if op in program.memory_plan.views else "in place")
     assert lines[-1].slots[0].memory == "own" and {s.how for x in lines for s in x.slots} == {"", "view", "in place"}
 
 

@@ -25,7 +25,7 @@ from isokern.graph.layers import Conv2d, Layer, Linear, MaxPool2d, Residual
 from isokern.graph.reference import case_of
 from isokern.layout import TensorDesc
 from isokern.oracle.expected import reference as declared
-from isokern.runtime import cache, compile, plan
+from isokern.runtime import cache, compile, plan_memory
 
 
 def reference(graph, feeds, parameters):
@@ -65,7 +65,7 @@ def test_digits_are_read_as_well_as_by_hand(devices):
 
 def test_resnet18_fits_in_a_third():
     """Compare the planned peak of activations with the sum of their sizes."""
-    made = plan(verify(resnet18().graph))
+    made = plan_memory(verify(resnet18().graph))
     assert made.arena <= 0.35 * made.naive, made.arena / made.naive
     assert len(made.in_place) >= 17 + 20  # each relu and each batch_norm
     (flat,) = made.views
@@ -79,9 +79,9 @@ def test_workspaces_lie_among_activations(name, devices):
     for device in devices:
         program = compile(model, device)
         needs = {op: d.workspace_size for op, d in program.descriptors.items() if d.workspace_size}
-        apart = plan(program.graph).arena + max(needs.values(), default=0)
+        apart = plan_memory(program.graph).arena + max(needs.values(), default=0)
         assert program.arena_bytes <= apart, device
-        assert program.workspace_bytes == 0 and dict(program.plan.spaces) == needs
+        assert program.workspace_bytes == 0 and dict(program.memory_plan.spaces) == needs
         assert scratched(program, program.graph, spans(program, program.graph)) == []
         assert [line.workspace for line in program.explain()] == [needs.get(op, 0) for op in program.graph.ops]
 
@@ -124,7 +124,7 @@ def test_what_is_read_twice_is_written_over_only_where_both_may_be(kind, shape, 
     (v,) = b.emit("neg", [x])
     (y,) = b.emit(kind, operands(v, w))
     b.output(*b.emit("abs", [y]))
-    assert len(plan(verify(b.graph)).in_place) == (kind == "add")
+    assert len(plan_memory(verify(b.graph)).in_place) == (kind == "add")
     held = np.random.default_rng(1).standard_normal((2, *shape), np.float32)
     programs = [compile(b.graph, devices[0], parameters={"w": held[1]}, passes="", reuse=r) for r in (True, False)]
     np.testing.assert_array_equal(*(p.run(held[0]) for p in programs))

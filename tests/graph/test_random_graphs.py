@@ -198,7 +198,7 @@ def check_memory(drawn, device, count):
     ]
     count.update(
         graphs=1,
-        workspaces=len(shared.plan.spaces),
+        workspaces=len(shared.memory_plan.spaces),
         legal=bool(legal),
         one=bool(legal and there),
         sites=len(legal),

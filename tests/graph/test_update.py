@@ -8,7 +8,7 @@ import isokern
 from isokern import InvalidArgument
 from isokern.graph import Builder, parse, verify
 from isokern.passes import DEFAULT
-from isokern.runtime import compile, plan
+from isokern.runtime import compile, plan_memory
 
 
 def cache_graph():
@@ -26,7 +26,7 @@ def test_a_state_stays_over_runs(devices):
         program = compile(cache_graph(), device, mutable=["cache"])
         other = compile(cache_graph(), device, mutable=["cache"])
         state = program.inputs[2]
-        assert program.outputs[1].span == state.span and not program.plan.copies
+        assert program.outputs[1].span == state.span and not program.memory_plan.copies
         assert other.inputs[2].span != state.span
         held = np.zeros((1, 8, 2, 4), np.float32)
         random_ = np.random.default_rng(0)
@@ -122,7 +122,7 @@ def test_computed_values(later, reuse, devices):
     z = y.copy()
     z[2:4] = [8, 7]
     np.testing.assert_array_equal(program.run(x), z * y if later else abs(z))
-    assert bool(program.plan.copies) == (later or not reuse)
+    assert bool(program.memory_plan.copies) == (later or not reuse)
     assert program.check(feeds_of(program.graph)).first is None
 
 
@@ -152,8 +152,8 @@ def test_text_and_errors(devices):
     (z,) = b.emit("copy_slice", [y, x], {"count": 2}, name="put")
     b.output(*b.emit("add", [z, x]))
     with pytest.raises(InvalidArgument, match=r"wrong: copy_slice\(put\): %0 'x'.* is updated in its memory, and read"):
-        plan(b.graph, mutable=["x"])
-    assert plan(b.graph).copies
+        plan_memory(b.graph, mutable=["x"])
+    assert plan_memory(b.graph).copies
     with pytest.raises(InvalidArgument, match=r"mutable=\['z'\]; allowed: of x"):
         compile(b.graph, devices[0], mutable=["z"])
     with pytest.raises(InvalidArgument, match="of a dynamic program"):

@@ -22,7 +22,7 @@ from isokern.graph.layers import Linear, ReLU, Sequential
 from isokern.passes import DEFAULT
 from isokern.rewriting.conversion import Target
 from isokern.rewriting.rewriter import State
-from isokern.view.drawing import page, save, steps, svg
+from isokern.view.drawing import list_stages, page, save, svg
 
 pytest.importorskip(
     "fast_sugiyama", reason="fast-sugiyama is not installed: pip install 'isokern[view]', Python 3.11 or later"
@@ -34,7 +34,7 @@ PIPELINES = (DEFAULT, "to_primitives,common_subexpressions,fuse_elementwise,dead
 
 def shown(given, passes=DEFAULT, target=None):
     graph, parameters = (given.graph, given.parameters) if isinstance(given, Model) else (given, {})
-    return steps(State(graph, parameters, target), passes)
+    return list_stages(State(graph, parameters, target), passes)
 
 
 def numbers(points):

@@ -15,7 +15,7 @@ from isokern.cli import main
 from isokern.graph import parse, verify
 from isokern.llm import GGUF, Model, Sampling, Session
 from isokern.llm.architecture import Config
-from isokern.llm.decoder import Step, decoder, updated_inputs
+from isokern.llm.decoder import TokenStep, decoder, updated_inputs
 from isokern.runtime import cache
 
 FILE = Path(__file__).parents[2] / "examples" / "models" / "kjv-2.7m-q4_0.gguf"
@@ -36,8 +36,8 @@ def test_a_step_is_a_replay_of_the_graph_s_operators(tmp_path, device, sampling)
     text = graph.dump()
     assert all(op.name and f'"{op.name}"' in text and f" = {op.kind}(" in text for op in graph.ops)
     assert len(text.splitlines()) == len(graph.ops) + len(graph.inputs) + len(graph.parameters) + 3
-    assert set(program.calls()) == set(program.plan.calls) == set(program.descriptors)
-    assert step.recording is program.capture() and not program.plan.copies
+    assert set(program.calls()) == set(program.memory_plan.calls) == set(program.descriptors)
+    assert step.recording is program.capture() and not program.memory_plan.copies
     assert {n: t.span for n, t in session.state.items()} == {
         v.name: t.span for v, t in zip(graph.inputs, program.inputs, strict=True) if v.name in session.state
     }
@@ -54,7 +54,9 @@ def test_a_step_is_a_replay_of_the_graph_s_operators(tmp_path, device, sampling)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
-@pytest.mark.parametrize("step", [Step(48), Step(48, 5, "Q8_0", "q8_0", True), Step(9, 3, "F32", sampling=DRAWN)])
+@pytest.mark.parametrize(
+    "step", [TokenStep(48), TokenStep(48, 5, "Q8_0", "q8_0", True), TokenStep(9, 3, "F32", sampling=DRAWN)]
+)
 def test_the_graph_prints_parses_and_prints(tmp_path, architecture, step):
     gguf = made(tmp_path / "m.gguf", architecture, "Q4_1", tied=architecture == "llama")
     graph = verify(decoder(gguf, Config.of(gguf), step).graph)
@@ -121,7 +123,7 @@ def test_each_operator_is_right_and_all_of_them_are_the_replay(tmp_path, device,
 def test_what_a_file_lacks_is_told_by_layer_and_tensor(tmp_path, device, change, error, message):
     gguf = made(tmp_path / "m.gguf", "qwen2", change=change)
     with pytest.raises(error, match=message):
-        decoder(gguf, Config.of(gguf), Step(48))
+        decoder(gguf, Config.of(gguf), TokenStep(48))
     with pytest.raises(error, match=message):
         Model(gguf, device=device)
 
@@ -149,7 +151,7 @@ def test_the_command_line_takes_a_file(device):
         return found.output
 
     file = GGUF.open(FILE)
-    text = decoder(file, Config.of(file), Step(Config.of(file).context)).graph.dump()
+    text = decoder(file, Config.of(file), TokenStep(Config.of(file).context)).graph.dump()
     assert run("dump", FILE) == text and "blk.3.ffn_down.weight" in run("summary", FILE).replace("\n", "") + text
     assert run("lower", FILE).count("linear_mixed(") == 8
     shown = run("explain", FILE, "--device", device.name, "--check", "--json")

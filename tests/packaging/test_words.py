@@ -1,4 +1,4 @@
-"""Test the words of the house: functions are verbs, retired words stay away, and lines end at 120 columns."""
+"""Test the words of the house: functions are verbs, a word has one meaning, and lines end at 120 columns."""
 
 from __future__ import annotations
 
@@ -82,6 +82,27 @@ def test_retired_words_are_in_no_name():
             if isinstance(name, str) and parts.search(name) and not name.startswith("test_"):
                 guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
     assert guilty == []
+
+
+def named_twice(modules: dict[str, str], words: set[str]) -> dict[str, list[str]]:
+    """Return the words that are the name of more than one class in modules (path → source)."""
+    found: dict[str, list[str]] = {word: [] for word in words}
+    for path, source in modules.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef) and node.name.strip("_") in found:
+                found[node.name.strip("_")].append(f"{path}:{node.lineno}")
+    return {word: places for word, places in found.items() if len(places) > 1}
+
+
+def test_a_word_of_the_glossary_names_one_class():
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)
+    terms = {term.strip() for row in rows for term in row.split(",")} - {"word"}
+    words = {*("".join(part.capitalize() for part in re.split("[ -]", term)) for term in terms)}
+    assert {"Plan", "Program", "Step", "Block", "Row", "Prepack", "MemoryPlan"} <= words
+    sources = [p for p in files(".py") if p.relative_to(ROOT).parts[0] in ("core", "plugins")]
+    modules = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in sources}
+    assert named_twice(modules, words) == {}
+    assert named_twice({"a": "class Plan: ...", "b": "x = 1\nclass _Plan: ..."}, words) == {"Plan": ["a:1", "b:2"]}
 
 
 def retired_in_c(source: str) -> list[str]:

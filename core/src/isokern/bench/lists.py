@@ -32,7 +32,7 @@ KERNELS = "100 operators, their kernels' times, each in a row of itself"
 
 
 @dataclass(frozen=True)
-class Step:
+class ListedCall:
     """One operator of the list."""
 
     descriptor: Descriptor
@@ -58,16 +58,16 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
     """
     stream = device.default_stream
     timer = device.timer(stream)
-    kinds = _steps(device)
+    kinds = _make_calls(device)
     if timer is None or not kinds:
         return []
-    steps = [kinds[i % len(kinds)] for i in range(LIST)]
-    bound = [step.bind(stream) for step in steps]
-    whole = _capture(steps, stream)
+    calls = [kinds[i % len(kinds)] for i in range(LIST)]
+    bound = [call.bind(stream) for call in calls]
+    whole = _capture(calls, stream)
 
     def by_calculate() -> None:
-        for step in steps:
-            step.calculate(stream)
+        for call in calls:
+            call.calculate(stream)
         device.synchronize()
 
     def by_bound() -> None:
@@ -80,7 +80,7 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
         device.synchronize()
 
     ways: dict[str, Callable[[], object]] = {CALCULATE: by_calculate, BOUND: by_bound, REPLAY: by_replay}
-    alone = {f"kernel {i}": _capture([step] * LIST, stream) for i, step in enumerate(kinds)}
+    alone = {f"kernel {i}": _capture([call] * LIST, stream) for i, call in enumerate(kinds)}
     timers: dict[str, Timer] = {REPLAY_DEVICE: timer}
     for name in alone:
         own = device.timer(stream)
@@ -97,8 +97,8 @@ def measure_list(device: Device, seconds: float = 0.2) -> list[Measurement]:
     ]
 
 
-def _steps(device: Device) -> list[Step]:
-    """Return one step of each operator that the device has."""
+def _make_calls(device: Device) -> list[ListedCall]:
+    """Return one call of each operator that the device has."""
     found = []
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     for name, count in OPERATORS.items():
@@ -110,12 +110,12 @@ def _steps(device: Device) -> list[Step]:
             continue
         target = descriptor.outputs[0]
         output = empty(target.shape, target.dtype, device=device)
-        found.append(Step(descriptor, inputs, output, descriptor.alloc_workspace()))
+        found.append(ListedCall(descriptor, inputs, output, descriptor.alloc_workspace()))
     return found
 
 
-def _capture(steps: list[Step], stream: Stream) -> Callable[[], None]:
+def _capture(calls: list[ListedCall], stream: Stream) -> Callable[[], None]:
     with stream.capture() as recording:
-        for step in steps:
-            step.calculate(stream)
+        for call in calls:
+            call.calculate(stream)
     return lambda: recording.replay(stream)

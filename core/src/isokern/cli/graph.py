@@ -95,11 +95,11 @@ def view(
     from ..passes import DEFAULT
     from ..rewriting.rewriter import State
     from ..rewriting.target import Target
-    from ..view.drawing import page, save, steps
+    from ..view.drawing import list_stages, page, save
 
     found = find(model)
     target = None if device is None else Target.of_device(find_device(device))
-    shown = steps(State(found.graph, found.parameters, target), DEFAULT if passes is None else passes)
+    shown = list_stages(State(found.graph, found.parameters, target), DEFAULT if passes is None else passes)
     name = found.graph.name if device is None else f"{found.graph.name} on {device}"
     if output is None:
         typer.echo(page(name, shown), nl=False)
@@ -227,11 +227,11 @@ def _of_file(path: Path) -> Model:
     """Return the graph of a GGUF file's model for a step of one token; its parameters stay in the file."""
     from .. import llm
     from ..llm.architecture import Config
-    from ..llm.decoder import Step, decoder
+    from ..llm.decoder import TokenStep, decoder
 
     file = llm.GGUF.open(path)
     config = Config.of(file)
-    return decoder(file, config, Step(config.context))
+    return decoder(file, config, TokenStep(config.context))
 
 
 def find(name: str) -> Model:

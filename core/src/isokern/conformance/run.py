@@ -29,7 +29,7 @@ from ..oracle.verdicts import Failure, Outcome, Verdict
 from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDevice
 from ..tensors import Tensor
 from .answers import check_claim, check_error
-from .scratch import Scratch
+from .fenced_workspace import FencedWorkspace
 
 # NaN in every float dtype; then an ordinary number, so that unwritten elements and misplaced reads give other results
 POISONS = (0xFF, 0x5A)
@@ -150,7 +150,7 @@ class Runner:
             at = count + order.index(name)
             given = placed[at]
             assert given is not None
-            room = Scratch(self.device.memory, Workspace(layout.nbytes), POISONS[0], roomy=True)
+            room = FencedWorkspace(self.device.memory, Workspace(layout.nbytes), POISONS[0], roomy=True)
             packed = descriptor.prepack(name, given.tensor, into=room.buffer)
             if overrun := room.count_overrun():
                 raise Failure(
@@ -234,7 +234,7 @@ class Runner:
     def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[Placed | None], poison: int) -> None:
         """Make one call with exactly the workspace that was asked for."""
         scratch = (
-            Scratch(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
+            FencedWorkspace(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
             if descriptor.workspace_size
             else None
         )
@@ -263,7 +263,7 @@ class Runner:
         need = descriptor.workspace
         if not need.size:
             return
-        scratch = Scratch(
+        scratch = FencedWorkspace(
             self.device.memory, Workspace(need.size - 1, need.alignment, need.kind), POISONS[0], roomy=False
         )
         try:

@@ -34,7 +34,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Step:
+class TokenStep:
     """What a graph of the model computes: `tokens` new tokens, over caches of `length` positions and the dtype `cache`.
 
     Its result is the logits of the last token, or of all with `every`. With `sampling` the graph also draws the next
@@ -50,7 +50,7 @@ class Step:
     sampling: Sampling | None = None
 
 
-def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
+def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
     """Return the graph of a file's model for a step.
 
     Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,

@@ -17,7 +17,7 @@ from ..runtime import compile
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
-from .decoder import FREQUENCIES, HISTORY, Sampling, Step, decoder, updated_inputs
+from .decoder import FREQUENCIES, HISTORY, Sampling, TokenStep, decoder, updated_inputs
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .tokenizer import Tokenizer
@@ -50,7 +50,7 @@ class Model:
         self.gguf, self.device, self.activations, self.prepack = gguf, find_device(device), activations, prepack
         self.prepacked: set[Tensor] = set()
         self.config = Config.of(gguf)
-        graph = decoder(gguf, self.config, Step(self.config.context, activations=activations)).graph
+        graph = decoder(gguf, self.config, TokenStep(self.config.context, activations=activations)).graph
         held = [gguf.tensors[v.name] for v in graph.parameters if v.name != FREQUENCIES]
         each: Iterable[GGUFTensor] = held
         if progress is not None:
@@ -125,7 +125,7 @@ class Session:
         ]
         named = ((f"blk.{n}", cache) for n, cache in enumerate(self.caches))
         self.state = {f"{own}.{k}": t for own, c in named for k, t in (("keys", c.keys), ("values", c.values))}
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[Any, TokenProgram] = {}
 
     @property
     def position(self) -> int:
@@ -147,14 +147,14 @@ class Session:
         for cache in self.caches:
             cache.clear()
 
-    def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> Program:
+    def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
         """Return the program for `count` tokens, with logits of the last one or of every one.
 
         With `sampling` it also draws the next token.
         """
         key = (integer("Session.program", "count", count, 1, self.length), every, sampling)
         if key not in self._programs:
-            self._programs[key] = Program(self, count, every, sampling)
+            self._programs[key] = TokenProgram(self, count, every, sampling)
         return self._programs[key]
 
     def logits(self, tokens: Sequence[int], every: bool = False) -> npt.NDArray[np.float32]:
@@ -192,7 +192,7 @@ class Session:
             )
 
 
-class Program:
+class TokenProgram:
     """The model's graph for `count` tokens at the end of a session's sequence, compiled over its caches and captured.
 
     `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `decoder`). With sampling,
@@ -203,7 +203,7 @@ class Program:
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
         self.session, self.count, self.sampling = session, count, sampling
         model = session.model
-        step = Step(session.length, count, session.caches[0].dtype, model.activations, every, sampling)
+        step = TokenStep(session.length, count, session.caches[0].dtype, model.activations, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
         state = {name: session.state.get(name) for name in updated_inputs(graph)}
         self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepack=model.prepack)

@@ -5,10 +5,10 @@ from .check import Check, Checked
 from .compiler import compile
 from .dynamic import DynamicProgram
 from .explain import Line, Slot
-from .plan import Plan, plan
+from .memory_plan import MemoryPlan, plan_memory
 from .program import Program
 
 __all__ = [
-    "Cache", "CacheInfo", "Check", "Checked", "DynamicProgram", "Line", "Plan", "Program", "Slot", "cache",
-    "compile", "plan",
+    "Cache", "CacheInfo", "Check", "Checked", "DynamicProgram", "Line", "MemoryPlan", "Program", "Slot", "cache",
+    "compile", "plan_memory",
 ]  # fmt: skip

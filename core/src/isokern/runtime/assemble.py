@@ -55,7 +55,9 @@ def assemble(
     fresh: list[Tensor] = []
     try:
         recipe = cache.recipe(lowered, device, reuse, mutable, prepack)
-        held = {v.name: _place_parameter(v, state, device, beside or {}, fresh) for v in recipe.plan.graph.parameters}
+        held = {
+            v.name: _place_parameter(v, state, device, beside or {}, fresh) for v in recipe.memory_plan.graph.parameters
+        }
         made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
         program = Program(made, held, memory, stream)
     except BaseException:
@@ -98,7 +100,7 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
     They are its own, and the caller's tensors, to which the cache has no reference.
     """
     held = made.parameters
-    return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.plan.graph.parameters)}
+    return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.memory_plan.graph.parameters)}
 
 
 def _place_parameter(

@@ -28,7 +28,7 @@ from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
-from .plan import Plan, plan
+from .memory_plan import MemoryPlan, plan_memory
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
 
@@ -72,7 +72,7 @@ class Recipe:
     It depends on no parameter's values and is never modified, so that programs can share it.
     """
 
-    plan: Plan
+    memory_plan: MemoryPlan
     device: Device
     descs: Mapping[Value, TensorDesc]
     descriptors: Mapping[Op, Descriptor]
@@ -89,12 +89,12 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     there is one plan without workspaces, and then one with them. An operator whose workspace differs with the second
     plan has its workspace outside the arena.
     """
-    made = plan(graph, reuse, mutable)
+    made = plan_memory(graph, reuse, mutable)
     descriptors = _descriptors(made, device, {}, made, prepack)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
     if any(inside.values()):
-        before, made = made, plan(graph, reuse, mutable, inside)
+        before, made = made, plan_memory(graph, reuse, mutable, inside)
         descriptors = _descriptors(made, device, descriptors, before, prepack)
         made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     descs = {v: made.desc(v) for v in graph.values.values()}
@@ -108,7 +108,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 
 
 def _descriptors(
-    made: Plan, device: Device, there: Mapping[Op, Descriptor], before: Plan, prepack: bool
+    made: MemoryPlan, device: Device, there: Mapping[Op, Descriptor], before: MemoryPlan, prepack: bool
 ) -> dict[Op, Descriptor]:
     """Return a descriptor for each call.
 

@@ -18,7 +18,7 @@ from ..graph.builder import error_context
 from ..graph.ir import Op, Value
 from ..graph.reference import case_of
 from ..oracle.expected import judge, keeps_bits, problem
-from .steps import Steps
+from .inspectable import Inspectable
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ class Check:
         return next((c for c in self.operators if c.wrong), None)
 
 
-def check(program: Steps) -> Check:
+def check(program: Inspectable) -> Check:
     """Run the program on its current inputs, one operator after the other.
 
     An error in one operator does not count against the next.
@@ -88,7 +88,7 @@ def check(program: Steps) -> Check:
     return found
 
 
-def _find_changed(program: Steps, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
+def _find_changed(program: Inspectable, kept: Mapping[Value, Array], values: Any, when: str) -> list[str]:
     """Return a message for each value whose memory no longer has its bits."""
     told = []
     for value in dict.fromkeys(values):
@@ -103,7 +103,7 @@ def _bits(array: Array) -> Array:
 
 
 def _judge(
-    program: Steps, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
+    program: Inspectable, op: Op, now: Mapping[Value, Array], made: Mapping[Value, Array]
 ) -> tuple[float, float, list[str]]:
     case = case_of(op)
     given = slots(case.operator, case.sample, case.bound_types)

@@ -31,7 +31,12 @@ class Context:
         given: Mapping[str, Tensor],
         prepacked: set[Tensor],
     ) -> None:
-        self.recipe, self.plan, self.graph, self.device = recipe, recipe.plan, recipe.plan.graph, recipe.device
+        self.recipe, self.memory_plan, self.graph, self.device = (
+            recipe,
+            recipe.memory_plan,
+            recipe.memory_plan.graph,
+            recipe.device,
+        )
         self.stream = stream
         self.tensors: dict[Value, Tensor] = {v: parameters[v.name] for v in self.graph.parameters}
         self.tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
@@ -73,14 +78,18 @@ class Context:
 
     def _allocate(self) -> None:
         memory, descs = self.device.memory, self.recipe.descs
-        arena = memory.alloc(self.plan.arena, alignment=BASE_ALIGNMENT, empty=True) if self.plan.arena else None
+        arena = (
+            memory.alloc(self.memory_plan.arena, alignment=BASE_ALIGNMENT, empty=True)
+            if self.memory_plan.arena
+            else None
+        )
         self.buffers += [] if arena is None else [arena]
         self.arena = arena
         for value in self.graph.values.values():
-            root = self.plan.root[value]
+            root = self.memory_plan.root[value]
             if value in self.tensors:
                 continue
-            if arena is not None and root in self.plan.offset:
+            if arena is not None and root in self.memory_plan.offset:
                 self.tensors[value] = Tensor(descs[value], arena)
             elif root is not value and root in self.tensors:
                 self.tensors[value] = Tensor(value.spec, self.tensors[root].buffer)
@@ -89,7 +98,7 @@ class Context:
                 buffer = memory.alloc(nbytes, value.spec.dtype, alignment=BASE_ALIGNMENT)
                 self.buffers.append(buffer)
                 self.tensors[value] = Tensor(value.spec, buffer)
-        apart = [d for op, d in self.recipe.descriptors.items() if op not in self.plan.spaces]
+        apart = [d for op, d in self.recipe.descriptors.items() if op not in self.memory_plan.spaces]
         copies = (d for of_one in self.recipe.copies.values() for d in of_one)
         needs = [d.workspace for d in (*apart, *copies) if d.workspace.size]
         for kind in dict.fromkeys(n.kind for n in needs):
@@ -116,11 +125,11 @@ class Context:
         stream, copies = self.stream, self.recipe.copies
         for op, descriptor in self.recipe.descriptors.items():
             inputs = self._operands(op, descriptor)
-            space = self.arena if op in self.plan.spaces else self._space(descriptor)
+            space = self.arena if op in self.memory_plan.spaces else self._space(descriptor)
             outputs = [self.tensors[v] for v in op.outputs]
             with error_context(op.name):
                 call = descriptor.bind(inputs, outputs, workspace=space, stream=stream)
-                pairs = zip(copies.get(op, ()), self.plan.copies.get(op, ()), strict=True)
+                pairs = zip(copies.get(op, ()), self.memory_plan.copies.get(op, ()), strict=True)
                 before = [
                     d.bind(self.tensors[a], self.tensors[b], workspace=self._space(d), stream=stream)
                     for d, (a, b) in pairs

@@ -19,7 +19,7 @@ from ..passes import run
 from ..rewriting.conversion import single
 from ..rewriting.rewriter import State
 from ..status import InvalidArgument
-from .plan import plan
+from .memory_plan import plan_memory
 
 SIZES = ("small", "medium")
 PASSES = "to_primitives,common_subexpressions,dead_code"
@@ -65,7 +65,7 @@ def decomposition(op: Operator) -> Decomposition:
     types, sample, inputs, outputs = _largest(op)
     graph = single(op, inputs, outputs, op.attrs.check(op.name, sample.attrs))
     lowered = run(State(graph, {}), PASSES).graph
-    made = plan(lowered)
+    made = plan_memory(lowered)
     return Decomposition(
         op.name,
         sample_text(sample),
@@ -73,7 +73,7 @@ def decomposition(op: Operator) -> Decomposition:
         dict(Counter(o.kind for o in lowered.ops).most_common()),
         len(made.calls),
         made.arena,
-        plan(lowered, reuse=False).arena,
+        plan_memory(lowered, reuse=False).arena,
         _bytes(inputs, outputs),
     )
 

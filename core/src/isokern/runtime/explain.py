@@ -16,7 +16,7 @@ from typing import Any
 
 from ..graph.ir import Op, Value, spec_text
 from ..status import InvalidArgument
-from .steps import Steps
+from .inspectable import Inspectable
 
 ROUNDS = 5  # the least number of runs for a median
 SECONDS = 0.2  # short runs are repeated for at least this long
@@ -72,7 +72,7 @@ class Line:
         return ", ".join(map(str, self.slots))
 
 
-def explain(program: Steps, *, timed: bool = False) -> list[Line]:
+def explain(program: Inspectable, *, timed: bool = False) -> list[Line]:
     """Return a line for each operator, in order; `timed` runs the program several times on its current inputs."""
     times = times_of(program) if timed else {}
     lines = []
@@ -101,8 +101,8 @@ def explain(program: Steps, *, timed: bool = False) -> list[Line]:
     return lines
 
 
-def _slot(program: Steps, op: Op, value: Value) -> Slot:
-    plan, nbytes = program.plan, value.spec.nbytes
+def _slot(program: Inspectable, op: Op, value: Value) -> Slot:
+    plan, nbytes = program.memory_plan, value.spec.nbytes
     root = plan.root[value]
     memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
     copied = {new: old for old, new in plan.copies.get(op, ())}
@@ -115,7 +115,7 @@ def _slot(program: Steps, op: Op, value: Value) -> Slot:
     return Slot(value.vid, memory, offset, nbytes, root.vid, "view")
 
 
-def times_of(program: Steps, seconds: float = SECONDS) -> dict[Op, float]:
+def times_of(program: Inspectable, seconds: float = SECONDS) -> dict[Op, float]:
     """Return the median seconds of each call, over runs of all of them in order, so that caches are as in a run.
 
     They are measured by the device's own clock where it has one, else by the host's, around the call and, on an
@@ -146,7 +146,7 @@ def times_of(program: Steps, seconds: float = SECONDS) -> dict[Op, float]:
     return {op: median(times) for op, times in found.items()}
 
 
-def trace(lines: Sequence[Line], program: Steps, path: str | os.PathLike[str]) -> None:
+def trace(lines: Sequence[Line], program: Inspectable, path: str | os.PathLike[str]) -> None:
     """Write timed lines as a Chrome trace (Trace Event Format, complete events), for chrome://tracing or Perfetto.
 
     A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes

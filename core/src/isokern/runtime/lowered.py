@@ -18,7 +18,7 @@ from ..rewriting.conversion import convert, single
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import NotImplementedOnDevice
-from .plan import Plan, plan
+from .memory_plan import MemoryPlan, plan_memory
 
 PASSES = "common_subexpressions,dead_code"
 
@@ -32,7 +32,7 @@ class LoweredKernel(Kernel):
     def __init__(self, device: Device, resolved: Resolved) -> None:
         graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
         state = run(convert(State(graph, {}), Target.of_device(device)), PASSES)
-        made = plan(state.graph)
+        made = plan_memory(state.graph)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
@@ -41,7 +41,7 @@ class LoweredKernel(Kernel):
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
-        made = plan(state.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
+        made = plan_memory(state.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
         self.kernels = self._kernels(device, made, calls)
         self.graph: Graph = state.graph
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
@@ -49,7 +49,7 @@ class LoweredKernel(Kernel):
         self._handles = [[_place(made, v, outside) for v in (*op.outputs, *op.inputs)] for op in calls]
 
     @staticmethod
-    def _kernels(device: Device, made: Plan, calls: Sequence[Op]) -> list[Kernel]:
+    def _kernels(device: Device, made: MemoryPlan, calls: Sequence[Op]) -> list[Kernel]:
         """Return a kernel for each call."""
         kernels = []
         for op in calls:
@@ -71,7 +71,7 @@ def _match_inputs(graph: Graph, lowered: Graph) -> list[Value | None]:
     return [None if v is None else names[v.name] for v in graph.ops[0].inputs]
 
 
-def _place(made: Plan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
+def _place(made: MemoryPlan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
     """Return the index of the call's handle that a value lies in, -1 for the workspace.
 
     It is 0 for a value without elements, which may lie anywhere.

@@ -58,7 +58,7 @@ class Program:
         stream: Stream | None = None,
     ) -> None:
         self._recipe = recipe = made.recipe
-        self.plan, self.graph, self.device = recipe.plan, recipe.plan.graph, recipe.device
+        self.memory_plan, self.graph, self.device = recipe.memory_plan, recipe.memory_plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
         self.prepacked: set[Tensor] = set()
@@ -108,7 +108,7 @@ class Program:
     @contextmanager
     def _borrow(self, context: Context | None = None) -> Iterator[Context]:
         """Borrow a context that nobody else uses meanwhile: the given one, or any."""
-        wanted = self._context if self.plan.mutable else context
+        wanted = self._context if self.memory_plan.mutable else context
         with _changed:
             _changed.wait_for(lambda: wanted is None or wanted in self._idle or self._made is None)
             self._open()
@@ -177,7 +177,7 @@ class Program:
         self._feed(self._context, feeds)
 
     def _feed(self, context: Context, feeds: Feeds) -> None:
-        every = name_feeds(self.graph, feeds, self.plan.mutable)
+        every = name_feeds(self.graph, feeds, self.memory_plan.mutable)
         fed = {value: readable(self.graph, value, given) for value, given in every.items()}
         for value, given in fed.items():
             with error_context(f"{self.graph.name}, input {value.name}"):
@@ -213,7 +213,7 @@ class Program:
     @property
     def arena_bytes(self) -> int:
         """Bytes of the arena: activations, and the scratch memory among them."""
-        return self.plan.arena
+        return self.memory_plan.arena
 
     @property
     def workspace_bytes(self) -> int:
@@ -223,7 +223,7 @@ class Program:
     @property
     def naive_bytes(self) -> int:
         """Bytes of all activations and workspaces, if each had memory of its own."""
-        return self.plan.naive + sum(d.workspace_size for d in self.descriptors.values())
+        return self.memory_plan.naive + sum(d.workspace_size for d in self.descriptors.values())
 
     @property
     def nbytes(self) -> int:

@@ -170,7 +170,7 @@ class _Line:
     keywords: tuple[tuple[str, ast.expr], ...]
 
 
-class Block(Launches):
+class LaunchBlock(Launches):
     """The parsed launch block of one kernel file."""
 
     def __init__(self, path: Path, text: str) -> None:
@@ -240,4 +240,4 @@ class Block(Launches):
 def launches(path: Path) -> Launches:
     """The launches of a kernel file, read once: those of the Python file beside it, else its launch block."""
     text, module = expand(path), launch_file(path)
-    return PythonLaunches(path, text, module) if module.is_file() else Block(path, text)
+    return PythonLaunches(path, text, module) if module.is_file() else LaunchBlock(path, text)

@@ -22,7 +22,7 @@ BFLOAT, READ_ONLY = 4, 1
 _Delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_uint64),
         ("device_type", ctypes.c_int32),
@@ -38,7 +38,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("delete", _Delete))
+    _fields_ = (("tensor", _DLTensor), ("context", ctypes.c_void_p), ("delete", _Delete))
 
 
 class _Versioned(ctypes.Structure):
@@ -48,7 +48,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("delete", _Delete),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensor),
     )
 
 
@@ -130,7 +130,7 @@ class Taken:
         major = getattr(self.managed, "major", 1)
         if major != 1:  # the fields that follow lie elsewhere; the capsule stays the producer's
             raise InvalidArgument("from_dlpack", f"a capsule of DLPack {major}", allowed="1 and before")
-        self.tensor: _Tensor = self.managed.tensor
+        self.tensor: _DLTensor = self.managed.tensor
         self.writable = not getattr(self.managed, "flags", 0) & READ_ONLY
         _rename(capsule, USED[name])
         self.address = ctypes.addressof(self.managed)

@@ -34,7 +34,7 @@ svg { background: #ffffff; display: block; margin: 8px auto }
 
 
 @dataclass(frozen=True)
-class Step:
+class Stage:
     """A graph after a change: what was done, the operators that are new, and how many of those before are gone."""
 
     title: str
@@ -43,23 +43,23 @@ class Step:
     gone: int = 0
 
 
-def steps(state: State, passes: str | Sequence[str]) -> list[Step]:
+def list_stages(state: State, passes: str | Sequence[str]) -> list[Stage]:
     """Return the graph as built, after each pass that changes it, and as the state's target has it, if there is one.
 
     The last is what `compile` makes for a device. An operator is new where none before it had its kind, name,
     attributes, constraints, parameters and descriptions of operands and outputs. Raises what the passes raise, and
     NotImplementedOnDevice where the target lacks an operator.
     """
-    found = [Step("as built", state.graph)]
+    found = [Stage("as built", state.graph)]
 
-    def add_step(title: str, after: State) -> None:
+    def add_stage(title: str, after: State) -> None:
         before = found[-1].graph
         if _plain(before) != _plain(after.graph):
-            found.append(Step(title, after.graph, *_news(before, after.graph)))
+            found.append(Stage(title, after.graph, *_news(before, after.graph)))
 
-    last = run(state, passes, add_step)
+    last = run(state, passes, add_stage)
     if last.target is not None:
-        add_step("for the device", convert(last, last.target))
+        add_stage("for the device", convert(last, last.target))
     return found
 
 
@@ -94,8 +94,8 @@ def _description(op: Op) -> Hashable:
     return op.kind, op.name, attrs, op.constraints, tuple(map(operand, op.inputs)), outputs
 
 
-def page(name: str, shown: Sequence[Step]) -> str:
-    """Return an HTML page, also well-formed XML, with a picture of each step and buttons between them.
+def page(name: str, shown: Sequence[Stage]) -> str:
+    """Return an HTML page, also well-formed XML, with a picture of each stage and buttons between them.
 
     It loads nothing and runs no script.
     """
@@ -111,42 +111,42 @@ def page(name: str, shown: Sequence[Step]) -> str:
     )
     SubElement(head, "style").text = PAGE + STYLE + pick
     for n in numbers:
-        button = SubElement(body, "input", {"type": "radio", "name": "step", "id": f"s{n}"})
+        button = SubElement(body, "input", {"type": "radio", "name": "stage", "id": f"s{n}"})
         if n == 0:
             button.set("checked", "checked")
     header, main = SubElement(body, "header"), SubElement(body, "main")
     SubElement(header, "h1").text = speakable(name)
-    for n, step in enumerate(shown):
-        SubElement(header, "label", {"for": f"s{n}"}).text = f"{n}. {step.title}"
+    for n, stage in enumerate(shown):
+        SubElement(header, "label", {"for": f"s{n}"}).text = f"{n}. {stage.title}"
     for kind, text in (("changed", "made or changed"), ("input", "input"), ("result", "result")):
         SubElement(header, "span", {"class": f"key {kind}"}).text = text
-    for n, step in enumerate(shown):
+    for n, stage in enumerate(shown):
         section = SubElement(main, "section", {"id": f"p{n}"})
-        SubElement(section, "p").text = _caption(step, first=n == 0)
-        section.append(picture(step.graph, step.changed))
+        SubElement(section, "p").text = _caption(stage, first=n == 0)
+        section.append(picture(stage.graph, stage.changed))
     return "<!DOCTYPE html>\n" + tostring(html, encoding="unicode") + "\n"
 
 
-def _caption(step: Step, first: bool) -> str:
-    held = f"{len(step.graph.ops)} operators"
+def _caption(stage: Stage, first: bool) -> str:
+    held = f"{len(stage.graph.ops)} operators"
     return (
         f"As built: {held}."
         if first
-        else f"After {step.title}: {held}, {len(step.changed)} made or changed, {step.gone} gone."
+        else f"After {stage.title}: {held}, {len(stage.changed)} made or changed, {stage.gone} gone."
     )
 
 
-def svg(step: Step) -> str:
-    """Return the picture of one step, as a document of its own."""
-    made = picture(step.graph, step.changed)
+def svg(stage: Stage) -> str:
+    """Return the picture of one stage, as a document of its own."""
+    made = picture(stage.graph, stage.changed)
     style = Element("style")
     style.text = STYLE
     made.insert(0, style)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(made, encoding="unicode") + "\n"
 
 
-def save(path: str | os.PathLike[str], name: str, shown: Sequence[Step]) -> None:
-    """Write the page, or the picture of the last step where the file ends in .svg.
+def save(path: str | os.PathLike[str], name: str, shown: Sequence[Stage]) -> None:
+    """Write the page, or the picture of the last stage where the file ends in .svg.
 
     InvalidArgument where the file has another ending or cannot be written.
     """

@@ -26,7 +26,7 @@ DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
 
 
 @dataclass
-class Launch:
+class LaunchProfile:
     """One launch: the kernel, its grid, and the counters of every core (missing: 0).
 
     `available` is the device's number of clusters.
@@ -124,13 +124,13 @@ def profile(
         show(launch)
 
 
-def totals(launches: Sequence[Launch]) -> list[int]:
+def totals(launches: Sequence[LaunchProfile]) -> list[int]:
     """Return launches, copies and bytes of a call."""
     counted = [launch.copies(d) for launch in launches for d in DIRECTIONS]
     return [len(launches), sum(copies for copies, _, _ in counted), sum(nbytes for _, nbytes, _ in counted)]
 
 
-def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
+def measure(op: str, call: Sequence[str], dtype: str | None) -> list[LaunchProfile]:
     """Run one call on the checked kernels of this process's emulated device and return its launches."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "launches"
@@ -151,7 +151,7 @@ def measure(op: str, call: Sequence[str], dtype: str | None) -> list[Launch]:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines]
     available = device.properties["clusters"]
-    return [Launch(f["kernel"], f["clusters"], f["cores"], available, f["sm"], f["per_core"]) for f in found]
+    return [LaunchProfile(f["kernel"], f["clusters"], f["cores"], available, f["sm"], f["per_core"]) for f in found]
 
 
 def _fill(desc: TensorDesc, device: Device) -> Tensor:
@@ -160,7 +160,7 @@ def _fill(desc: TensorDesc, device: Device) -> Tensor:
     return Tensor(desc, device.memory.alloc(end, desc.dtype))
 
 
-def show(launch: Launch) -> None:
+def show(launch: LaunchProfile) -> None:
     """Print a table of the counters."""
     document = launch.document()
     rows: list[list[Any]] = [
@@ -196,7 +196,7 @@ def show(launch: Launch) -> None:
     table("", ["counter", "value"], rest, right=["value"])
 
 
-def draw(launches: Sequence[Launch], path: Path) -> None:
+def draw(launches: Sequence[LaunchProfile], path: Path) -> None:
     """Draw the bytes moved by each core, with one plot for each launch."""
     try:
         from matplotlib.figure import Figure

@@ -25,7 +25,7 @@ OWN, ARENA = "own", "arena"
 
 
 @dataclass
-class Plan:
+class MemoryPlan:
     """A graph's memory plan.
 
     `root` maps each value to the value whose memory it is in, usually itself. `offset` has the byte in the arena of
@@ -63,16 +63,16 @@ class Plan:
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
-def plan(
+def plan_memory(
     graph: Graph, reuse: bool = True, mutable: Collection[str] = (), spaces: Mapping[Op, int] | None = None
-) -> Plan:
+) -> MemoryPlan:
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
     `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
     alive when their operator runs. Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one
     is read after its update.
     """
-    made = Plan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
+    made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
     for at, op in enumerate(graph.ops):
@@ -114,7 +114,7 @@ def _inputs(graph: Graph, names: Collection[str]) -> frozenset[str]:
 
 
 def _update_in_place(
-    made: Plan,
+    made: MemoryPlan,
     op: Op,
     at: int,
     value: Value,
@@ -145,7 +145,7 @@ def _bytes(value: Value) -> int:
 
 
 def _share(
-    made: Plan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
+    made: MemoryPlan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
 ) -> tuple[Value, Value, bool] | None:
     """Return (output, operand, whether no call is needed) where an output can be in an operand's memory."""
     first = op.outputs[0]
@@ -188,7 +188,7 @@ def _changes_nothing(op: Op) -> bool:
 Span = tuple[int, int, tuple[int, int]]  # begin, end, (first, last) operator during which it is in use
 
 
-def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
+def _lay_out(made: MemoryPlan, kept: set[Value], reuse: bool) -> None:
     """Choose offsets for the values in the arena.
 
     The workspaces lie among the values or, where that needs no more memory, before all of them.
@@ -202,7 +202,7 @@ def _lay_out(made: Plan, kept: set[Value], reuse: bool) -> None:
     made.arena = _end(made, made.offset, first)
 
 
-def _end(made: Plan, offset: Mapping[Value, int], least: int) -> int:
+def _end(made: MemoryPlan, offset: Mapping[Value, int], least: int) -> int:
     return max([least, *(at + _align(_bytes(v)) for v, at in offset.items())])
 
 
@@ -210,7 +210,7 @@ def _align(nbytes: int) -> int:
     return -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
 
 
-def _place_all(made: Plan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
+def _place_all(made: MemoryPlan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
     """Place the largest value first, each at the lowest byte that is free while it lives."""
     placed, offset = list(taken), {}
     for value in sorted(waiting, key=_bytes, reverse=True):

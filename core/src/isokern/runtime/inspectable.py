@@ -10,14 +10,14 @@ import numpy as np
 from ..backend import Device
 from ..call.descriptor import Descriptor
 from ..graph.ir import Graph, Op, Value
-from .plan import Plan
+from .memory_plan import MemoryPlan
 
 
-class Steps(Protocol):
+class Inspectable(Protocol):
     """A program whose operators can be run alone, and whose values can be read; `Program` describes each method."""
 
     graph: Graph
-    plan: Plan
+    memory_plan: MemoryPlan
     device: Device
     descriptors: dict[Op, Descriptor]
 

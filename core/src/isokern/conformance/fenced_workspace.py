@@ -12,7 +12,7 @@ FENCE = 0xB7
 FENCE_BYTES = 256
 
 
-class Scratch:
+class FencedWorkspace:
     """A workspace for one call, in `buffer`.
 
     Where a device uses host memory in place, it is exactly `need.size` bytes with fences on both sides. Elsewhere it is
