@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
@@ -64,7 +64,11 @@ def test_imports_no_other_backend(package):
 def test_imports_declared_dependencies_only(package):
     """Allowed are the standard library, the package itself, isokern, and what the installed distribution requires."""
     name = PACKAGES[package].name
-    declared = {re.match(r"[\w-]+", r).group().replace("-", "_") for r in requires(name.replace("_", "-"))}
+    try:
+        required = requires(name.replace("_", "-"))
+    except PackageNotFoundError:
+        pytest.skip(f"{name} is not installed, and what it requires is known from its installation alone")
+    declared = {re.match(r"[\w-]+", r).group().replace("-", "_") for r in required}
     declared = set().union(*(PROVIDES.get(d, {d}) for d in declared))
     own = {"isokern", name, "setuptools"}  # setuptools: build_plugin.py runs inside a build
     modules = list(PACKAGES[package].rglob("*.py"))
