@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .backend.discovery import backends, device, devices
     from .cabi.get_include import get_include
     from .call.descriptor import Descriptor
-    from .eager.capturable import check_capturable
     from .eager.create import create
     from .eager.op_call import op_call
     from .tensors import Tensor, empty, from_blocks, from_dlpack, from_numpy, tensor, zeros
@@ -43,7 +42,6 @@ _LAZY = {
     "backend.discovery": ("backends", "device", "devices"),
     "cabi.get_include": ("get_include",),
     "call.descriptor": ("Descriptor",),
-    "eager.capturable": ("check_capturable",),
     "eager.create": ("create",),
     "eager.op_call": ("op_call",),
     "tensors": ("Tensor", "empty", "from_blocks", "from_dlpack", "from_numpy", "tensor", "zeros"),
@@ -85,7 +83,6 @@ __all__ = [
     "Tensor",
     "TensorDesc",
     "backends",
-    "check_capturable",
     "create",
     "current_stream",
     "device",
