@@ -28,9 +28,10 @@ import numpy.typing as npt
 import tokenizers
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own name for it
+from gguf_write import write_gguf
 from torch import Tensor, nn
 
-from isokern.llm import GGUF, GGUFTensor, Tokenizer, write_gguf
+from isokern.llm import GGUF, GGUFTensor, Tokenizer
 
 SEED = 1611
 VOCABULARY = 2048  # <s>, </s>, the 256 bytes, and merges

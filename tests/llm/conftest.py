@@ -7,7 +7,8 @@ import pytest
 
 import isokern
 
-sys.path.insert(0, str(Path(__file__).parent))  # float64, the reference of whole models, and small_model
+# float64, the reference of whole models; small_model; and the writer of GGUF files
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """GGUF files of small models with random weights, valid and invalid ones."""
 
 import numpy as np
+from gguf_write import write_gguf
 
 import isokern
 from isokern.blocks import quantize
 from isokern.dtypes import Q4_0, Q4_1, Q8_0
-from isokern.llm import GGUF, write_gguf
+from isokern.llm import GGUF
 
 RNG = np.random.default_rng(11)
 BLOCKS = {d.name: d for d in (Q4_0, Q4_1, Q8_0)}

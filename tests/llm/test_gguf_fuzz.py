@@ -11,8 +11,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from gguf_write import write_gguf
 
-from isokern.llm import GGUF, gguf as module, write_gguf
+from isokern.llm import GGUF, gguf as module
 from isokern.status import InvalidArgument
 
 FILES = int(os.environ.get("GGUF_FUZZ_FILES", "5000"))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf_write import write_gguf
 
-from isokern.llm import GGUF, Tokenizer, write_gguf
+from isokern.llm import GGUF, Tokenizer
 from isokern.llm.tokenizer import BYTE, CONTROL, CUTS, NORMAL, UNKNOWN, USER_DEFINED, _alphabet
 from isokern.status import InvalidArgument
 

@@ -6,7 +6,6 @@
 from .decoder import Sampling
 from .generate import Report, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
-from .gguf_write import write_gguf
 from .kv_cache import KVCache
 from .model import Model, Session
 from .tokenizer import TextStream, Tokenizer
@@ -24,5 +23,4 @@ __all__ = [
     "negative_log_likelihood",
     "text",
     "tokens",
-    "write_gguf",
 ]
