@@ -6,6 +6,7 @@ items.
 
 from .buffer_view import BufferView
 from .device import Device, Unavailable
+from .fork import renew_in_child
 from .hooks import hookimpl
 from .host_memory import Address, HostBuffer, HostMemory, array_at
 from .host_recording import RecordedCalls
@@ -48,4 +49,5 @@ __all__ = [
     "check_stream",
     "current_stream",
     "hookimpl",
+    "renew_in_child",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -16,6 +15,7 @@ import numpy as np
 from ..arguments import is_integer
 from ..dtypes import U8, DType, dtype
 from ..status import DeviceNotAvailable, InvalidArgument, quote
+from .fork import renew_in_child
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 ALIGNMENT = 64
@@ -23,13 +23,10 @@ BASE_ALIGNMENT = 256  # bytes; the base addresses of device memory, from which o
 _memories: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
+@renew_in_child
 def _fork() -> None:
     for memory in list(_memories):
         memory._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
-    os.register_at_fork(after_in_child=_fork)
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from .buffer_view import BufferView
+from .fork import renew_in_child
 from .memory import Buffer
 
 lock = threading.RLock()
 
 
+@renew_in_child
 def _fork() -> None:
     global lock
     lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
-    os.register_at_fork(after_in_child=_fork)
 
 
 class PrepackCache:

@@ -9,13 +9,12 @@ that wants another one refuses it.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from typing import Any
 
 import numpy as np
 
-from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream
+from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream, renew_in_child
 from ..dtypes import U8, DType
 from ..layout import TensorDesc
 from ..status import InvalidArgument
@@ -26,13 +25,10 @@ _types: dict[tuple[str, int, TensorDesc], PackedType] = {}
 _lock = threading.RLock()
 
 
+@renew_in_child
 def _fork() -> None:
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
-    os.register_at_fork(after_in_child=_fork)
 
 
 class PackedType(DType):

@@ -8,7 +8,6 @@ Each takes the operator's inputs (tensors, arrays, lists or numbers), its attrib
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import is_integer
-from ..backend import Device, Stream, check_stream, current_stream
+from ..backend import Device, Stream, check_stream, current_stream, renew_in_child
 from ..backend.discovery import device as find_device
 from ..call.descriptor import Descriptor
 from ..call.prepack import describe_original, is_prepacked
@@ -37,13 +36,10 @@ _cache: OrderedDict[Any, Descriptor] = OrderedDict()
 _lock = threading.RLock()
 
 
+@renew_in_child
 def _fork() -> None:
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that is not in the child may hold the lock
-    os.register_at_fork(after_in_child=_fork)
 
 
 def cached_descriptor(
@@ -70,12 +66,6 @@ def cached_descriptor(
         if len(_cache) > CACHE_SIZE:
             _cache.popitem(last=False)
     return made
-
-
-def cache_clear() -> None:
-    """Forget all cached descriptors."""
-    with _lock:
-        _cache.clear()
 
 
 def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:

@@ -11,7 +11,6 @@ closed.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import BASE_ALIGNMENT, Device
+from ..backend import BASE_ALIGNMENT, Device, renew_in_child
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
 from ..graph.ir import PARAMETER, Graph, Op, Value
@@ -247,9 +246,6 @@ class Cache:
 cache = Cache()
 
 
+@renew_in_child
 def _fork() -> None:
     cache.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that the child does not have may hold the lock
-    os.register_at_fork(after_in_child=_fork)

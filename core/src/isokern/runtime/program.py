@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Recording, Stream, current_stream
+from ..backend import Recording, Stream, current_stream, renew_in_child
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
 from ..graph.ir import Op, Value
@@ -26,13 +26,10 @@ from .feeds import Feeds, fill, name_feeds, readable, writable
 _changed = threading.Condition()  # notified when a context of any program becomes idle
 
 
+@renew_in_child
 def _fork() -> None:
     global _changed
     _changed = threading.Condition()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that the child does not have may hold the lock
-    os.register_at_fork(after_in_child=_fork)
 
 
 class Program:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
@@ -12,7 +11,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import Buffer, KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
+from isokern.backend import (
+    Buffer,
+    KernelVariant,
+    Limit,
+    Peer,
+    Stream,
+    Timer,
+    check_stream,
+    current_stream,
+    renew_in_child,
+)
 from isokern.disk_cache import user_cache
 from isokern.dtypes import DType
 from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams
@@ -245,6 +254,7 @@ def _at_exit() -> None:
             device.drain()
 
 
+@renew_in_child
 def _in_child() -> None:
     """Detach a forked child from CUDA, which does not work there: whatever would use it says so."""
     for device in list(_devices):
@@ -256,5 +266,3 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

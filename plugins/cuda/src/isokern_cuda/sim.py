@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from isokern import settings
-from isokern.backend import BASE_ALIGNMENT, Unavailable
+from isokern.backend import BASE_ALIGNMENT, Unavailable, renew_in_child
 from isokern.cabi.generate import EMULATION, STATIC
 from isokern.disk_cache import user_cache
 from isokern.simt import Traits
@@ -112,8 +112,7 @@ class SimDriver(Driver):
         self._lock = threading.RLock()
         self._headers: Path | None = None
         self._store = user_cache("cuda")
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._in_child)
+        renew_in_child(self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
 
     def _in_child(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import pyopencl as cl
 
 from isokern import settings
-from isokern.backend import Stream, Unavailable
+from isokern.backend import Stream, Unavailable, renew_in_child
 from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams, Traits
 from isokern.status import InvalidArgument
 
@@ -325,6 +324,7 @@ def _at_exit() -> None:
                 stream.finish()
 
 
+@renew_in_child
 def _in_child() -> None:
     """Detach a forked child from the driver.
 
@@ -341,5 +341,3 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
