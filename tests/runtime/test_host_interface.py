@@ -71,7 +71,7 @@ def in_python(op, inputs, outputs, blob):
 
     def resolve():
         plan = Plan(op.resolve(inputs, outputs, op.attrs.unpack(op.name, op.attrs.schema_id, blob)))
-        return table_of(plan._tensors, len(plan.table)), plan.attr_blob
+        return table_of(plan._tensors, len(plan.table)), b"" if plan._blob is None else plan._blob.raw
 
     return outcome(resolve)
 

@@ -99,11 +99,6 @@ class Plan:
         """The address of the C record."""
         return ctypes.addressof(self.record)
 
-    @property
-    def attr_blob(self) -> bytes:
-        """The packed attributes."""
-        return b"" if self._blob is None else self._blob.raw
-
 
 def _pack(desc: TensorDesc | None) -> TensorRecord:
     if desc is None:

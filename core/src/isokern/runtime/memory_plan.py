@@ -21,8 +21,6 @@ from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, specs_of
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
-OWN, ARENA = "own", "arena"
-
 
 @dataclass
 class MemoryPlan:
