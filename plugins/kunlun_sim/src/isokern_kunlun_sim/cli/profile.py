@@ -22,6 +22,10 @@ from isokern.tensors import Tensor
 
 from ..settings import CHECK, PROFILE
 
+COUNTERS = (
+    *("fences", "barriers", "gm_loads", "gm_stores", "vector_loads", "vector_stores"),
+    *("scalar_loads", "scalar_stores", "atomics"),
+)
 DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
 
 
@@ -78,20 +82,7 @@ class LaunchProfile:
                 for d, (n, nbytes, lines) in directions.items()
                 if n
             },
-            **{
-                name: self.total(name)
-                for name in (
-                    "fences",
-                    "barriers",
-                    "gm_loads",
-                    "gm_stores",
-                    "vector_loads",
-                    "vector_stores",
-                    "scalar_loads",
-                    "scalar_stores",
-                    "atomics",
-                )
-            },
+            **{name: self.total(name) for name in COUNTERS},
             "lm_high_water": max((core.get("lm", 0) for core in self.per_core), default=0),
             "sm_high_water": self.sm,
             "idle_cores": idle,
@@ -176,19 +167,7 @@ def show(launch: LaunchProfile) -> None:
     title = f"{launch.kernel}<<<{launch.clusters}, {launch.cores}>>>"
     numbers = ["copies", "bytes", "bytes a copy", "bytes a 64-byte line"]
     table(title, ["direction", *numbers], rows, right=numbers)
-    names = (
-        "fences",
-        "barriers",
-        "gm_loads",
-        "gm_stores",
-        "vector_loads",
-        "vector_stores",
-        "scalar_loads",
-        "scalar_stores",
-        "atomics",
-        "lm_high_water",
-        "sm_high_water",
-    )
+    names = (*COUNTERS, "lm_high_water", "sm_high_water")
     rest = [["cores busy", f"{document['busy_cores']} of {document['device_cores']}"]]
     rest += [[name.replace("_", " "), document[name]] for name in names if document[name]]
     if document["busiest_over_mean"] is not None:
