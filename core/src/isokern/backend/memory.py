@@ -77,6 +77,7 @@ class Buffer(ABC):
         self.memory, self.nbytes, self.dtype, self.kind = memory, nbytes, element, kind
         self.address, self.handle, self.writable = address, handle, writable
         self.alive = True
+        self._mapped: Bytes | None = None
         self._release: weakref.finalize[[int], Buffer] | None = None
 
     @property
@@ -91,21 +92,37 @@ class Buffer(ABC):
         return self.address
 
     @property
-    @abstractmethod
     def is_mapped(self) -> bool:
-        """Whether the CPU may touch the memory now."""
+        """Whether the CPU may touch the memory now: between `map_for_cpu` and `unmap_for_gpu`."""
+        return self._mapped is not None
 
-    @abstractmethod
     def map_for_cpu(self) -> Mapping:
         """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
 
-        There is no copy where the device allows that; a backend that copies calls `memory.count_copy`, here and in
-        `unmap_for_gpu`.
+        There is no copy where the device allows that; else it is a copy, which is written back at the end.
         """
+        self._check("map_for_cpu")
+        self.sync_device()
+        if self._mapped is None:
+            self._mapped = self._map()
+        return Mapping(self, self._mapped[: self.nbytes])
 
-    @abstractmethod
     def unmap_for_gpu(self) -> None:
         """Give the memory back to the device."""
+        self._check("unmap_for_gpu")
+        if self._mapped is not None:
+            mapped, self._mapped = self._mapped, None
+            self._unmap(mapped)
+
+    def _map(self) -> Bytes:
+        """Return the bytes that the CPU may touch; a backend without a copy overrides it, and `_unmap`."""
+        self.memory.count_copy(self.nbytes)
+        return self._read(0, self.nbytes)
+
+    def _unmap(self, mapped: Any) -> None:
+        self.sync_device()
+        self._write(0, mapped)
+        self.memory.count_copy(self.nbytes)
 
     def sync_device(self) -> None:
         """Wait for the device's work on the buffer, and raise the errors that it found."""
@@ -150,8 +167,10 @@ class Buffer(ABC):
     def close(self) -> None:
         """Free the memory, now or when the calls that have it (running, bound or recorded) are gone.
 
-        Any later use of the buffer is an error.
+        A mapping ends before. Any later use of the buffer is an error.
         """
+        if self.alive and self._mapped is not None:
+            self.unmap_for_gpu()
         self.alive = False
         vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
         if self._release is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from isokern.backend import BASE_ALIGNMENT, Address, Buffer, HostBuffer, Mapping, Memory, array_at
+from isokern.backend import BASE_ALIGNMENT, Address, Buffer, HostBuffer, Memory, array_at
 from isokern.dtypes import DType
 from isokern.simt import DeferredRelease
 from isokern.status import OutOfMemory
@@ -82,35 +82,6 @@ class CudaBuffer(Buffer):
         writable: bool = True,
     ) -> None:
         super().__init__(memory, nbytes, element, "default", address, Address(address, held), writable)
-        self._mapped: Bytes | None = None
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
-        return self._mapped is not None
-
-    def map_for_cpu(self) -> Mapping:
-        """Return a copy, which is written back at the end."""
-        self._check("map_for_cpu")
-        self.sync_device()
-        if self._mapped is None:
-            self._mapped = self._read(0, self.nbytes)
-            self.memory.count_copy(self.nbytes)
-        return Mapping(self, self._mapped)
-
-    def unmap_for_gpu(self) -> None:
-        """Write the copy back."""
-        self._check("unmap_for_gpu")
-        if self._mapped is not None:
-            mapped, self._mapped = self._mapped, None
-            self._write(0, mapped)
-            self.memory.count_copy(self.nbytes)
-
-    def close(self) -> None:
-        """Close the buffer, after unmapping it."""
-        if self.alive and self._mapped is not None:
-            self.unmap_for_gpu()
-        super().close()
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
         found = np.empty(nbytes, np.uint8)

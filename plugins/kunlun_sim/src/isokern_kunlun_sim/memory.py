@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from isokern.backend import Address, Buffer, Mapping, Memory
+from isokern.backend import Address, Buffer, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
@@ -33,26 +33,6 @@ class XpuBuffer(Buffer):
 
     def __init__(self, memory: XpuMemory, nbytes: int, element: DType, kind: str, handle: Address) -> None:
         super().__init__(memory, nbytes, element, kind, int(handle), handle)
-        self._mapped: np.ndarray[Any, np.dtype[np.uint8]] | None = None
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
-        return self._mapped is not None
-
-    def map_for_cpu(self) -> Mapping:
-        """Copy the memory to the host; `unmap_for_gpu` copies it back."""
-        self._check("map_for_cpu")
-        if self._mapped is None:
-            self._mapped = self.read()
-        return Mapping(self, self._mapped)
-
-    def unmap_for_gpu(self) -> None:
-        """Copy what the CPU wrote to the device."""
-        self._check("unmap_for_gpu")
-        if self._mapped is not None:
-            mapped, self._mapped = self._mapped, None
-            self.write(mapped)
 
     def _read(self, offset: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         found = np.empty(nbytes, np.uint8)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from isokern.backend import Buffer, HostBuffer, HostMemory, Mapping, Memory
+from isokern.backend import Buffer, HostBuffer, HostMemory, Memory
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
@@ -175,7 +175,6 @@ class ClBuffer(Buffer):
 
     def __init__(self, memory: ClMemory, nbytes: int, element: DType, handle: Handle) -> None:
         super().__init__(memory, nbytes, element, "default", handle.start, handle)
-        self._mapped: Any = None
 
     @property
     def native(self) -> int:
@@ -183,44 +182,24 @@ class ClBuffer(Buffer):
         self._check("native")
         return int(self.handle.int_ptr)
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the buffer is between `map_for_cpu` and `unmap_for_gpu`."""
-        return self._mapped is not None
-
-    def map_for_cpu(self) -> Mapping:
+    def _map(self) -> Bytes:
         """Return the memory itself where the device shares the host's, else a copy that is written back at the end."""
-        self._check("map_for_cpu")
-        self.sync_device()
-        if self._mapped is None:
-            queue = self.memory.device.transfers
-            flags = cl.map_flags.READ | cl.map_flags.WRITE
-            try:
-                self._mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
-            except (cl.Error, TypeError) as error:
-                raise typed_error("map_for_cpu", self.memory.device.name, error) from None
-            self.memory.count_mapping(self.nbytes)
-        return Mapping(self, self._mapped[: self.nbytes])
+        queue = self.memory.device.transfers
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped: Bytes
+        try:
+            mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
+        except (cl.Error, TypeError) as error:
+            raise typed_error("map_for_cpu", self.memory.device.name, error) from None
+        self.memory.count_mapping(self.nbytes)
+        return mapped
 
-    def unmap_for_gpu(self) -> None:
-        """End the mapping."""
-        self._check("unmap_for_gpu")
-        self._unmap()
-
-    def _unmap(self) -> None:
-        if self._mapped is not None:
-            mapped, self._mapped = self._mapped, None
-            try:
-                mapped.base.release(self.memory.device.transfers).wait()
-            except (cl.Error, TypeError) as error:
-                raise typed_error("unmap_for_gpu", self.memory.device.name, error) from None
-            self.memory.count_mapping(self.nbytes)
-
-    def close(self) -> None:
-        """Close the buffer, after unmapping it."""
-        if self.alive:
-            self._unmap()
-        super().close()
+    def _unmap(self, mapped: Any) -> None:
+        try:
+            mapped.base.release(self.memory.device.transfers).wait()
+        except (cl.Error, TypeError) as error:
+            raise typed_error("unmap_for_gpu", self.memory.device.name, error) from None
+        self.memory.count_mapping(self.nbytes)
 
     def _read(self, offset: int, nbytes: int) -> Bytes:
         found = np.empty(nbytes, np.uint8)
