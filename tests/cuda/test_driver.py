@@ -178,10 +178,10 @@ def test_a_stream_of_another_library_is_kept_again_for_new_work(device, add):
     op_call(ADD, [a, a], [y], stream_handle=raw)
     del stream
     gc.collect()
-    assert raw in [s.raw for s in device.streams.every()]
+    assert raw in [s.raw for s in device.live_streams()]
     device.synchronize()
     gc.collect()
-    assert raw not in [s.raw for s in device.streams.every()]
+    assert raw not in [s.raw for s in device.live_streams()]
 
 
 def test_handle_0_is_the_stream_that_other_libraries_use(device, add):

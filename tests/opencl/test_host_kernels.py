@@ -59,10 +59,10 @@ def test_a_queue_of_the_hosts_is_kept_until_its_work_is_waited_for(device, tripl
     y = between(device, queue.int_ptr, queue, triple)
     del queue, stream
     gc.collect()
-    assert key in [s.key for s in device.streams.every()]
+    assert key in [s.key for s in device.live_streams()]
     assert np.array_equal(y.numpy(), -2 * A)
     gc.collect()
-    assert key not in [s.key for s in device.streams.every()]
+    assert key not in [s.key for s in device.live_streams()]
 
 
 def test_what_a_call_on_the_hosts_queue_finds_in_the_data_is_raised(device):

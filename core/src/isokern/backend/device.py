@@ -68,6 +68,10 @@ class Device(Place):
         found = self._by_handle.get(handle)
         return self.adopt_stream(handle) if found is None else found
 
+    def live_streams(self) -> list[Any]:
+        """Return the streams that are alive now; any thread may ask."""
+        return [stream for known in self._by_handle.valuerefs() if (stream := known()) is not None]
+
     def adopt_stream(self, handle: int) -> Stream:
         """Return a stream over one that the host made by the device's own API; by default the device takes none."""
         raise InvalidArgument(

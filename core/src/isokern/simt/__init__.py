@@ -4,10 +4,11 @@
 that they keep to; `SimtDevice` is what a backend subclasses.
 """
 
-from .deferred_release import DeferredRelease, Streams
+from .deferred_release import DeferredRelease
 from .device import SimtDevice
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable
+from .queued import QueuedDevice
 from .traits import Folder, Traits
 
 __all__ = [
@@ -16,9 +17,9 @@ __all__ = [
     "GroupTooLarge",
     "Launch",
     "Programs",
+    "QueuedDevice",
     "SimtDevice",
     "SimtKernel",
-    "Streams",
     "Traits",
     "Unusable",
 ]

@@ -3,54 +3,12 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 RETIRED = 1 << 28  # bytes that may wait for work in flight before an allocation waits for them too
 OVERHEAD = 4096  # bytes counted for each retired object on top of its own
 BATCHES = 8  # batches of retired objects; where there are more, two are merged
-
-
-class Streams:
-    """The live streams of a device.
-
-    Each has `synchronize`, and `finish`, which waits and ignores errors that the work found in its data.
-    """
-
-    def __init__(self) -> None:
-        self._every: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lock = threading.RLock()
-
-    def renew(self) -> None:
-        """Replace the lock in a forked process: a thread that does not exist there may hold it."""
-        self._lock = threading.RLock()
-
-    def add(self, stream: Any) -> None:
-        """Add a stream; it is removed when it is garbage-collected."""
-        with self._lock:
-            self._every.add(stream)
-
-    def every(self) -> list[Any]:
-        """Return the streams that are alive now."""
-        with self._lock:
-            return list(self._every)
-
-    def synchronize(self) -> None:
-        """Wait for all streams; the first error is raised after all have been waited for."""
-        first: Exception | None = None
-        for stream in self.every():
-            try:
-                stream.synchronize()
-            except Exception as error:  # the other streams are waited for nevertheless
-                first = first or error
-        if first is not None:
-            raise first
-
-    def finish(self) -> None:
-        """Wait for all streams, so that retired objects can be released."""
-        for stream in self.every():
-            stream.finish()
 
 
 class _Batch:

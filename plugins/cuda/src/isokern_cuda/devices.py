@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import threading
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isokern.backend import (
-    Buffer,
-    KernelVariant,
-    Limit,
-    Peer,
-    Stream,
-    Timer,
-    check_stream,
-    current_stream,
-    renew_in_child,
-)
+from isokern.backend import Buffer, KernelVariant, Limit, Peer, Stream, Timer, check_stream, current_stream
 from isokern.disk_cache import user_cache
 from isokern.dtypes import DType
-from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams
+from isokern.simt import Folder, GroupTooLarge, Launch
 from isokern.status import InternalError, InvalidArgument, IsokernError
 
 from . import products
@@ -38,7 +24,6 @@ from .streams import Call, CudaEvent, CudaStream, CudaTimer
 HERE = Path(__file__).parent
 PER_THREAD = 2  # cudaStreamPerThread
 T = TypeVar("T")
-_devices: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
 class Function:
@@ -51,21 +36,17 @@ class Function:
 
 
 class CudaDevice(CudaPlace):
-    """A GPU behind a `Driver`; `deferred` keeps memory that work in flight may use."""
+    """A GPU behind a `Driver`."""
 
     memory: CudaMemory
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name, self.driver = name, driver
-        self.deferred = DeferredRelease()
         self._refusal: Callable[[str], IsokernError] | None = None
-        self.streams = Streams()
-        self._foreign: dict[int, CudaStream] = {}  # of other libraries; kept, so that their work is waited for
         # Streams of other libraries that were handed memory, kept for good: they are waited for when it is dropped
         self._users: dict[int, CudaStream] = {}
         # Buffers apart from the tensors that graphs captured by other libraries write to
         self.graphs_of_others: list[Any] = []
-        self._lock = threading.RLock()
         disk_cache = user_cache("cuda")
         self.programs = CudaPrograms(name, driver, disk_cache)
         super().__init__(
@@ -80,7 +61,6 @@ class CudaDevice(CudaPlace):
             disk_cache=disk_cache,
         )
         self.cache = driver.cache
-        _devices.add(self)
 
     def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
         """Return the driver's answer, or raise a typed error.
@@ -100,9 +80,7 @@ class CudaDevice(CudaPlace):
 
     def stream(self) -> CudaStream:
         """Return a new stream."""
-        made = CudaStream(self)
-        self.streams.add(made)
-        return made
+        return CudaStream(self)
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> CudaStream:
         """Return the stream of a cudaStream_t, ours or another library's.
@@ -113,12 +91,9 @@ class CudaDevice(CudaPlace):
         if handle == 0 and found is self.default_stream and (theirs := self.driver.current(libraries)):
             found = super().stream_of(theirs)
         assert isinstance(found, CudaStream)
-        if found.foreign:
-            with self._lock:
-                self._foreign[found.handle] = found  # its work may have been waited for since it was found first
         return found
 
-    def adopt_stream(self, handle: int) -> CudaStream:
+    def _adopt(self, handle: int) -> CudaStream:
         """Return a stream object for another library's stream."""
         if handle == PER_THREAD:
             raise InvalidArgument(
@@ -126,15 +101,9 @@ class CudaDevice(CudaPlace):
                 "the per-thread default stream, which is another one in each thread",
                 hint="make a stream, and name that",
             )
-        with self._lock:
-            found = self._by_handle.get(handle)  # another thread may have added it meanwhile
-            if found is None:
-                if handle != self.driver.legacy:
-                    self.ask("stream", self.driver.check_stream, handle)
-                found = CudaStream(self, handle)
-                self.streams.add(found)
-            assert isinstance(found, CudaStream)
-            return found
+        if handle != self.driver.legacy:
+            self.ask("stream", self.driver.check_stream, handle)
+        return CudaStream(self, handle)
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
         """Make a stream of another library wait for ours, on the device; it may use the memory from now on."""
@@ -147,7 +116,7 @@ class CudaDevice(CudaPlace):
                 owner.users.add(user.key)
         if stream == -1:
             return
-        busy = [s for s in self.streams.every() if s.key in self.deferred.pending and s.raw != target]
+        busy = [s for s in self.live_streams() if s.key in self.deferred.pending and s.raw != target]
         for own in busy:
             event = CudaEvent(own)
             self.ask("dlpack", self.driver.wait, target, event.raw)
@@ -164,18 +133,11 @@ class CudaDevice(CudaPlace):
         """DLPack's (device type, index)."""
         return self.driver.dlpack_device
 
-    def synchronize(self) -> None:
-        """Wait for every stream; the first error is raised after all have been waited for."""
-        try:
-            self.streams.synchronize()
-        finally:
-            # Other libraries may destroy their streams now, and a destroyed stream cannot be waited for
-            with self._lock:
-                self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
-
-    def drain(self) -> None:
-        """Wait for work in flight, so that retired memory can be released."""
-        self.streams.finish()
+    def detach(self) -> None:
+        """Detach a forked child from CUDA, which does not work there: whatever would use it says so."""
+        super().detach()
+        if not self.driver.forks:
+            self._refusal = partial(fork_error, device=self.name)
 
     def variants(self, stem: str) -> list[KernelVariant]:
         """Return one variant for each folder that has the stem, and for matrix products the library's."""
@@ -245,24 +207,3 @@ class CudaDevice(CudaPlace):
         assert isinstance(stream, CudaStream)
         call = self._call(launch, function, handles, workspace, stream)
         return lambda: stream.take(call)
-
-
-def _at_exit() -> None:
-    """Wait for work in flight at exit: it uses memory that the interpreter is about to free."""
-    for device in list(_devices):
-        with contextlib.suppress(IsokernError):
-            device.drain()
-
-
-@renew_in_child
-def _in_child() -> None:
-    """Detach a forked child from CUDA, which does not work there: whatever would use it says so."""
-    for device in list(_devices):
-        device._lock, device.selftests.lock = threading.RLock(), threading.RLock()
-        device.streams.renew()
-        device.deferred.renew()
-        if not device.driver.forks:
-            device._refusal = partial(fork_error, device=device.name)
-
-
-atexit.register(_at_exit)

@@ -146,14 +146,14 @@ class CudaMemory(Memory):
         if kind == "default" and nbytes > device.driver.limit:
             raise OutOfMemory("alloc", f"{nbytes} bytes on {device.name}", allowed=f"{device.driver.limit} in all")
         if device.deferred.full:
-            device.drain()
+            device.finish()
         size = max(1, nbytes) + (alignment if alignment > BASE_ALIGNMENT else 0)
         try:
             held = device.ask("alloc", Held, device.driver, device.deferred, size, kind == "pinned")
         except OutOfMemory:
             if not device.deferred.retired:
                 raise
-            device.drain()
+            device.finish()
             held = device.ask("alloc", Held, device.driver, device.deferred, size, kind == "pinned")
         address = -(-held.address // alignment) * alignment
         if not empty:

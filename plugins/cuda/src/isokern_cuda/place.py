@@ -6,19 +6,17 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from isokern.simt import DeferredRelease, SimtDevice, Streams
+from isokern.simt import QueuedDevice
 
 from .driver import Driver
 
 T = TypeVar("T")
 
 
-class CudaPlace(SimtDevice):
-    """A GPU behind a `Driver`; `deferred` keeps memory that work in flight may use."""
+class CudaPlace(QueuedDevice):
+    """A GPU behind a `Driver`."""
 
     driver: Driver
-    deferred: DeferredRelease
-    streams: Streams
     graphs_of_others: list[Any]  # buffers apart from the tensors that graphs captured by other libraries write to
 
     @abstractmethod
@@ -27,7 +25,3 @@ class CudaPlace(SimtDevice):
 
         After an error that leaves the process without CUDA the driver is not asked again.
         """
-
-    @abstractmethod
-    def drain(self) -> None:
-        """Wait for work where too much memory is retired."""

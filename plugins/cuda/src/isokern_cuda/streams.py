@@ -137,12 +137,12 @@ class CudaStream(Stream):
         """Create the stream; `raw` is a stream that somebody else created, and that outlives this object."""
         driver = device.driver
         self.raw: int = device.ask("stream", driver.stream) if raw is None else raw
-        super().__init__(device, self.raw)
         self.key, self.foreign = object(), raw is not None
-        weakref.finalize(self, _end, driver, self.raw, raw is None, device.deferred.pending, self.key).atexit = False
         self._words: Held | None = None
         self.reports: set[CudaStream] = set()
         self._lock = threading.Lock()
+        super().__init__(device, self.raw)
+        weakref.finalize(self, _end, driver, self.raw, raw is None, device.deferred.pending, self.key).atexit = False
 
     @property
     def words(self) -> Held:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import threading
-import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
 from isokern import settings
-from isokern.backend import Stream, Unavailable, renew_in_child
-from isokern.simt import DeferredRelease, Folder, GroupTooLarge, Launch, Streams, Traits
+from isokern.backend import Stream, Unavailable
+from isokern.simt import Folder, GroupTooLarge, Launch, Traits
 from isokern.status import InvalidArgument
 
 from .command_buffers import command_buffers
@@ -30,7 +26,6 @@ HERE = Path(__file__).parent
 KINDS = ((cl.device_type.GPU, "gpu"), (cl.device_type.CPU, "cpu"), (cl.device_type.ACCELERATOR, "accelerator"))
 ITEMS = 256
 LOCAL = 32 << 10  # bytes that the portable kernels may use (OpenCL's minimum except for embedded profiles)
-_devices: weakref.WeakSet[ClDevice] = weakref.WeakSet()
 
 
 def asked_group() -> int | None:
@@ -106,7 +101,7 @@ class Function:
 
 
 class ClDevice(ClPlace):
-    """One OpenCL device; `deferred` keeps host memory that work in flight may use."""
+    """One OpenCL device."""
 
     memory: ClMemory | ClHostMemory
 
@@ -131,10 +126,6 @@ class ClDevice(ClPlace):
             options += ["-DIK_POCL", WITHOUT_HEADER]
         self.programs = ClPrograms(name, context, device, options, processor or "", asks_binaries())
         self.command_buffers = command_buffers(device)
-        self.deferred = DeferredRelease()
-        self.streams = Streams()
-        self._foreign: dict[int, ClStream] = {}  # over the host's queues; kept, so that their work is waited for
-        self._lock = threading.RLock()  # guards the queues
         conditions = {}
         if not device.single_fp_config & cl.device_fp_config.DENORM:
             conditions["flushes_denormals"] = "the device does not have subnormal F32"
@@ -170,48 +161,27 @@ class ClDevice(ClPlace):
             driver=self.programs.driver,
             disk_cache=self.programs.disk_cache,
         )
-        _devices.add(self)
 
     def stream(self) -> ClStream:
         """Return a new stream."""
-        made = ClStream(self)
-        self.streams.add(made)
-        return made
+        return ClStream(self)
 
-    def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> ClStream:
-        """Return the stream of a cl_command_queue's address, ours or the host's; 0 is the thread's current one."""
-        found = super().stream_of(handle, libraries)
-        assert isinstance(found, ClStream)
-        if found.foreign:
-            with self._lock:
-                self._foreign[found.handle] = found  # its work may have been waited for since it was found first
-        return found
-
-    def adopt_stream(self, handle: int) -> ClStream:
+    def _adopt(self, handle: int) -> ClStream:
         """Return a stream over a queue of the host's, in order, of this device and context, at the address `handle`."""
         if self.context is None:
             raise fork_error("stream", self.name)
-        with self._lock:
-            found = self._by_handle.get(handle)  # another thread may have added it meanwhile
-            if found is None:
-                found = ClStream(self, queue_at(handle, self))
-                self.streams.add(found)
-            assert isinstance(found, ClStream)
-            return found
+        return ClStream(self, queue_at(handle, self))
 
-    def synchronize(self) -> None:
-        """Wait for every stream; the first error is raised after all have been waited for."""
-        try:
-            self.streams.synchronize()
-        finally:
-            if self._foreign:
-                with self._lock:
-                    self._foreign = {h: s for h, s in self._foreign.items() if s.key in self.deferred.pending}
+    def detach(self) -> None:
+        """Detach a forked child from the driver.
 
-    def drain(self) -> None:
-        """Wait for work where too much memory is retired."""
-        if self.deferred.full:
-            self.streams.finish()
+        The driver's threads and locks do not exist in a forked process: whatever would use them finds no queue there,
+        and says so.
+        """
+        super().detach()
+        self.context = self.transfers = self.memory.context = None
+        for stream in self.live_streams():
+            stream.queue = None
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Return whether two handles share memory."""
@@ -314,30 +284,3 @@ class ClDevice(ClPlace):
             pending.add(key)
 
         return call
-
-
-def _at_exit() -> None:
-    """Wait for work in flight at exit: it uses memory that the interpreter is about to free."""
-    for device in list(_devices):
-        for stream in device.streams.every():
-            with contextlib.suppress(cl.Error, AttributeError):  # a lost device, a forked child
-                stream.finish()
-
-
-@renew_in_child
-def _in_child() -> None:
-    """Detach a forked child from the driver.
-
-    The driver's threads and locks do not exist in a forked process: whatever would use them finds no queue there, and
-    says so.
-    """
-    for device in list(_devices):
-        device._lock = device.selftests.lock = threading.RLock()
-        device.streams.renew()
-        device.deferred.renew()
-        device.context = device.transfers = device.memory.context = None
-        for stream in device.streams.every():
-            stream.queue = None
-
-
-atexit.register(_at_exit)

@@ -124,7 +124,8 @@ class ClHostMemory(HostMemory):
     def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         self.room.check("alloc", nbytes)
         device: Any = self.device
-        device.drain()
+        if device.deferred.full:
+            device.finish()
         return self._place(super()._allocate(nbytes, element, kind, alignment, empty))
 
     def wrap(self, array: Array, element: DType) -> Buffer:

@@ -120,11 +120,11 @@ class ClStream(Stream):
             )
         except (cl.Error, TypeError) as error:
             raise typed_error("stream", device.name, error) from None
-        super().__init__(device, queue.int_ptr)
         self.queue = queue
         self.key, self.foreign = object(), theirs is not None
         self.may_fail = False
         self._lock = threading.Lock()
+        super().__init__(device, queue.int_ptr)
         weakref.finalize(self, _end, queue, device.deferred.pending, self.key).atexit = False
 
     def synchronize(self) -> None:
