@@ -69,6 +69,7 @@ def test_functions_are_those_that_call_the_operator(rows):
     for name, row in rows.items():
         of = [alias for alias, names in called.items() if name in names]
         assert row["functions"] == [*([] if name in called else [name]), *of]
+    assert {*ALIASES} - isokern._eager_names() == set()
     assert rows["add"]["functions"] == ["add", "add_assign"]
     assert rows["quantize"]["functions"] == ["quantize", "cast"]
     assert rows["transpose"]["functions"] == []  # the function `transpose` copies, so it calls `rearrange`

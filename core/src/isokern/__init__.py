@@ -117,7 +117,7 @@ def __getattr__(name: str) -> Any:
 def _eager_names() -> set[str]:
     from .ops import all_operators
 
-    return {"add_assign", "matmul_slice", "rope_inplace", "transpose", *(o.name for o in all_operators())}
+    return {"add_assign", "matmul_slice", "rope_inplace", *(o.name for o in all_operators())}
 
 
 def __dir__() -> list[str]:
