@@ -195,12 +195,12 @@ def _lay_out(made: MemoryPlan, kept: set[Value], reuse: bool) -> None:
     spaces = [(0, _align(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
     first = max((end for _, end, _ in spaces), default=0)
     among, apart = (_place_all(made, waiting, taken, reuse) for taken in (spaces, []))
-    shift = 0 if _end(made, among, first) < first + _end(made, apart, 0) else first
+    shift = 0 if _end(among, first) < first + _end(apart, 0) else first
     made.offset = {v: at + shift for v, at in (apart if shift else among).items()}
-    made.arena = _end(made, made.offset, first)
+    made.arena = _end(made.offset, first)
 
 
-def _end(made: MemoryPlan, offset: Mapping[Value, int], least: int) -> int:
+def _end(offset: Mapping[Value, int], least: int) -> int:
     return max([least, *(at + _align(_bytes(v)) for v, at in offset.items())])
 
 
