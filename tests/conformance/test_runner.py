@@ -122,7 +122,7 @@ def test_a_write_anywhere_is_placed(cpu: Device) -> None:
         raw = buffer.read()
         elements(raw, desc)[...] = 1
         buffer.write(raw)
-        placed = run.Placed("y", run.Tensor(desc, buffer), raw)
+        placed = run.PlacedTensor("y", run.Tensor(desc, buffer), raw)
         assert placed.find_changes(written=True) == ""
         raw = raw.copy()
         raw[at] ^= 1

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import isokern
 from isokern.cli import main
-from isokern.llm import GGUF, Model, Report, Sampling, Session, text, tokens
+from isokern.llm import GGUF, Generation, Model, Sampling, Session, text, tokens
 
 pytest.importorskip("tokenizers")
 FOLDER = Path(__file__).parents[2] / "examples" / "models"
@@ -134,7 +134,7 @@ def test_a_step_is_spent_in_kernels(gguf):
     shares = []
     for _ in range(3):
         session.clear()
-        inside, report = 0.0, Report()
+        inside, report = 0.0, Generation()
         list(tokens(session, [1, 2, 3], 100, Sampling(), frozenset(), report))
         shares.append(inside / report.decode_seconds)
     assert max(shares) > 0.7, shares

@@ -9,7 +9,7 @@ from float64 import logits as reference
 from small_model import BLOCKS, PROMPT, RNG, drop, made, put, replace
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, NotImplementedOnDevice
-from isokern.llm import Model, Report, Sampling, Session, negative_log_likelihood, tokens
+from isokern.llm import Generation, Model, Sampling, Session, negative_log_likelihood, tokens
 
 
 def close(got, wanted):
@@ -71,7 +71,7 @@ def test_a_prompt_in_chunks_and_token_by_token_is_the_same(tmp_path, device):
 
 def test_generation_is_what_the_logits_say(tmp_path, device):
     model = Model(made(tmp_path / "m.gguf", dtype="Q8_0"), device=device)
-    report = Report()
+    report = Generation()
     greedy = list(tokens(Session(model), PROMPT, 20, Sampling(), frozenset(), report))
     checked = Session(model)
     row = checked.logits(PROMPT)[-1]
@@ -80,9 +80,9 @@ def test_generation_is_what_the_logits_say(tmp_path, device):
         row = checked.logits([token])[-1]
     assert report.tokens == greedy and report.prompt_tokens == len(PROMPT)
     drawn = Sampling(temperature=1.5, top_k=30, top_p=0.9, penalty=1.2, seed=4)
-    twice = [list(tokens(Session(model), PROMPT, 20, drawn, frozenset(), Report())) for _ in range(2)]
+    twice = [list(tokens(Session(model), PROMPT, 20, drawn, frozenset(), Generation())) for _ in range(2)]
     assert twice[0] == twice[1] != greedy
-    ended = Report()
+    ended = Generation()
     assert (
         list(tokens(Session(model), PROMPT, 20, Sampling(), frozenset({greedy[3]}), ended))
         == greedy[: greedy.index(greedy[3])]
@@ -119,7 +119,7 @@ def test_prompts_that_cannot_be_read(tmp_path, device):
         ([1], 0, "max_tokens=0"),
     ]:
         with pytest.raises(InvalidArgument, match=message):
-            list(tokens(session, prompt, most, Sampling(), frozenset(), Report()))
+            list(tokens(session, prompt, most, Sampling(), frozenset(), Generation()))
         assert session.position == 0
 
 
@@ -144,7 +144,7 @@ def test_nan_among_the_logits_is_told(tmp_path, device):
 
     model = Model(made(tmp_path / "m.gguf", change=spoil), device=device)
     with pytest.raises(InvalidArgument, match="NaN"):
-        list(tokens(Session(model), PROMPT, 3, Sampling(), frozenset(), Report()))
+        list(tokens(Session(model), PROMPT, 3, Sampling(), frozenset(), Generation()))
 
 
 @pytest.mark.parametrize(

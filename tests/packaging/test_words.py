@@ -84,25 +84,39 @@ def test_retired_words_are_in_no_name():
     assert guilty == []
 
 
-def named_twice(modules: dict[str, str], words: set[str]) -> dict[str, list[str]]:
-    """Return the words that are the name of more than one class in modules (path → source)."""
-    found: dict[str, list[str]] = {word: [] for word in words}
+def named_twice(modules: dict[str, str], private: bool) -> dict[str, list[str]]:
+    """Return the names of more than one class in modules (path → source), each with its places."""
+    found: dict[str, list[str]] = {}
     for path, source in modules.items():
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ClassDef) and node.name.strip("_") in found:
-                found[node.name.strip("_")].append(f"{path}:{node.lineno}")
-    return {word: places for word, places in found.items() if len(places) > 1}
+            if isinstance(node, ast.ClassDef) and (private or not node.name.startswith("_")):
+                found.setdefault(node.name.strip("_"), []).append(f"{path}:{node.lineno}")
+    return {name: places for name, places in found.items() if len(places) > 1}
+
+
+def sources_of(package: str) -> dict[str, str]:
+    """Return path → text of the Python files of a package."""
+    paths = (p for p in files(".py") if f"{p.relative_to(ROOT)}".startswith(f"{package}/"))
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
 
 
 def test_a_word_of_the_glossary_names_one_class():
     rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)
     terms = {term.strip() for row in rows for term in row.split(",")} - {"word"}
-    words = {*("".join(part.capitalize() for part in re.split("[ -]", term)) for term in terms)}
+    words = {"".join(part.capitalize() for part in re.split("[ -]", term)) for term in terms}
     assert {"Plan", "Program", "Step", "Block", "Row", "Prepack", "MemoryPlan"} <= words
-    sources = [p for p in files(".py") if p.relative_to(ROOT).parts[0] in ("core", "plugins")]
-    modules = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in sources}
-    assert named_twice(modules, words) == {}
-    assert named_twice({"a": "class Plan: ...", "b": "x = 1\nclass _Plan: ..."}, words) == {"Plan": ["a:1", "b:2"]}
+    twice = named_twice({**sources_of("core"), **sources_of("plugins")}, private=True)
+    assert {word: places for word, places in twice.items() if word in words} == {}
+    assert named_twice({"a": "class Plan: ...", "b": "x = 1\nclass _Plan: ..."}, private=True) == {
+        "Plan": ["a:1", "b:2"]
+    }
+
+
+@pytest.mark.parametrize("package", ["core", *(f"plugins/{p.name}" for p in sorted((ROOT / "plugins").iterdir()))])
+def test_no_two_classes_of_a_package_have_one_name(package):
+    assert named_twice(sources_of(package), private=False).keys() <= {
+        "Model"
+    }  # of layers, and of a language: each the field's word
 
 
 def retired_in_c(source: str) -> list[str]:

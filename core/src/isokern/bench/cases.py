@@ -53,7 +53,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedCase:
     """The case on a device, in memory of its own; `call` enqueues it."""
 
     call: Callable[[], None]
@@ -135,7 +135,7 @@ def _place(
     values: Sequence[tuple[TensorDesc, np.ndarray[Any, Any]] | None],
     outs: Sequence[TensorDesc],
     prepacked: Sequence[str] = (),
-) -> Placed:
+) -> PlacedCase:
     inputs = [None if v is None else _tensor(*v, device) for v in values]
     made = zeros if op.inout else empty
     outputs = [made(d.shape, d.dtype, device=device) for d in outs]
@@ -146,7 +146,7 @@ def _place(
         given = inputs[at]
         inputs[at] = None if given is None else descriptor.prepack(order[at], given)
     call = descriptor.bind(inputs, outputs, workspace=descriptor.alloc_workspace(), stream=device.default_stream)
-    return Placed(call, inputs, outputs)
+    return PlacedCase(call, inputs, outputs)
 
 
 def _time(device: Device, call: Call, timer: Timer | None) -> Call:
@@ -167,7 +167,7 @@ def _timers(device: Device, names: Mapping[str, Call]) -> dict[str, Timer]:
 
 
 def _peers(
-    peers: Sequence[Peer], op: Operator, sample: Sample, places: Sequence[Placed], stack: ExitStack
+    peers: Sequence[Peer], op: Operator, sample: Sample, places: Sequence[PlacedCase], stack: ExitStack
 ) -> tuple[dict[str, Call], dict[str, str]]:
     """Return the calls of the peers that compute what Isokern does, on its memory, and why others are left out."""
     calls: dict[str, Call] = {}

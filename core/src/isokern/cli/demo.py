@@ -10,7 +10,7 @@ from ..status import DeviceNotAvailable, InvalidArgument, NotImplementedOnDevice
 from ._output import Json, complain, console, emit, note, quiet, table
 
 if TYPE_CHECKING:
-    from ..demo.network import Outcome
+    from ..demo.network import Classification
 
 AT_LEAST = 0.96  # held-out accuracy below which a device has computed something else
 FAILED = 1
@@ -42,7 +42,7 @@ def demo(
         raise typer.Exit(FAILED)
 
 
-def run(device: str, batch: int | None) -> list[Outcome]:
+def run(device: str, batch: int | None) -> list[Classification]:
     """Return one outcome for each device; of `all`, those that lack an operator are noted and left out.
 
     Where none is left, that is an error.
@@ -64,7 +64,7 @@ def run(device: str, batch: int | None) -> list[Outcome]:
     return outcomes
 
 
-def row(outcome: Outcome, others: list[Outcome]) -> dict[str, Any]:
+def row(outcome: Classification, others: list[Classification]) -> dict[str, Any]:
     """Return the JSON object of one device; `differences` is the largest |logit difference| from each other device."""
     from ..demo.network import difference
 
@@ -78,7 +78,7 @@ def row(outcome: Outcome, others: list[Outcome]) -> dict[str, Any]:
     }
 
 
-def _show(outcomes: list[Outcome]) -> None:
+def _show(outcomes: list[Classification]) -> None:
     from ..demo.digits import load_weights
 
     lines = []

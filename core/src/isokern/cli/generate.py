@@ -49,13 +49,13 @@ def generate(
     Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
     """
     from ..llm.decoder import Sampling
-    from ..llm.generate import Report, summary, text
+    from ..llm.generate import Generation, summary, text
     from ..llm.model import Session
 
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer, session = loaded.tokenizer(), Session(loaded, context, cache)
-        sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Report()
+        sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Generation()
         pieces = []
         if not json:
             typer.echo(prompt, nl=False)

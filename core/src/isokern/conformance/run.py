@@ -39,7 +39,7 @@ Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buff
 
 
 @dataclass
-class Placed:
+class PlacedTensor:
     """One tensor in memory; `raw` is the content of its whole buffer, guards included."""
 
     label: str
@@ -159,7 +159,7 @@ class Runner:
             if found := given.find_changes(written=False):
                 raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
             given.tensor.buffer.write(np.full_like(given.raw, RUBBISH))
-            placed[at] = Placed(name, packed, packed.buffer.read())
+            placed[at] = PlacedTensor(name, packed, packed.buffer.read())
         self._call(case, descriptor, placed, POISONS[0])
         return self._judge(case, problem, self._inspect(case, placed))
 
@@ -209,13 +209,13 @@ class Runner:
 
     def _place(
         self, case: Case, problem: Problem, placements: Sequence[Placement | None], poison: int
-    ) -> list[Placed | None]:
+    ) -> list[PlacedTensor | None]:
         """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
 
         Outputs are poisoned.
         """
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
-        result: list[Placed | None] = []
+        result: list[PlacedTensor | None] = []
         for row, content in zip(placements, contents, strict=True):
             if row is None:
                 result.append(None)
@@ -226,12 +226,12 @@ class Runner:
             raw = np.full(nbytes, poison, np.uint8) if home is None else home.raw
             if content is not None:
                 elements(raw, desc)[...] = content
-            result.append(Placed(label, Tensor(desc, buffer), raw))
+            result.append(PlacedTensor(label, Tensor(desc, buffer), raw))
         for placed in _each(result):
             placed.tensor.buffer.write(placed.raw)
         return result
 
-    def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[Placed | None], poison: int) -> None:
+    def _call(self, case: Case, descriptor: Descriptor, placed: Sequence[PlacedTensor | None], poison: int) -> None:
         """Make one call with exactly the workspace that was asked for."""
         scratch = (
             FencedWorkspace(self.device.memory, descriptor.workspace, poison, poison == POISONS[1])
@@ -258,7 +258,7 @@ class Runner:
                 Verdict.FAIL_MEMORY, f"{overrun} bytes beside the workspace of {scratch.size} bytes were overwritten"
             )
 
-    def _refuse_less(self, descriptor: Descriptor, placed: Sequence[Placed | None]) -> None:
+    def _refuse_less(self, descriptor: Descriptor, placed: Sequence[PlacedTensor | None]) -> None:
         """Check that a workspace one byte too small is InsufficientWorkspace, and that nothing is written."""
         need = descriptor.workspace
         if not need.size:
@@ -277,7 +277,7 @@ class Runner:
                 Verdict.FAIL_ERROR, f"a workspace of {need.size - 1} bytes was taken, where {need.size} are needed"
             )
 
-    def _inspect(self, case: Case, placed: Sequence[Placed | None]) -> list[Array]:
+    def _inspect(self, case: Case, placed: Sequence[PlacedTensor | None]) -> list[Array]:
         """Return the content of the outputs, after checking that nothing else changed."""
         count = len(case.operator.signature.outputs)
         results = []
@@ -303,13 +303,13 @@ class Runner:
         return worst
 
 
-def _calculate(descriptor: Descriptor, placed: Sequence[Placed | None], workspace: Buffer | None) -> None:
+def _calculate(descriptor: Descriptor, placed: Sequence[PlacedTensor | None], workspace: Buffer | None) -> None:
     count = len(descriptor.outputs)
     outputs = [p.tensor for p in placed[:count] if p is not None]
     descriptor.calculate([None if p is None else p.tensor for p in placed[count:]], outputs, workspace=workspace)
 
 
-def _each(placed: Sequence[Placed | None]) -> list[Placed]:
+def _each(placed: Sequence[PlacedTensor | None]) -> list[PlacedTensor]:
     return [p for p in placed if p is not None]
 
 

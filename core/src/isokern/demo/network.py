@@ -68,7 +68,7 @@ class DigitsNetwork:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Classification:
     """What a device computed for the held-out images, and how long it took.
 
     `logits` are float32 [images, 10]; `seconds` is the median time of a pass over all images; `max_abs_diff` is the
@@ -87,7 +87,7 @@ class Outcome:
         return len(self.logits)
 
 
-def classify(device: Device, batch: int | None = None, passes: int = 5) -> Outcome:
+def classify(device: Device, batch: int | None = None, passes: int = 5) -> Classification:
     """Run all held-out images on `device`, `batch` at a time (None: all at once), and compare with the reference."""
     images, labels = load_digits()
     held_out = split()[1]
@@ -104,7 +104,7 @@ def classify(device: Device, batch: int | None = None, passes: int = 5) -> Outco
             network.run()
         times.append(time.perf_counter() - begin)
     accuracy = float(np.mean(logits.argmax(axis=1) == labels))
-    return Outcome(device.name, logits, accuracy, median(times), difference(logits, reference_logits(images)))
+    return Classification(device.name, logits, accuracy, median(times), difference(logits, reference_logits(images)))
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:

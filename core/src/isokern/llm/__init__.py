@@ -4,7 +4,7 @@
 """
 
 from .decoder import Sampling
-from .generate import Report, negative_log_likelihood, text, tokens
+from .generate import Generation, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .model import Model, Session
@@ -13,9 +13,9 @@ from .tokenizer import TextStream, Tokenizer
 __all__ = [
     "GGUF",
     "GGUFTensor",
+    "Generation",
     "KVCache",
     "Model",
-    "Report",
     "Sampling",
     "Session",
     "TextStream",

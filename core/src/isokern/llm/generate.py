@@ -19,7 +19,7 @@ from .tokenizer import Tokenizer
 
 
 @dataclass
-class Report:
+class Generation:
     """What a generation made and how long it took.
 
     Times are seconds, by the wall clock; `ended` is whether the model itself ended the text.
@@ -43,7 +43,7 @@ class Report:
 
 
 def tokens(
-    session: Session, prompt: Sequence[int], most: int, sampling: Sampling, ends: frozenset[int], report: Report
+    session: Session, prompt: Sequence[int], most: int, sampling: Sampling, ends: frozenset[int], report: Generation
 ) -> Iterator[int]:
     """Yield up to `most` tokens after `prompt`, until one of `ends`; `report` is filled in as they come.
 
@@ -90,12 +90,12 @@ def text(
     prompt: str,
     most: int,
     sampling: Sampling | None = None,
-    report: Report | None = None,
+    report: Generation | None = None,
 ) -> Iterator[str]:
     """Yield the text that follows `prompt` piece by piece, each of whole characters."""
     stream = tokenizer.stream()
     for token in tokens(
-        session, tokenizer.encode(prompt), most, sampling or Sampling(), tokenizer.ends, report or Report()
+        session, tokenizer.encode(prompt), most, sampling or Sampling(), tokenizer.ends, report or Generation()
     ):
         piece = stream.push(token)
         if piece:
@@ -147,7 +147,7 @@ def bandwidth(device: Device, nbytes: int = 1 << 27) -> float:
     return best
 
 
-def summary(model: Model, session: Session, report: Report) -> dict[str, Any]:
+def summary(model: Model, session: Session, report: Generation) -> dict[str, Any]:
     """Return what a generation made and took, for JSON.
 
     Rates are in tokens/s and memory in bytes; `bandwidth_share` is the share of the memory bandwidth that decoding

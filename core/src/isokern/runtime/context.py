@@ -15,7 +15,7 @@ from .cache import Recipe
 Call = Callable[[], None]
 
 
-class Context:
+class RunContext:
     """The memory of one run of a program: its inputs, its results, and all values between them.
 
     All contexts share the parameters. `tensors` are by value; `calls` by operator, in order, bound to `stream`. Inputs

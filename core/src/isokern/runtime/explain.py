@@ -23,7 +23,7 @@ SECONDS = 0.2  # short runs are repeated for at least this long
 
 
 @dataclass(frozen=True)
-class Slot:
+class Location:
     """Where an output lies: in the `arena`, or in memory of its `own`, from byte `offset` there.
 
     `alias` is the value whose memory or content it has, or None. `how` says what the memory plan does about it:
@@ -62,7 +62,7 @@ class Line:
     outputs: str
     nbytes: int
     workspace: int
-    slots: tuple[Slot, ...]
+    slots: tuple[Location, ...]
     time_us: float | None = None
     share: float | None = None
 
@@ -101,18 +101,18 @@ def explain(program: Inspectable, *, timed: bool = False) -> list[Line]:
     return lines
 
 
-def _slot(program: Inspectable, op: Op, value: Value) -> Slot:
+def _slot(program: Inspectable, op: Op, value: Value) -> Location:
     plan, nbytes = program.memory_plan, value.spec.nbytes
     root = plan.root[value]
     memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
     copied = {new: old for old, new in plan.copies.get(op, ())}
     if value in copied:
-        return Slot(value.vid, memory, offset, nbytes, copied[value].vid, "copy")
+        return Location(value.vid, memory, offset, nbytes, copied[value].vid, "copy")
     if root is value:
-        return Slot(value.vid, memory, offset, nbytes)
+        return Location(value.vid, memory, offset, nbytes)
     if op in plan.in_place:
-        return Slot(value.vid, memory, offset, nbytes, plan.in_place[op].vid, "in place")
-    return Slot(value.vid, memory, offset, nbytes, root.vid, "view")
+        return Location(value.vid, memory, offset, nbytes, plan.in_place[op].vid, "in place")
+    return Location(value.vid, memory, offset, nbytes, root.vid, "view")
 
 
 def times_of(program: Inspectable, seconds: float = SECONDS) -> dict[Op, float]:

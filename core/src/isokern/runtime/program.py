@@ -19,7 +19,7 @@ from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
 from .check import Check, check
-from .context import Context
+from .context import RunContext
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, name_feeds, readable, writable
 
@@ -61,8 +61,8 @@ class Program:
         self.prepacked: set[Tensor] = set()
         self._made: Compiled | None = made
         own = self.device.default_stream if stream is None else stream
-        self._context = Context(recipe, own, self.parameters, memory, self.prepacked)
-        self._others: list[Context] = []
+        self._context = RunContext(recipe, own, self.parameters, memory, self.prepacked)
+        self._others: list[RunContext] = []
         self._idle = [self._context]
         made.users.add(self)
 
@@ -103,7 +103,7 @@ class Program:
             raise InvalidArgument(self.graph.name, "the program is closed", hint="compile it again")
 
     @contextmanager
-    def _borrow(self, context: Context | None = None) -> Iterator[Context]:
+    def _borrow(self, context: RunContext | None = None) -> Iterator[RunContext]:
         """Borrow a context that nobody else uses meanwhile: the given one, or any."""
         wanted = self._context if self.memory_plan.mutable else context
         with _changed:
@@ -114,7 +114,7 @@ class Program:
                 self._idle.remove(taken)
             parameters = dict(self.parameters)
         if taken is None:
-            taken = Context(self._recipe, self.device.stream(), parameters, {}, self.prepacked)
+            taken = RunContext(self._recipe, self.device.stream(), parameters, {}, self.prepacked)
             self._others.append(taken)
         try:
             yield taken
@@ -173,7 +173,7 @@ class Program:
         self._open()
         self._feed(self._context, feeds)
 
-    def _feed(self, context: Context, feeds: Feeds) -> None:
+    def _feed(self, context: RunContext, feeds: Feeds) -> None:
         every = name_feeds(self.graph, feeds, self.memory_plan.mutable)
         fed = {value: readable(self.graph, value, given) for value, given in every.items()}
         for value, given in fed.items():

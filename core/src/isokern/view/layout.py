@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 
 @dataclass
-class Placed(Generic[K]):
+class Arrangement(Generic[K]):
     """The centre and size of each box, the points of each edge from box to box, and the size of it all, in pixels.
 
     An edge goes from the bottom of a box to the bottom of its layer, from the top to the bottom of each layer that it
@@ -34,7 +34,9 @@ class Placed(Generic[K]):
     height: float = 0.0
 
 
-def place(sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], loose: Collection[K] = ()) -> Placed[K]:
+def place(
+    sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], loose: Collection[K] = ()
+) -> Arrangement[K]:
     """Lay out boxes of these sizes, (width, height), with an edge from the upper to the lower box of each pair.
 
     The upper box of an edge comes first in `sizes`. The boxes in `loose` stand right above their first reader, all
@@ -57,7 +59,7 @@ def place(sizes: Mapping[K, tuple[float, float]], edges: Sequence[tuple[K, K]], 
     across = _apart(_columns(len(depth), [pair for way in ways for pair in pairwise(way)]), rows, extents)
     tall = [max((extents[n][1] for n in row), default=0.0) for row in rows]
     tops = [sum(tall[:layer]) + DOWN * layer for layer in range(len(rows))]
-    made: Placed[K] = Placed(sizes=dict(sizes), height=sum(tall) + DOWN * max(0, len(rows) - 1))
+    made: Arrangement[K] = Arrangement(sizes=dict(sizes), height=sum(tall) + DOWN * max(0, len(rows) - 1))
     left = min((x - w / 2 for x, (w, _) in zip(across, extents, strict=True)), default=0.0)
     across = [x - left for x in across]
     made.width = max((x + w / 2 for x, (w, _) in zip(across, extents, strict=True)), default=0.0)

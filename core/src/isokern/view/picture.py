@@ -12,7 +12,7 @@ from itertools import pairwise
 from xml.etree.ElementTree import Element, SubElement
 
 from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, attrs_text, op_text, spec_text
-from .layout import Placed, Point, place
+from .layout import Arrangement, Point, place
 
 STYLE = """
 .picture text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #1d2733; text-anchor: middle }
@@ -131,7 +131,7 @@ def _edges(graph: Graph) -> list[tuple[Op | Value | int, Op | Value | int, Value
     return found + [(source(v), n, v) for n, v in enumerate(graph.outputs)]
 
 
-def _box(svg: Element, box: Box, at: Placed[Op | Value | int], key: Op | Value | int) -> None:
+def _box(svg: Element, box: Box, at: Arrangement[Op | Value | int], key: Op | Value | int) -> None:
     (x, y), (width, height) = at.centres[key], at.sizes[key]
     group = SubElement(svg, "g", {"class": box.role, "data-name": box.name})
     SubElement(group, "title").text = speakable(box.title)

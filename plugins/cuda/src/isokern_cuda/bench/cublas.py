@@ -30,7 +30,7 @@ DEFAULT_ALGORITHM = -1
 
 
 @dataclass(frozen=True)
-class Product:
+class MatMul:
     """y[m, n] = alpha · op(a)[m, k] · op(b)[k, n], all dense and row-major.
 
     `trans_a` says that a is stored as [k, m].
@@ -49,7 +49,7 @@ def knows(element: DType) -> bool:
     return element.name in TYPES
 
 
-def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
+def product(p: MatMul, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
     """Return a call of cublasGemmEx on CuPy's current stream; raise ImportError where CuPy finds no cuBLAS."""
     from cupy_backends.cuda.libs import cublas
 
@@ -69,18 +69,18 @@ def product(p: Product, a: Tensor, b: Tensor, y: Tensor) -> Callable[[], None]:
     return call
 
 
-def form(op: Operator, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Product | None:
+def form(op: Operator, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> MatMul | None:
     """Return the plain product that the operator is, or None."""
     if len(inputs) != 2 or not knows(inputs[0].dtype):
         return None
     a, b = inputs[0].shape, inputs[1].shape
     if op.name == "matmul" and len(a) == len(b) == 2:
-        return Product(a[0], b[1], a[1])
+        return MatMul(a[0], b[1], a[1])
     if op.name == "linear":
-        return Product(prod(a[:-1]), b[0], a[-1], trans_b=True)
+        return MatMul(prod(a[:-1]), b[0], a[-1], trans_b=True)
     if op.name == "gemm" and len(a) == len(b) == 2 and attrs["activation"] == "none":
         m, k = reversed(a) if attrs["trans_a"] else a
-        return Product(m, b[0] if attrs["trans_b"] else b[1], k, attrs["trans_a"], attrs["trans_b"], attrs["alpha"])
+        return MatMul(m, b[0] if attrs["trans_b"] else b[1], k, attrs["trans_a"], attrs["trans_b"], attrs["alpha"])
     return None
 
 

@@ -13,7 +13,7 @@ from isokern.dtypes import F32, DType
 from isokern.eager.create import create
 from isokern.tensors import tensor, zeros
 
-from .cublas import Product, knows, product
+from .cublas import MatMul, knows, product
 from .cupy import current
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _product(device: CudaPlace, element: DType) -> Limit:
         # Not zeros: the power that multipliers draw, and so the clock, depends on the values
         values = np.random.default_rng(0).standard_normal(1 << 16).astype(element.numpy)
         a = tensor(np.resize(values, (SIDE, SIDE)), device=device)
-        return product(Product(SIDE, SIDE, SIDE), a, a, zeros((SIDE, SIDE), element, device=device))
+        return product(MatMul(SIDE, SIDE, SIDE), a, a, zeros((SIDE, SIDE), element, device=device))
 
     def run() -> None:
         with current(stream):
