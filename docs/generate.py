@@ -267,6 +267,17 @@ PARTS: dict[str, Callable[..., str]] = {
 }
 
 
+def draw(markdown: str) -> str:
+    """Replace each Mermaid block by its SVG, so that a reader's browser fetches and runs nothing."""
+    import mermaidx
+
+    def svg(match: re.Match[str]) -> str:
+        drawn = mermaidx.render(match.group(1), theme="neutral").svg()
+        return f'<div style="background: white">{drawn.replace("my-svg", f"picture-{match.start()}")}</div>'
+
+    return re.sub(r"^```mermaid\n(.*?)^```$", svg, markdown, flags=re.S | re.M)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill the generated parts of a page (mkdocs calls this hook)."""
 
@@ -274,7 +285,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         name, *words = match.group(1).split()
         return PARTS[name](*words)
 
-    return re.sub(r"^<!-- generated: (.*?) -->$", fill, markdown, flags=re.M)
+    return draw(re.sub(r"^<!-- generated: (.*?) -->$", fill, markdown, flags=re.M))
 
 
 if __name__ == "__main__":

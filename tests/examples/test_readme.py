@@ -56,17 +56,3 @@ def test_ci_runs_the_two_commands_of_readme():
     first, second = re.findall(r"^```sh\n(.*?)^```$", README, re.S | re.M)
     assert "isokern demo" in first
     assert second.splitlines()[-1] == ".venv/bin/tox -p 2"
-
-
-def test_architecture_names_files_that_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([\w/]+(?:\.py|\.c|/))`", text))
-    assert len(named) > 20
-    core = ROOT / "core/src/isokern"
-    homes = [ROOT, core, *(path for path in core.iterdir() if path.is_dir()), ROOT / "plugins/cpu"]
-    homes += [*(ROOT / "plugins").glob("*/src/isokern_*"), ROOT / "plugins/cpu/src/isokern_cpu/kernels"]
-    made = {"generated/"}
-    assert {n for n in named - made if not any((home / n).exists() for home in homes)} == set()
-    rooms = {p.name if p.is_file() else f"{p.name}/" for p in core.iterdir()}
-    unnamed = {"__init__.py", "__main__.py", "py.typed", "__pycache__/"}
-    assert rooms - unnamed <= named, "rooms of core that the page does not name"
