@@ -17,16 +17,21 @@ from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
 
+def _total(e: Any, axis: int) -> Any:
+    """Return the sums along an axis, added in pairs: NumPy adds one by one where the axis is strided."""
+    return np.expand_dims(np.ascontiguousarray(np.moveaxis(e, axis, -1)).sum(-1), axis)
+
+
 def _softmax(x: Any, axis: int) -> Any:
     with np.errstate(invalid="ignore"):
         e = np.exp(x - np.max(x, axis, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis, keepdims=True)
+    return e / _total(e, axis)
 
 
 def _log_softmax(x: Any, axis: int) -> Any:
     with np.errstate(invalid="ignore"):
         centred = x - np.max(x, axis, keepdims=True, initial=-np.inf)
-    return centred - np.log(np.exp(centred).sum(axis, keepdims=True))
+    return centred - np.log(_total(np.exp(centred), axis))
 
 
 def _distance(x: Any, axis: int) -> Any:
