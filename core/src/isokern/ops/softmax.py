@@ -95,6 +95,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                     ((2, 3, 4), 1),
                     ((5, 1025), -1),
                     ((3, 4133), -1),
+                    ((9, 4133), -1),
                     ((1025, 3), 0),
                     ((0, 3), 1),
                     ((3, 0), 1),
