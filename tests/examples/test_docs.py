@@ -1,9 +1,13 @@
-"""Test the pages of docs: what the architecture's page names exists."""
+"""Test the pages of docs: their examples run and print what they show, and what the architecture names exists."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,28 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PICTURES = re.findall(r"^```mermaid\n(.*?)^```$", ARCHITECTURE, re.S | re.M)
 HOMES = [ROOT, CORE, *(p for p in CORE.iterdir() if p.is_dir()), ROOT / "plugins/cpu"]
 HOMES += [*ROOT.glob("plugins/*/src/isokern_*"), ROOT / "plugins/cpu/src/isokern_cpu/kernels"]
+PAGES = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
+WITHOUT = {
+    "adding_an_operator.md": "sections of CONTRIBUTING, which tests/walk follows",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md, which tests/walk follows",
+    "glossary.md": "a table of words",
+    "index.md": "README.md, whose blocks test_readme.py runs",
+    "matrix.md": "a table made from the reports of conformance",
+    "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
+    "source_documents.md": "each row has a proof that runs",
+    "status.md": "written by tox -e status",
+    "times.md": "written by tox -e times",
+}
+# The device of a page's examples, and the module without which there is none
+DEVICES = {
+    "cuda.md": ("cuda_sim:0", "isokern_cuda"),
+    "kunlun.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
+    "kunlun_language.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
+    "language_models.md": ("cpu:0", "tokenizers"),
+    "opencl.md": ("opencl:0", "isokern_opencl"),
+}
+EXAMPLE_FILE = re.compile(r"^<!-- generated: code \w+ examples/", re.M)
 PLACE = re.compile(r"([\w/]+\.(?:py|c)): ([\w.]+)")
 
 
@@ -55,3 +81,79 @@ def test_each_box_of_a_picture_names_its_place(picture):
     boxes = re.findall(r'\b\w+\["(.*)"\]', re.sub(r"^ *subgraph .*", "", picture, flags=re.M))
     assert len(boxes) > 4
     assert [b for b in boxes if not PLACE.search(b)] == []
+
+
+def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
+    """Return (language, text) of a page's code blocks."""
+    return re.findall(rf"^```({'|'.join(languages)})\n(.*?)^```$", PAGES[page], re.S | re.M)
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Return (command, what it prints) of a console block."""
+    parts = re.split(r"^\$ ", block, flags=re.M)[1:]
+    return [re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.S).groups() for part in parts]
+
+
+def shows(shown: str, printed: str) -> bool:
+    """Return whether a text shows what was printed; `…` stands for some of a line, and as a line for some lines."""
+    anything, end = r"(?:.*\n)*?", r" *\n"
+    lines = [anything if x == "…" else ".*".join(map(re.escape, x.split("…"))) + end for x in shown.splitlines()]
+    return re.fullmatch("".join(lines) + r"\s*", f"{printed}\n") is not None
+
+
+def run_session(typed: list[str], folder: Path, environment: dict[str, str]) -> list[tuple[int, str]]:
+    """Return (exit status, output) of commands that are typed into one shell."""
+    script = "".join(f"{{ {command}\n}} 2>&1; printf '\\0%d\\0' $?\n" for command in typed)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    parts = done.stdout.split("\0")
+    return [(int(status), printed) for printed, status in zip(parts[::2], parts[1::2], strict=False)]
+
+
+def check_console(typed: list[tuple[str, str]], folder: Path, environment: dict[str, str]) -> None:
+    """Check that commands succeed, or print what they show."""
+    done = run_session([command for command, _ in typed], folder, environment)
+    for (command, shown), (status, printed) in zip(typed, done, strict=True):
+        assert shows(shown, printed) if shown else status == 0, f"$ {command}\n{printed}"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """Return an empty folder that has the examples."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    return tmp_path
+
+
+def environment_of(page: str) -> dict[str, str]:
+    """Return the environment of a page's examples; skip the test where their device is not installed."""
+    device, module = DEVICES.get(page, ("cpu:0", "isokern_cpu"))
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "ISOKERN_DEVICE": device}
+
+
+def test_every_page_has_an_example():
+    without = [p for p, text in PAGES.items() if not blocks(p, "python", "console") and not EXAMPLE_FILE.search(text)]
+    assert without == sorted(WITHOUT)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")])
+def test_python_of_a_page_runs(page, desk):
+    (desk / "page.py").write_text("\n".join(text for _, text in blocks(page, "python")), encoding="utf-8")
+    command = [sys.executable, "-W", "error", "page.py"]
+    done = subprocess.run(command, cwd=desk, env=environment_of(page), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")])
+def test_commands_of_a_page_print_what_it_shows(page, desk):
+    check_console([c for _, text in blocks(page, "console") for c in commands(text)], desk, environment_of(page))
+
+
+def test_what_a_page_shows_is_compared():
+    assert shows("a\n…\nd 1…3\n", "a\nb\nc\nd 123 \n\n")
+    assert not shows("a\n…\nd 1…3\n", "a\nb\nc\nd 124\n")
+    assert not shows("a\n", "a\nb\n")
+    assert commands("$ x \\\n  y\n$ z\n1\n2\n") == [("x \\\n  y", ""), ("z", "1\n2\n")]
