@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -147,7 +148,7 @@ def test_python_of_a_page_runs(page, desk):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")])
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console") and not blocks(p, "diff")])
 def test_commands_of_a_page_print_what_it_shows(page, desk):
     check_console([c for _, text in blocks(page, "console") for c in commands(text)], desk, environment_of(page))
 
@@ -157,3 +158,31 @@ def test_what_a_page_shows_is_compared():
     assert not shows("a\n…\nd 1…3\n", "a\nb\nc\nd 124\n")
     assert not shows("a\n", "a\nb\n")
     assert commands("$ x \\\n  y\n$ z\n1\n2\n") == [("x \\\n  y", ""), ("z", "1\n2\n")]
+
+
+@pytest.mark.full  # builds the plug-in three times
+def test_debugging_finds_the_planted_fault(tmp_path):
+    """The page's commands print what it shows where the left side of its last block is planted, and then the right."""
+    compiler = shutil.which("gcc")
+    if compiler is None or "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("the page is about gcc, and a machine with x86_v3")
+    kernels = tmp_path / "plugins/cpu/src/isokern_cpu/kernels"
+    ignored = shutil.ignore_patterns("*.egg-info", "build", "generated", "__pycache__", "*.so", "editable.json")
+    shutil.copytree(ROOT / "core", tmp_path / "core", ignore=ignored)
+    shutil.copytree(ROOT / "plugins/cpu", tmp_path / "plugins/cpu", ignore=ignored)
+    for kernel in kernels.glob("*.c"):  # the others would take minutes
+        if kernel.stem not in ("layer_norm", "rms_norm", "softmax"):
+            kernel.unlink()
+    header, page = kernels / "row_reduction.h", blocks("debugging.md", "console", "diff")
+    right, ((before, diff), (language, _)) = header.read_text(encoding="utf-8"), page[-2:]
+    assert (before, language) == ("diff", "console")
+    old, new = ("".join(row[1:] + "\n" for row in diff.splitlines() if row[0] in f" {side}") for side in "-+")
+    assert right.count(new) == 1
+    header.write_text(right.replace(new, old), encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ISOKERN_", "VIRTUAL_ENV"))}
+    path = os.pathsep.join([str(tmp_path / "venv" / "bin"), os.environ["PATH"]])
+    environment = {**inherited, "PATH": path, "CC": compiler, "ISOKERN_CACHE": str(tmp_path / "cache")}
+    check_console([c for _, text in page[:-2] for c in commands(text)], tmp_path, environment)
+    header.write_text(right, encoding="utf-8")
+    check_console(commands(page[-1][1]), tmp_path, environment)
