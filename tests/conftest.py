@@ -1,7 +1,8 @@
 """Hooks and fixtures for all tests.
 
 Tests marked `turns` run a part of their cases that changes with each commit. Each test reports the time it took, for
-`tox -e times`. The `stranger` fixture runs code as a user who has no entry in the user database.
+`tox -e times`. The `stranger` fixture runs code as a user who has no entry in the user database. A test is skipped,
+with the reason, where the device that it asks for is missing, and fails where one is broken.
 """
 
 from __future__ import annotations
@@ -18,6 +19,41 @@ import zlib
 from pathlib import Path
 
 import pytest
+
+import isokern
+
+
+def _find_device(name=None):
+    try:
+        return isokern.device(name)
+    except isokern.DeviceNotAvailable as error:
+        broken = [f"{b.name}: {b.reason}\n{b.trace}" for b in isokern.backends() if b.status == "broken"]
+        assert not broken, "\n".join(broken)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def device():
+    """Return the default device."""
+    return _find_device()
+
+
+@pytest.fixture(scope="session")
+def cpu():
+    """Return the CPU."""
+    return _find_device("cpu")
+
+
+@pytest.fixture(scope="session")
+def devices():
+    """Return all devices."""
+    return isokern.devices() or pytest.skip("no device is available")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Return a cache folder that all tests share, so that everything is built once."""
+    return tmp_path_factory.mktemp("cache")
 
 
 def _turn() -> int:
@@ -78,6 +114,19 @@ def pytest_runtest_protocol(item, nextitem):
         with (folder / f"{os.environ['TOX_ENV_NAME']}.tests").open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
     return result
+
+
+@pytest.fixture
+def run():
+    """Return a function that runs Python code in a new process and returns (status, output)."""
+
+    def start(code, *arguments, **environment):
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        given = {**os.environ, **environment}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
+        return done.returncode, done.stdout + done.stderr
+
+    return start
 
 
 class Stranger:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-import isokern
 from isokern.cli import main
 
 
@@ -69,12 +68,3 @@ def isokern_there(tmp_path):
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def device():
-    """Return the default device; skip the test with the reason where there is none."""
-    try:
-        return isokern.device()
-    except isokern.DeviceNotAvailable as error:
-        pytest.skip(str(error))

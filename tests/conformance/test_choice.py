@@ -6,12 +6,12 @@ choice from the commit.
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import conformance
 import pytest
 
 from isokern.backend import Device
@@ -78,13 +78,10 @@ def test_choices_add_up(cases: list[Case]) -> None:
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """Load tools/conformance.py for a checkout in `tmp_path`."""
-    spec = importlib.util.spec_from_file_location("conformance_tool", ROOT / "tools" / "conformance.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(module, "STATUS", tmp_path / "status.md")
-    return module
+    """Return tools/conformance.py for a checkout in `tmp_path`."""
+    monkeypatch.setattr(conformance, "ROOT", tmp_path)
+    monkeypatch.setattr(conformance, "STATUS", tmp_path / "status.md")
+    return conformance
 
 
 def commit(where: Path) -> str:

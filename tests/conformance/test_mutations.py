@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 
+import mutations as tool
 import pytest
 
 from isokern.backend import Device
@@ -27,24 +25,15 @@ static void run(const job *j, int64_t n)
 """
 
 
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        return importlib.import_module("mutations")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-
-
 @pytest.fixture
-def kernel(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     path = tmp_path / "kernel.c"
     path.write_text(KERNEL)
     return path
 
 
-def test_rules_change_code_and_nothing_else(tool: ModuleType, kernel: Path) -> None:
+def test_rules_change_code_and_nothing_else(kernel: Path) -> None:
     found = {m.id: m.text.strip() for m in tool.mutants(kernel)}
     assert found == {
         "kernel.c:5:constant": "double sum = 1; // n - 1",
@@ -70,7 +59,7 @@ def test_rules_change_code_and_nothing_else(tool: ModuleType, kernel: Path) -> N
     assert [a for a, b in zip(changed, KERNEL.splitlines(), strict=True) if a != b] == [changed[4]]
 
 
-def test_every_rule_finds_a_place_in_the_kernels(tool: ModuleType) -> None:
+def test_every_rule_finds_a_place_in_the_kernels() -> None:
     places = [
         m for target in map(tool.kind_of, DEVICES) for n in target.names for m in tool.mutants(target.kernels / n)
     ]
@@ -78,7 +67,7 @@ def test_every_rule_finds_a_place_in_the_kernels(tool: ModuleType) -> None:
     assert len({m.id for m in places}) == len(places)
 
 
-def test_the_same_mutants_are_picked_again_from_all_files(tool: ModuleType) -> None:
+def test_the_same_mutants_are_picked_again_from_all_files() -> None:
     files = [tool.kind_of("cpu").kernels / name for name in tool.kind_of("cpu").names]
     first, again, other = (tool.pick(files, 100, seed) for seed in (tool.SEED, tool.SEED, tool.SEED + 1))
     assert first == again != other
@@ -88,9 +77,7 @@ def test_the_same_mutants_are_picked_again_from_all_files(tool: ModuleType) -> N
     assert tool.pick(files, 30, tool.SEED) == first[:30]
 
 
-def test_equivalents_are_mutants_and_have_a_reason(
-    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equivalents_are_mutants_and_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for (name, line), why in tool.equivalents().items():
         file = ROOT / name.split(":", 1)[0]
         changes = {(mutant.key, mutant.text.strip()) for mutant in tool.mutants(file)}
@@ -102,7 +89,7 @@ def test_equivalents_are_mutants_and_have_a_reason(
         tool.equivalents()
 
 
-def test_the_report_counts_what_is_real(tool: ModuleType) -> None:
+def test_the_report_counts_what_is_real() -> None:
     verdicts = [
         *["killed by quick cases"] * 6,
         "killed by the others",
@@ -124,7 +111,7 @@ def test_the_report_counts_what_is_real(tool: ModuleType) -> None:
 
 @pytest.mark.full
 def test_a_mutant_is_built_and_judged(
-    tool: ModuleType, cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import status
+import times
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def status() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        return importlib.import_module("status")
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-
-
 @pytest.fixture
-def project(status: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout in which two environments have run."""
     monkeypatch.setattr(status, "ROOT", tmp_path)
     monkeypatch.setattr(status, "STATUS", tmp_path / "docs" / "status.md")
@@ -59,11 +49,11 @@ def ran(project: Path, environment: str, exit_status: int) -> None:
     (project / f".tox/times/{environment}.json").write_text(json.dumps(row))
 
 
-def test_the_page_is_well_formed(status: ModuleType) -> None:
+def test_the_page_is_well_formed() -> None:
     assert status.faults((ROOT / "docs" / "status.md").read_text(encoding="utf-8")) == []
 
 
-def test_a_green_run_is_kept_for_since(status: ModuleType, project: Path) -> None:
+def test_a_green_run_is_kept_for_since(project: Path) -> None:
     assert status.main(["lint", "conformance-cpu"]) == 0
     text = status.STATUS.read_text()
     assert status.faults(text) == []
@@ -73,9 +63,7 @@ def test_a_green_run_is_kept_for_since(status: ModuleType, project: Path) -> Non
     assert "| cpu:0  |            7 |       2 |      0 |" in text
 
 
-def test_the_last_green_commit_stays_where_one_fails(
-    status: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_green_commit_stays_where_one_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status.main(["lint", "conformance-cpu"])
     green = status.git("rev-parse", "HEAD")
     commit(project)
@@ -90,20 +78,20 @@ def test_the_last_green_commit_stays_where_one_fails(
     assert "not green: lint: failed (1)" in capsys.readouterr().out
 
 
-def test_what_is_older_than_the_commit_has_not_run(status: ModuleType, project: Path) -> None:
+def test_what_is_older_than_the_commit_has_not_run(project: Path) -> None:
     os.utime(project / ".tox/times/lint.json", (1e9, 1e9))
     assert status.main(["lint", "conformance-cpu"]) == 1
     assert status.last_green(status.STATUS.read_text()) is None
     assert status.faults(status.STATUS.read_text()) == []
 
 
-def test_an_edit_is_not_green(status: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edit_is_not_green(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "new.py").write_text("")
     assert status.main(["lint"]) == 1
     assert "not green: 1 files differ from the commit: new.py" in capsys.readouterr().out
 
 
-def test_a_page_that_contradicts_itself_is_found(status: ModuleType, project: Path) -> None:
+def test_a_page_that_contradicts_itself_is_found(project: Path) -> None:
     status.main(["lint"])
     text = status.STATUS.read_text()
     commit = status.last_green(text)
@@ -118,8 +106,7 @@ def test_a_page_that_contradicts_itself_is_found(status: ModuleType, project: Pa
         assert status.faults(broken), broken
 
 
-def test_times_are_told(status: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    times = importlib.import_module("times")
+def test_times_are_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["tests/a.py::one[x|y]", 0.5, 0.25], ["tests/a.py::two", 2, 1.5], ["tests/b.py::three", 9, 0.1]]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (project / ".tox/times/lint.tests").write_text(text + '["tests/b.py::fo')

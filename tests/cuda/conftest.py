@@ -6,19 +6,12 @@ The option `--every-architecture` sets how many cubins are compiled.
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from cupy_over_sim import cupy  # noqa: F401  # a fixture
 
 import isokern
 from isokern.simt import Folder
-
-HERE = Path(__file__).parent
-# blas, cupy_over_sim, nvrtc and specialisations are imported as top-level modules
-sys.path[:0] = [str(HERE), str(HERE.parent / "simt")]
-
-from cupy_over_sim import cupy  # noqa: E402, F401  # a fixture
 
 
 def pytest_addoption(parser):
@@ -27,12 +20,6 @@ def pytest_addoption(parser):
         action="store_true",
         help="every cubin of every architecture, not of the oldest one alone: some 13,000",
     )
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """Return a cache folder that all tests share, so that everything is built once."""
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,19 +59,6 @@ def opened(driver, monkeypatch):
         return device
 
     return make
-
-
-@pytest.fixture
-def run(settings):
-    """Return a function that runs Python code in a new process and returns (status, output)."""
-
-    def start(code, *arguments, **environment):
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        given = {**os.environ, **environment}
-        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
-        return done.returncode, done.stdout + done.stderr
-
-    return start
 
 
 @pytest.fixture(scope="session")

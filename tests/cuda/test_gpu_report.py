@@ -6,15 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu_report import Part, Report, bars, main, measure
+
+from isokern.bench import lists
+from isokern.ops import all_operators
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from gpu_report import Part, Report, bars, main, measure  # noqa: E402
-
-from isokern.bench import lists  # noqa: E402
-from isokern.ops import all_operators  # noqa: E402
-
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 

@@ -45,12 +45,6 @@ def installed(tmp_path_factory) -> Path:
     return folder / "site"
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    """Return a cache folder that all tests share, so that everything is built once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def command(installed, cache):
     """Return a function that runs `python -m isokern` with the example as the only plug-in."""

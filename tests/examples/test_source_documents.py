@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
+import generate
 import pytest
+import source_documents as tool
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = {
@@ -22,19 +22,6 @@ RIGHT = {
 }
 
 
-def load(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    return load("tools/source_documents.py")
-
-
 def test_every_row_holds() -> None:
     """All proofs run in one process, which opens only the CPU."""
     command = [sys.executable, "-W", "error", ROOT / "tools" / "source_documents.py"]
@@ -43,14 +30,13 @@ def test_every_row_holds() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_statement_is_there_twice(tool: ModuleType) -> None:
+def test_no_statement_is_there_twice() -> None:
     count = Counter((row["document"], row["statement"]) for row in tool.read_rows())
     assert [key for key, n in count.items() if n > 1] == []
     assert {document for document, _ in count} == set(tool.DOCUMENTS)
 
 
 def test_the_page_is_made_of_the_rows() -> None:
-    generate = load("docs/generate.py")
     page = (ROOT / "docs" / "source_documents.md").read_text(encoding="utf-8")
     assert page == generate.source_documents() + "\n", "run python docs/generate.py source_documents"
 
@@ -75,6 +61,6 @@ def test_the_page_is_made_of_the_rows() -> None:
         ({"here": None}, "empty field"),
     ],
 )
-def test_a_fault_is_told(tool: ModuleType, change: dict[str, str], told: str) -> None:
+def test_a_fault_is_told(change: dict[str, str], told: str) -> None:
     assert tool.find_fault(RIGHT) == ""
     assert told in tool.find_fault({**RIGHT, **change})

@@ -1,21 +1,15 @@
-"""Fixtures and settings of the graph tests; their models can be imported as top-level modules.
+"""Settings of the graph tests.
 
 How many random graphs are drawn depends on the profile, and by default every run draws the same ones.
 `--hypothesis-profile=thorough` draws 5,000 for each property, from the seed that `--hypothesis-seed` gives. Nothing is
 written to the checkout.
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.configuration import set_hypothesis_home_dir
-
-import isokern
-
-sys.path.append(str(Path(__file__).parent))
 
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "isokern-hypothesis")
 settings.register_profile(
@@ -38,11 +32,3 @@ def pytest_addoption(parser):
         default=8.0,
         help="how long eight threads do everything at once on each device (8); 120 takes eight minutes",
     )
-
-
-@pytest.fixture(scope="session")
-def devices():
-    found = isokern.devices()
-    if not found:
-        pytest.skip("no device is available")
-    return found

@@ -17,14 +17,6 @@ from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 
-@pytest.fixture(scope="module")
-def device():
-    found = isokern.devices()
-    if not found:
-        pytest.skip("no device is available")
-    return found[0]
-
-
 def normed():
     m = Model("normed")
     x = m.input("x", (2, 4, 5, 5))

@@ -5,7 +5,6 @@
 
 from collections import Counter
 
-import pytest
 from graph_mutations import MUTATIONS, named
 from graph_oracles import (
     clashes,
@@ -21,7 +20,6 @@ from graph_oracles import (
 from hypothesis import event, given, note, reject, settings, strategies as st
 from random_graphs import families, graphs
 
-import isokern
 from isokern import IsokernError, NotImplementedOnDevice
 from isokern.graph import parse, verify
 from isokern.passes import DEFAULT, run as run_passes
@@ -30,14 +28,6 @@ from isokern.runtime import compile
 
 BITWISE = "canonicalise,common_subexpressions,dead_code"
 PER_GRAPH = 12
-
-
-@pytest.fixture(scope="module")
-def device():
-    found = isokern.devices()
-    if not found:
-        pytest.skip("no device is available")
-    return found[0]
 
 
 def compiled(graph, device, parameters, **options):

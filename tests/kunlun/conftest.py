@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # import language, scenes and driver as top-level modules
 LIMIT = 120  # seconds; only a hang takes that long
 
 KERNELS = r"""

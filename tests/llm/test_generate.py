@@ -28,14 +28,6 @@ FILES = sorted(path.name for path in FOLDER.glob("*.gguf"))
 PROMPT = "And David said unto the people,"
 
 
-@pytest.fixture(scope="module")
-def devices():
-    found = isokern.devices()
-    if not found:
-        pytest.skip("no device is available")
-    return found
-
-
 @pytest.fixture(scope="module", params=FILES)
 def gguf(request):
     return GGUF.open(FOLDER / request.param)

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -36,12 +37,6 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"tests/opencl is left out: {LACKING}")
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """Return a cache folder that all tests share, so that everything is built once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def settings(cache):
     with pytest.MonkeyPatch.context() as patch:
@@ -59,21 +54,9 @@ def device(settings):
 
 
 @pytest.fixture
-def run():
-    """Return a function that runs Python code in a new process and returns (status, output).
-
-    Unless told otherwise, PoCL runs kernels in the caller's thread there.
-    """
-
-    def start(code, *arguments, **environment):
-        given = {"ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic", **environment}
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        done = subprocess.run(
-            command, env={**os.environ, **given}, capture_output=True, text=True, check=False, timeout=300
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    return start
+def run(run):
+    """Return a function that runs Python code in a new process, where PoCL runs kernels in the caller's thread."""
+    return partial(run, ISOKERN_OPENCL_DEVICES="pocl", POCL_DEVICES="basic")
 
 
 @pytest.fixture

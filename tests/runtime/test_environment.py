@@ -59,11 +59,6 @@ def library(tmp_path_factory):
     return built(tmp_path_factory.mktemp("environments"), HERE / "environments.c")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 def run(*arguments, cache):
     """Run Python in a process with every backend and two threads; return the JSON of its last line."""
     environment = {k: v for k, v in os.environ.items() if k not in ("ISOKERN_PLUGINS", "ISOKERN_DEVICE")}

@@ -16,14 +16,6 @@ TRIPLE = "void triple(float *x, long n) { for (long i = 0; i < n; i++) x[i] *= 3
 
 
 @pytest.fixture(scope="module")
-def cpu():
-    try:
-        return isokern.device("cpu:0")
-    except isokern.DeviceNotAvailable as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
 def triple(tmp_path_factory):
     compiler = shutil.which("cc")
     if compiler is None:
