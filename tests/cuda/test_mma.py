@@ -1,12 +1,12 @@
 """Test tensor cores and asynchronous copies of the emulated GPU: known matrices, and faults in a kernel of one warp."""
 
-import shutil
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from planted import Planted
 
 import isokern
 
@@ -51,28 +51,7 @@ IK_ENTRY(gemm)(IK_PARAMS)
 SEEDS = range(4)
 
 
-@dataclass
-class Fault:
-    """An edit of the kernel, `old` to `new`; `told` matches the error, where {at} stands for the line."""
-
-    name: str
-    old: str
-    new: str
-    told: str = ""
-
-    def plant(self, folder):
-        """Write the faulty kernel to a folder, and return the folder."""
-        assert KERNEL.count(self.old) == 1
-        shutil.copy(MMA, folder)
-        (folder / "gemm.c").write_text(KERNEL.replace(self.old, self.new), encoding="utf-8")
-        return folder
-
-    @property
-    def expected(self):
-        line = KERNEL[: KERNEL.index(self.old)].count("\n") + 1
-        return self.told.replace("{at}", rf"gemm\.c:{line}")
-
-
+Fault = partial(Planted, "gemm.c", KERNEL, headers=(MMA,))
 NONE = Fault("none", "IK_WAIT_COPIES(0);", "IK_WAIT_COPIES(0);")
 LOAD = "IK_LOAD_MATRICES(rows, left + lane % 16 * 2 + lane / 16);"
 PRODUCT = "IK_PASTE(IK_MMA_, IK_TYPE_y)(sums, rows, columns[0], columns[1]);"

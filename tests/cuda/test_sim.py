@@ -5,10 +5,11 @@ Each fault is reported with its line, or makes results wrong in some order of bl
 
 import re
 import shutil
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
+from planted import Planted
 
 import isokern
 
@@ -55,28 +56,7 @@ SEEDS = range(4)
 X = np.random.default_rng(0).standard_normal((5, 41)).astype(np.float32)  # 820 bytes: no multiple of 8
 RIGHT = X / np.sqrt(np.mean(X.astype(np.float64) ** 2, -1, keepdims=True) + 1e-6)
 OTHER_BARRIER = rf"rms_norm\.c:{next(n for n, line in enumerate(KERNEL.splitlines(), 1) if 'squares' in line)}"
-
-
-@dataclass
-class Fault:
-    """An edit of one line of the kernel, `old` to `new`; `told` matches the error, where {at} stands for the line."""
-
-    name: str
-    old: str
-    new: str
-    told: str = ""
-
-    def plant(self, folder):
-        """Write the faulty kernel to a folder, and return the folder."""
-        assert KERNEL.count(self.old) == 1 and "\n" not in self.old
-        folder.mkdir(exist_ok=True)
-        (folder / "rms_norm.c").write_text(KERNEL.replace(self.old, self.new), encoding="utf-8")
-        return folder
-
-    @property
-    def expected(self):
-        line = KERNEL[: KERNEL.index(self.old)].count("\n") + 1
-        return self.told.replace("{at}", rf"rms_norm\.c:{line}")
+Fault = partial(Planted, "rms_norm.c", KERNEL)
 
 
 def cases(faults):

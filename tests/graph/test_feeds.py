@@ -5,24 +5,12 @@ Wrong ones are reported by name before anything is written.
 
 import numpy as np
 import pytest
+from foreign import Foreign
 
 import isokern
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
 from isokern.graph import Builder
 from isokern.runtime import compile
-
-
-class Foreign:
-    """An array that has only the DLPack methods."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 @pytest.fixture(params=["first device", "every other one"])

@@ -5,6 +5,9 @@ A test is skipped where the compiler or the card is missing.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -48,3 +51,14 @@ def judge(op: str, types: DType | tuple[DType, ...], sample: Sample, layout: str
     rest = [allowed[0] for allowed in find(op).signature.types.values()][len(types) :]  # mostly dtypes of indices
     outcome = runner().run(Case(find(op), (*types, *rest), sample, layout, values))
     assert outcome.verdict.value == "pass", f"{outcome.id}: {outcome.detail}"
+
+
+def assert_same_on_clusters(code: str) -> None:
+    """Assert that Python code prints the same on cards of 1, 3 and 12 clusters."""
+    kunlun()
+    found = set()
+    for clusters in ("1", "3", "12"):
+        environment = {**os.environ, "ISOKERN_PLUGINS": "kunlun_sim", "XPU_NUM_CLUSTER": clusters}
+        command = [sys.executable, "-c", code]
+        found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 1

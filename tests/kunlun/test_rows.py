@@ -5,14 +5,12 @@ A core takes whole rows, a cluster takes a row, or clusters take parts of rows.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from needs import judge, kunlun
+from needs import assert_same_on_clusters, judge, kunlun
+from row_samples import case
 
 import isokern
 from isokern.declare.operator import Sample
@@ -27,21 +25,6 @@ LAYOUTS = ("contiguous", "permuted_in", "gaps")
 
 def computed(op: str, x: np.ndarray[Any, Any], **attrs: Any) -> np.ndarray[Any, Any]:
     return np.asarray(getattr(isokern, op)(x, device=kunlun(), **attrs).numpy())
-
-
-def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
-    """Return a sample of the operator over `axis`; None where the operator supports only the last axis."""
-    last = axis == len(shape) - 1
-    attrs: dict[str, Any] = {"axes": (axis,)} if op.startswith("reduce") else {}
-    if op in ("softmax", "log_softmax", "argmax"):
-        attrs = {"axis": axis}
-    elif op in ("rms_norm", "layer_norm"):
-        if not last:
-            return None
-        return Sample(
-            {"x": shape, "w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}, {"eps": 1e-6}
-        )
-    return Sample({"x": shape}, attrs)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -117,12 +100,4 @@ print(found.hexdigest())
 
 
 def test_the_same_bits_on_any_number_of_clusters() -> None:
-    kunlun()
-    found = set()
-    for clusters in ("1", "3", "12"):
-        environment = {**os.environ, "ISOKERN_PLUGINS": "kunlun_sim", "XPU_NUM_CLUSTER": clusters}
-        done = subprocess.run(
-            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
-        )
-        found.add(done.stdout)
-    assert len(found) == 1
+    assert_same_on_clusters(DIGEST)

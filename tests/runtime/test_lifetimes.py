@@ -8,6 +8,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from foreign import Foreign
 
 import isokern
 
@@ -16,19 +17,6 @@ SHAPE = (3, 64)
 
 class Owner(np.ndarray):
     """An array class of its own, so that tests can tell when an instance is gone."""
-
-
-class Producer:
-    """An object of another library that exports its memory by DLPack."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 def owned(shape=SHAPE, dtype=np.float32):
@@ -67,7 +55,7 @@ def of_blocks(device):
 
 def of_dlpack(device):
     array = owned()
-    return isokern.from_dlpack(Producer(array), device=device), array
+    return isokern.from_dlpack(Foreign(array), device=device), array
 
 
 WAYS_IN = [wrapped, reversed_, read_only, eager, of_blocks, of_dlpack]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from row_samples import case
 
 import isokern
 from isokern.conformance.run import Runner
@@ -63,14 +64,6 @@ def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any)
         made.calculate([given], [y], workspace="auto")
         device.synchronize()
         return np.asarray(y.numpy())
-
-
-def case(op: str, shape: tuple[int, ...], axis: int) -> Sample | None:
-    """Return a sample of the operator over `axis`; None where the operator supports only the last axis."""
-    if op in ("rms_norm", "layer_norm"):
-        rest = {"w": shape[-1:], **({"bias": shape[-1:]} if op == "layer_norm" else {})}
-        return Sample({"x": shape, **rest}, {"eps": 1e-6}) if axis == len(shape) - 1 else None
-    return Sample({"x": shape}, {"axes": (axis,)} if op.startswith("reduce") else {"axis": axis})
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "permuted_in", "gaps"])
