@@ -42,6 +42,7 @@ def consider(
 ) -> tuple[Plan, KernelVariant | None, list[Candidate]]:
     """Ask the operator's variants in descending priority, and choose the first that takes the plan (None if none does).
 
+    Those of one priority are asked in the order in which the device lists them.
     `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` maps variants
     whose kernel could not be built to the reason; `constants` are positions of inputs that may be prepacked. Nothing is
     compiled or built.
