@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
-SHOWN = 40  # failures that are printed one by one
+SHOWN = 40  # failures, or reasons of refusals, that are printed one by one
 
 
 class _Enough(Exception):
@@ -156,14 +156,10 @@ def check(
     if any(r.failures for r in reports):
         raise typer.Exit(FAILED)
     if not any(r.ran for r in reports):
-        complain(
-            "no case ran: "
-            + (
-                "every one is unsupported"
-                if any(r.count for r in reports)
-                else "no device is available, or no case was chosen"
-            )
-        )
+        reasons = [*dict.fromkeys(why for r in reports for why in r.refusals.values())][:SHOWN]
+        refused = f"every one is unsupported: {'; '.join(reasons) or 'see `isokern why`'}"
+        none = "no device is available, or no case was chosen"
+        complain(f"no case ran: {refused if any(r.count for r in reports) else none}")
         raise typer.Exit(NO_CASE)
 
 
