@@ -7,42 +7,24 @@ import types
 from importlib.metadata import EntryPoint
 
 import pytest
+from numpy_backend import NumpyStream
 
 from isokern import DeviceNotAvailable, InvalidArgument, hookimpl, ops, settings
 from isokern.backend import (
     HOOK_VERSION,
     Device,
-    Event,
     HostMemory,
-    Recording,
-    Stream,
     Unavailable,
     discovery,
 )
 from isokern.declare import registry
 
 
-class NowStream(Stream):
-    """A stream on which no work is ever pending."""
-
-    def synchronize(self):
-        pass
-
-    def record(self):
-        return Event()
-
-    def _begin_capture(self):
-        raise NotImplementedError
-
-    def _end_capture(self, recording: Recording):
-        raise NotImplementedError
-
-
 class EmptyDevice(Device):
     """A device without kernels."""
 
     def stream(self):
-        return NowStream(self)
+        return NumpyStream(self)
 
     def variants(self, stem):
         return []

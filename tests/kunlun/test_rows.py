@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from needs import assert_same_on_clusters, judge, kunlun
-from row_samples import case
+from row_samples import SEVERAL_AXES, case
 
 import isokern
-from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, F16, F32, I32, U64
 
 # (shape, axis): many short rows, some long, few long, one very long; then across memory in the same order
@@ -56,15 +55,10 @@ def test_special_values_in_long_rows(op: str) -> None:
 
 
 def test_several_axes() -> None:
-    for shape, axes in [
-        ((3, 50, 4, 700), (0, 2)),
-        ((3, 50, 4, 700), (1, 3)),
-        ((9, 40, 41, 5), ()),
-        ((60, 4, 70, 3), (0, 1, 2)),
-    ]:
+    for sample in SEVERAL_AXES:
         for op in ("reduce_sum", "reduce_max"):
             for layout in LAYOUTS:
-                judge(op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
+                judge(op, F32, sample, layout)
 
 
 @pytest.mark.parametrize("length", [7, 3000, 70001])

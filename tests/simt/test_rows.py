@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from row_samples import case
+from row_samples import SEVERAL_AXES, case
 
 import isokern
 from isokern.conformance.run import Runner
@@ -93,15 +93,10 @@ def test_special_values_in_long_rows(device: SimtDevice, op: str) -> None:
 
 
 def test_several_axes(device: SimtDevice) -> None:
-    for shape, axes in [
-        ((3, 50, 4, 700), (0, 2)),
-        ((3, 50, 4, 700), (1, 3)),
-        ((9, 40, 41, 5), ()),
-        ((60, 4, 70, 3), (0, 1, 2)),
-    ]:
+    for sample in SEVERAL_AXES:
         for op in ("reduce_sum", "reduce_max"):
             for layout in ("contiguous", "permuted_in", "gaps"):
-                judge(device, op, F32, Sample({"x": shape}, {"axes": axes, "keepdims": True}), layout)
+                judge(device, op, F32, sample, layout)
 
 
 def test_windows_of_every_size(device: SimtDevice) -> None:
