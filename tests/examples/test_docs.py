@@ -22,12 +22,15 @@ HOMES = [ROOT, CORE, *(p for p in CORE.iterdir() if p.is_dir()), ROOT / "plugins
 HOMES += [*ROOT.glob("plugins/*/src/isokern_*"), ROOT / "plugins/cpu/src/isokern_cpu/kernels"]
 PAGES = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
 ELSEWHERE = {  # pages with no example to run here, and why
+    "adding_a_dtype.md": "tests/walk follows it",
     "adding_an_operator.md": "sections of CONTRIBUTING, which tests/walk follows",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md, which tests/walk follows",
+    "cpu.md": "test_cpu_page.py builds its example",
     "glossary.md": "a table of words",
     "index.md": "README.md, whose blocks test_readme.py runs",
     "matrix.md": "a table made from the reports of conformance",
+    "native_backend.md": "tests/walk follows it",
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
     "source_documents.md": "each row has a proof that runs",
     "status.md": "written by tox -e status",
