@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "isokern.h"
+#include "isokern_dtypes.h"
 
 #define MAX_TENSORS 16
 #define MOST_WORK 1e9    /* product of all tensors' element counts, up to which every kernel is fast */
@@ -79,23 +80,7 @@ static void mutate(entry *e, char *blob, const entry *every, uint32_t count)
 /* Return the bytes of a tensor's memory from its buffer's start, 0 where it is too large to be tried. */
 static uint64_t bytes_of(const ik_tensor *t, double *work)
 {
-    static const int sizes[] = { [IK_F64] = 8,
-        [IK_F32] = 4,
-        [IK_F16] = 2,
-        [IK_BF16] = 2,
-        [IK_I8] = 1,
-        [IK_I16] = 2,
-        [IK_I32] = 4,
-        [IK_I64] = 8,
-        [IK_U8] = 1,
-        [IK_U16] = 2,
-        [IK_U32] = 4,
-        [IK_U64] = 8,
-        [IK_BOOL] = 1,
-        [IK_Q4_0] = 18,
-        [IK_Q4_1] = 20,
-        [IK_Q8_0] = 34 };
-    const int block = t->dtype >= IK_Q4_0 ? 32 : 1;
+    const int block = ik_block_elements(t->dtype), size = ik_itemsize(t->dtype);
     int64_t high = t->offset;
     double elements = 1;
     for (int32_t i = 0; i < t->ndim; i++)
@@ -104,9 +89,9 @@ static uint64_t bytes_of(const ik_tensor *t, double *work)
         return 1;
     for (int32_t i = 0; i < t->ndim; i++)
         high += t->strides[i] > 0 ? (t->shape[i] - 1) * t->strides[i] : 0;
-    const double bytes = ((double)high + block) / block * sizes[t->dtype];
+    const double bytes = ((double)high + block) / block * size;
     *work *= elements;
-    return bytes > MOST_BYTES ? 0 : (uint64_t)((high + block) / block) * (uint64_t)sizes[t->dtype];
+    return bytes > MOST_BYTES ? 0 : (uint64_t)((high + block) / block) * (uint64_t)size;
 }
 
 static void *exactly(uint64_t bytes)

@@ -10,6 +10,12 @@ const char *ik_level_missing(const char *level)
     return NULL;
 }
 
+const char *ik_dtype_missing(int32_t dtype)
+{
+    (void)dtype; /* each kernel says itself which types it takes */
+    return NULL;
+}
+
 uint32_t ik_device_count(void) { return 1; }
 
 ik_status ik_device_select(uint32_t device)

@@ -132,6 +132,7 @@ STREAMS = """\
 #include <stdlib.h>
 #include "isokern_native.h"
 const char *ik_level_missing(const char *level) { (void)level; return NULL; }
+const char *ik_dtype_missing(int32_t dtype) { (void)dtype; return NULL; }
 void *ik_stream_create(void) { return malloc(1); }
 void ik_stream_destroy(void *s) { ik_stream_abandon(s); free(s); }
 ik_status ik_stream_synchronize(void *s) { (void)s; return IK_SUCCESS; }

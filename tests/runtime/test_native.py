@@ -174,6 +174,7 @@ LATE = """\
 #include "isokern_native.h"
 typedef struct late { ik_call waiting[16]; int count; } late;
 const char *ik_level_missing(const char *level) { (void)level; return NULL; }
+const char *ik_dtype_missing(int32_t dtype) { (void)dtype; return NULL; }
 void *ik_stream_create(void) { return calloc(1, sizeof(late)); }
 void ik_stream_destroy(void *s) { ik_stream_abandon(s); free(s); }
 ik_status late_enqueue(const ik_plan *plan, void *const *data, late *s)

@@ -1,4 +1,4 @@
-"""The element types of tensors, with their stable codes and sizes."""
+"""The element types of tensors: one row each, from which C's tables and predicates are generated (`cabi/header.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class DType:
 
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
-    (block-quantised).
+    (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
+    `ml_dtypes.finfo(numpy)`.
     """
 
     name: str
@@ -24,6 +25,7 @@ class DType:
     kind: str
     itemsize: int
     numpy: np.dtype[Any] | None
+    dlpack: int = -1
     block: int = 1
 
     def __repr__(self) -> str:
@@ -40,39 +42,52 @@ class DType:
     def compute(self) -> DType:
         """The type in which kernels compute.
 
-        F32 for F16, BF16, F32 and block types, F64 for F64, U64 for U64, and I64 for other integers and booleans.
+        F64 and U64 for themselves, F32 for other floats and block types, I64 for other integers and booleans.
         """
         if self.kind in "fq":
             return F64 if self is F64 else F32
         return U64 if self is U64 else I64
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether NumPy exchanges the type with other libraries only as unsigned integers, like BF16."""
+        return self.numpy is not None and self.numpy.isbuiltin != 1
 
-F64 = DType("F64", 1, "f", 8, np.dtype(np.float64))
-F32 = DType("F32", 2, "f", 4, np.dtype(np.float32))
-F16 = DType("F16", 3, "f", 2, np.dtype(np.float16))
-BF16 = DType("BF16", 4, "f", 2, np.dtype(ml_dtypes.bfloat16))
-I8 = DType("I8", 8, "i", 1, np.dtype(np.int8))
-I16 = DType("I16", 9, "i", 2, np.dtype(np.int16))
-I32 = DType("I32", 10, "i", 4, np.dtype(np.int32))
-I64 = DType("I64", 11, "i", 8, np.dtype(np.int64))
-U8 = DType("U8", 12, "u", 1, np.dtype(np.uint8))
-U16 = DType("U16", 13, "u", 2, np.dtype(np.uint16))
-U32 = DType("U32", 14, "u", 4, np.dtype(np.uint32))
-U64 = DType("U64", 15, "u", 8, np.dtype(np.uint64))
-BOOL = DType("BOOL", 16, "b", 1, np.dtype(np.bool_))
+    @property
+    def in_memory(self) -> str:
+        """The C type of an element in memory: floats narrower than F32 lie in unsigned integers, blocks in bytes."""
+        if self.kind == "f" and self.compute is self:
+            return "float" if self is F32 else "double"
+        return f"{'' if self.kind == 'i' else 'u'}int{8 if self.block > 1 else 8 * self.itemsize}_t"
+
+
+# In this order the types stand in every list, and the suite judges them: a new one goes to the end.
+F32 = DType("F32", 2, "f", 4, np.dtype(np.float32), 2)
+F16 = DType("F16", 3, "f", 2, np.dtype(np.float16), 2)
+BF16 = DType("BF16", 4, "f", 2, np.dtype(ml_dtypes.bfloat16), 4)
+F64 = DType("F64", 1, "f", 8, np.dtype(np.float64), 2)
+I8 = DType("I8", 8, "i", 1, np.dtype(np.int8), 0)
+I16 = DType("I16", 9, "i", 2, np.dtype(np.int16), 0)
+I32 = DType("I32", 10, "i", 4, np.dtype(np.int32), 0)
+I64 = DType("I64", 11, "i", 8, np.dtype(np.int64), 0)
+U8 = DType("U8", 12, "u", 1, np.dtype(np.uint8), 1)
+U16 = DType("U16", 13, "u", 2, np.dtype(np.uint16), 1)
+U32 = DType("U32", 14, "u", 4, np.dtype(np.uint32), 1)
+U64 = DType("U64", 15, "u", 8, np.dtype(np.uint64), 1)
+BOOL = DType("BOOL", 16, "b", 1, np.dtype(np.bool_), 6)
 Q4_0 = DType("Q4_0", 32, "q", 18, None, block=32)
 Q4_1 = DType("Q4_1", 33, "q", 20, None, block=32)
 Q8_0 = DType("Q8_0", 34, "q", 34, None, block=32)
 
-ALL = (F64, F32, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, Q4_0, Q4_1, Q8_0)
-FLOATS = (F32, F16, BF16, F64)
-SIGNED = (I8, I16, I32, I64)
-UNSIGNED = (U8, U16, U32, U64)
-INTEGERS = SIGNED + UNSIGNED
-NUMBERS = FLOATS + INTEGERS
-PLAIN = (*NUMBERS, BOOL)
-BLOCKS = (Q4_0, Q4_1, Q8_0)
-ACTIVATIONS = (F32, F16, BF16)
+ALL = tuple(d for d in globals().values() if isinstance(d, DType))
+PLAIN = tuple(d for d in ALL if d.block == 1)
+NUMBERS = tuple(d for d in PLAIN if d is not BOOL)
+FLOATS = tuple(d for d in NUMBERS if d.kind == "f")
+INTEGERS = tuple(d for d in NUMBERS if d.kind in "iu")
+SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
+UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
+ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
+BLOCKS = tuple(d for d in ALL if d.block > 1)
 WEIGHTS = (*ACTIVATIONS, *BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters
 TOKENS = (*INDICES, U8)  # rows of a table, and text by the byte

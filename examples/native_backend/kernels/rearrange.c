@@ -7,7 +7,7 @@ IK_KERNEL(rearrange)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_REARRANGE_Y], *x = &plan->tensors[IK_REARRANGE_X];
-    const size_t size = ik_dtype_alignment(y->dtype);
+    const size_t size = (size_t)ik_itemsize(y->dtype);
     char *to = first_of(plan, data, IK_REARRANGE_Y);
     const char *from = first_of(plan, data, IK_REARRANGE_X);
     for (int64_t i = 0; i < count_elements(y, 0, y->ndim); i++)

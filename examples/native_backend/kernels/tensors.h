@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "isokern_dtypes.h"
 #include "isokern_native.h"
 
 static inline int64_t count_elements(const ik_tensor *t, int32_t from, int32_t to)
@@ -25,7 +26,7 @@ static inline int64_t offset_of(const ik_tensor *t, int32_t from, int32_t to, in
 
 /* Where element 0 of tensor i lies. */
 static inline char *first_of(const ik_plan *plan, void *const *data, uint32_t i)
-{ return (char *)data[i] + plan->tensors[i].offset * ik_dtype_alignment(plan->tensors[i].dtype); }
+{ return (char *)data[i] + ik_bytes(plan->tensors[i].dtype, plan->tensors[i].offset); }
 
 /* Why a plan is declined: null where all of its tensors are F32, or absent. */
 static inline const char *only_f32(const ik_plan *plan)

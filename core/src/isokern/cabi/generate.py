@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import header, inference
 from .cdef import cdef
+from .element_types import dtype_header
 
 STATIC = Path(__file__).parent / "include"
 EMULATION = Path(__file__).parents[1] / "emulation"
@@ -22,6 +23,7 @@ def generate(destination: Path) -> list[Path]:
     texts = {
         "isokern.h": header.header(),
         "isokern_abi.h": header.abi_header(),
+        "isokern_dtypes.h": dtype_header(),
         "operators.h": header.operator_table(),
         "elementwise_rows.h": header.elementwise_rows(),
         "elementwise_activations.h": header.elementwise_activations(),

@@ -249,9 +249,7 @@ def operator_table() -> str:
             f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
             f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)} }},"
         )
-    sizes = ", ".join(f"{{ {d.code}, {d.itemsize if d.block == 1 else 2} }}" for d in dtypes.ALL)
-    alignments = f"static const struct {{ int32_t code; uint32_t bytes; }} ik_alignments[] = {{ {sizes} }};"
-    return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", alignments, ""])
+    return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
 
 
 def elementwise_rows() -> str:

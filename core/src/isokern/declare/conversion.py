@@ -24,7 +24,7 @@ def convert(x: Any, target: Any) -> Any:
         top = wide >= float(limits.max)  # the largest 64-bit integer is not a float64, so it is set separately
         with np.errstate(invalid="ignore"):
             return np.where(top, limits.max, np.where(top, 0, inside).astype(target)).astype(target)
-    narrow = target.kind in "fV" and target.itemsize == 2
+    narrow = target.kind in "fV" and target.itemsize <= 2
     if narrow and (source == np.float64 or (not is_float and source.itemsize > 2)):
         return round_once(x, target)  # ml_dtypes and NumPy convert by way of F32, which would round twice
     with np.errstate(over="ignore", invalid="ignore"):
@@ -32,7 +32,7 @@ def convert(x: Any, target: Any) -> Any:
 
 
 def round_once(x: Any, target: Any) -> Any:
-    """Convert large integers to a 16-bit float with one rounding.
+    """Convert large integers to a float of 16 bits or fewer with one rounding.
 
     Goes by way of F32 rounded to odd, after which the second rounding is harmless.
     """

@@ -95,11 +95,13 @@ def _refuse(graph: Graph, known: Collection[str]) -> None:
 
 
 def _why_not(op: Op, known: Collection[str]) -> str | None:
+    from .mlir_body import has_element_type
+
     if op.kind not in known:
         return "it is no primitive" if op.operator.decompose is not None else "linalg has nothing for it"
-    blocks: list[Value] = [v for v in (*op.given, *op.outputs) if v.spec.dtype.block > 1]
-    if blocks:
-        return f"MLIR has no element type for {blocks[0].spec.dtype}"
+    lacking: list[Value] = [v for v in (*op.given, *op.outputs) if not has_element_type(v.spec.dtype)]
+    if lacking:
+        return f"MLIR has no element type for {lacking[0].spec.dtype}"
     if op.kind == "matmul_transposed" and op.attrs["lhs_quantization"] != "float":
         return f"lhs_quantization={op.attrs['lhs_quantization']}, and linalg has only float"
     if op.kind == "slice" and op.inputs[0] is not None:

@@ -36,6 +36,11 @@ def float_type(dtype: DType) -> Float:
     return _FLOATS[dtype]
 
 
+def has_element_type(dtype: DType) -> bool:
+    """Return whether MLIR has a type for the elements."""
+    return dtype in _FLOATS or dtype.kind in "iub"
+
+
 def integer_type(dtype: DType) -> IntegerType:
     """Return the MLIR type of an integer dtype; a BOOL is one bit."""
     return IntegerType(1 if dtype is BOOL else 8 * dtype.itemsize)

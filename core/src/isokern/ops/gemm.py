@@ -19,7 +19,7 @@ from ..declare.attributes import attrs, flag, number
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, NUMBERS, DType
+from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, I16, NUMBERS, DType
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -326,7 +326,7 @@ gemm = declare(
         ErrorCase({"a": (4, 2, 3), "b": (3, 5), "c": (4, 1, 5)}, BadTensorShape),
         ErrorCase({"a": (4, 2, 3), "b": (6, 3, 5)}, BadTensorShape),
         ErrorCase({"a": (2, 3), "b": (3, 5)}, InvalidArgument, {"activation": "swish"}),
-        ErrorCase({"a": (2, 3), "b": (3, 5)}, BadTensorDtype, dtypes={"T": NUMBERS[5]}),
+        ErrorCase({"a": (2, 3), "b": (3, 5)}, BadTensorDtype, dtypes={"T": I16}),
     ],
 )
 

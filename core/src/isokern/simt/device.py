@@ -12,7 +12,7 @@ from ..disk_cache import DiskCache
 from .kernel import Launcher, SimtKernel
 from .launch_block import launches
 from .selftest import SelfTests
-from .source import KERNELS
+from .source import KERNELS, find_missing_dtype
 from .traits import Folder, Traits
 
 PORTABLE = Folder("portable", 0, KERNELS)
@@ -57,7 +57,8 @@ class SimtDevice(Launcher):
         def supported(plan: Plan) -> str | None:
             if not self.traits.fp64 and any(d is not None and d.dtype.name == "F64" for d in plan.table):
                 return "the device has no F64"
-            return launches(path).choose(plan, self.traits).refusal or self.selftests.known_fault(folder, plan)
+            refusal = find_missing_dtype(plan) or launches(path).choose(plan, self.traits).refusal
+            return refusal or self.selftests.known_fault(folder, plan)
 
         def build(plan: Plan) -> SimtKernel:
             self.selftests.check(folder, plan)

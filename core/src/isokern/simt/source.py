@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..cabi.element_types import portable_types
 from ..cabi.plan import Plan
 from ..declare.attributes import Attr
 from ..declare.conversion import convert
@@ -231,6 +232,20 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 
 
 @cache
+def _read_conversions() -> frozenset[str]:
+    """Return the names of the floats and blocks that the portable kernels convert: those with a function or macro."""
+    text = _text(KERNELS / "simt.h") + _text(KERNELS / "blocks.h")
+    return frozenset(re.findall(r"\bik_(?:load|dot)_(\w+)\(", text))
+
+
+def find_missing_dtype(plan: Plan) -> str | None:
+    """Return why the portable kernels do not take an element type of the plan, or None."""
+    given = [d.dtype for d in plan.table if d is not None and d.dtype.kind in "fq"]
+    missing = [d.name for d in given if d.name not in _read_conversions()]
+    return f"{missing[0]}: the kernels have no conversion for it" if missing else None
+
+
+@cache
 def kernel_text(path: Path, entry: str) -> str:
     """Return the expanded kernel file with `entry` alone.
 
@@ -247,7 +262,7 @@ def kernel_text(path: Path, entry: str) -> str:
 @cache
 def _digest_of_text(prelude: Path, path: Path, entry: str) -> str:
     """Return a digest of an entry's source without the specialisation."""
-    parts = [expand(prelude), expand(KERNELS / "types.h"), kernel_text(path, entry)]
+    parts = [expand(prelude), portable_types(), kernel_text(path, entry)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -256,7 +271,7 @@ def fingerprint(prelude: Path, path: Path) -> str:
     """Return a digest of all texts that the programs of a kernel file are built from, this module among them."""
     makers = [_text(Path(__file__).with_name(name)) for name in ("source.py", "launch.py", "launch_shared.py")]
     makers += [_text(file) for file in (launch_file(path),) if file.is_file()]
-    parts = [*makers, expand(prelude), expand(KERNELS / "types.h"), expand(path)]
+    parts = [*makers, expand(prelude), portable_types(), expand(path)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -268,6 +283,7 @@ def digest(prelude: Path, path: Path, entry: str, head: str) -> str:
 def complete(prelude: Path, path: Path, entry: str, head: str) -> str:
     """Return the complete source of one entry; `head` is what `specialisation` returned for the plan."""
     first = "#define IK_NO_F64" if "ik_f64" not in head else "typedef double ik_f64;"
-    types = expand(KERNELS / "types.h")
     form, rest = head.split("\n\n", 1)
-    return "\n".join([first, form, expand(prelude), types, '#line 1 "plan"', rest, kernel_text(path, entry), ""])
+    return "\n".join(
+        [first, form, expand(prelude), portable_types(), '#line 1 "plan"', rest, kernel_text(path, entry), ""]
+    )

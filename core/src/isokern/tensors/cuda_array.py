@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backend import Buffer, BufferView, Device, current_stream
 from ..backend.discovery import devices
-from ..dtypes import BF16, dtype
+from ..dtypes import dtype
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorShape, BadTensorStrides, InvalidArgument
 from . import dlpack_device
@@ -23,12 +23,13 @@ LEGACY = 1  # the stream that libraries use by default
 def export(tensor: BufferView, device: Device) -> dict[str, Any]:
     """Return the interface's dict.
 
-    Raises AttributeError for memory that is no CUDA device's, and for BF16, which the interface has no type for. The
-    stream that it names is the thread's current one, made to wait for all work so far.
+    Raises AttributeError for memory that is no CUDA device's, and for types that are not NumPy's own, such
+    as BF16, which the interface has no type for. The stream that it names is the thread's current one, made to wait for
+    all work so far.
     """
     if (device.dlpack_device or (0, 0))[0] != CUDA or tensor.buffer.kind != "default":
         raise AttributeError(f"{tensor!r} is not in the memory of a CUDA device")
-    if tensor.dtype is BF16 or tensor.dtype.numpy is None:
+    if tensor.dtype.numpy is None or tensor.dtype.is_foreign:
         raise AttributeError(f"the CUDA array interface has no {tensor.dtype}; __dlpack__ may have it")
     device.hand_over(device.foreign_stream, tensor.buffer)
     size = tensor.dtype.itemsize

@@ -1,7 +1,7 @@
 """DLPack in and out of host memory, through NumPy.
 
-BF16, which NumPy's exchange refuses, travels as relabelled 16-bit integers. The layout of DLTensor and its two managed
-forms is that of the DLPack specification (dlpack.h, versions 0.8 and 1.0).
+What NumPy's exchange refuses, such as BF16, travels as relabelled unsigned integers. The layout of DLTensor and its two
+managed forms is that of the DLPack specification (dlpack.h, versions 0.8 and 1.0).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..backend import BufferView
-from ..dtypes import BF16
+from ..dtypes import ALL, DType
 from ..status import BadTensorDtype, InvalidArgument
 
 CPU = 1
-_UINT, _BFLOAT = 1, 4
+_UINT = 1
 # Offset of DLTensor in the managed struct a capsule points to, and of its data type (code, bits, lanes) in DLTensor
 _MANAGED = {b"dltensor": 0, b"dltensor_versioned": 32}
 _DTYPE = 20
@@ -47,19 +47,19 @@ def export(tensor: BufferView, array: np.ndarray[Any, Any], *, stream: Any = Non
     device_of(tensor)
     if stream is not None:
         raise InvalidArgument("dlpack", f"stream={stream!r} for host memory", allowed="None")
-    if tensor.dtype is not BF16:
+    if not tensor.dtype.is_foreign:
         return array.__dlpack__(**options)
-    capsule = array.view(np.uint16).__dlpack__(**options)
-    _type_field(capsule)[0] = _BFLOAT
+    capsule = array.view(f"u{tensor.dtype.itemsize}").__dlpack__(**options)
+    _type_field(capsule)[0] = tensor.dtype.dlpack
     return capsule
 
 
 class _Relabelled:
-    """A producer whose BF16 capsule is labelled as 16-bit unsigned integers, which NumPy takes."""
+    """A producer whose capsule of a type that NumPy refuses is labelled as unsigned integers, which NumPy takes."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.was_bf16 = False
+        self.given: DType | None = None
 
     def __dlpack_device__(self) -> Any:
         return self._source.__dlpack_device__()
@@ -70,8 +70,9 @@ class _Relabelled:
         except TypeError:  # a producer from before DLPack 1.0 takes no options
             capsule = self._source.__dlpack__()
         field = _type_field(capsule)
-        self.was_bf16 = field[0] == _BFLOAT
-        if self.was_bf16:
+        given = tuple(field)
+        self.given = next((d for d in ALL if d.is_foreign and (d.dlpack, 8 * d.itemsize) == given), None)
+        if self.given is not None:
             field[0] = _UINT
         return capsule
 
@@ -103,4 +104,4 @@ def to_numpy(source: Any) -> np.ndarray[Any, Any]:
         array = np.from_dlpack(relabelled)
     except (BufferError, RuntimeError) as error:
         raise BadTensorDtype("from_dlpack", str(error)) from None
-    return array.view(BF16.numpy) if relabelled.was_bf16 else array
+    return array if relabelled.given is None else array.view(relabelled.given.numpy)

@@ -13,12 +13,11 @@ from typing import Any
 
 from ..backend import BASE_ALIGNMENT, Buffer, BufferView, Device, array_at
 from ..backend.discovery import devices
-from ..dtypes import ALL, BF16, BOOL, DType
+from ..dtypes import ALL, DType
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, DeviceNotAvailable, InvalidArgument
 
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-BFLOAT, READ_ONLY = 4, 1
+READ_ONLY = 1
 _Delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -106,7 +105,7 @@ def export(
     array = array_at(
         tensor.buffer.address + tensor.desc.offset * dtype.itemsize,
         tensor.shape,
-        f"|{'b' if dtype is BOOL else dtype.kind if dtype is not BF16 else 'u'}{dtype.itemsize}",
+        f"|{'u' if dtype.is_foreign else dtype.kind}{dtype.itemsize}",
         owner=tensor,
         strides=tuple(n * dtype.itemsize for n in tensor.strides),
         writable=tensor.buffer.writable,
@@ -117,8 +116,7 @@ def export(
         capsule = array.__dlpack__()
     _, made = find_managed(capsule)
     made.tensor.device_type, made.tensor.device_id = kind, index
-    if dtype is BF16:
-        made.tensor.code = BFLOAT
+    made.tensor.code = dtype.dlpack
     return capsule
 
 
@@ -146,8 +144,7 @@ class Taken:
         t = self.tensor
         given = (t.code, t.bits, t.lanes)
         for d in ALL:
-            code = BFLOAT if d is BF16 else CODES.get(d.kind)
-            if d.block == 1 and (code, 8 * d.itemsize, 1) == given:
+            if (d.dlpack, 8 * d.itemsize, 1) == given:
                 return d
         raise BadTensorDtype("from_dlpack", f"DLPack type (code, bits, lanes) = {given}")
 

@@ -59,7 +59,7 @@ typedef unsigned long long uint64_t;
 #define IK_SUBGROUP_LANE ((int)threadIdx.x % IK_SUBGROUP)
 #define IK_SHUFFLE_DOWN(value, lanes) __shfl_down_sync(0xffffffffu >> (32 - IK_SUBGROUP), value, lanes, IK_SUBGROUP)
 
-/* F16 by the GPU's own conversions; on the host types.h has them. */
+/* F16 by the GPU's own conversions; on the host simt.h has them. */
 #ifdef __CUDA_ARCH__
 static IK_INLINE float ik_cuda_widen(unsigned short bits)
 {

@@ -8,7 +8,7 @@ from typing import Any
 
 from isokern.backend import BASE_ALIGNMENT, Declined, Kernel, KernelVariant, Stream, Unavailable, Workspace
 from isokern.cabi.plan import Plan
-from isokern.dtypes import F64, FLOATS
+from isokern.dtypes import BF16, F16, F32, F64, names
 from isokern.layout import TensorDesc
 from isokern.status import InternalError
 
@@ -17,6 +17,7 @@ from .place import CudaPlace
 from .streams import Call, CudaStream
 
 NAME, PRIORITY = "cublaslt", 20
+TYPES = (F32, F16, BF16, F64)
 ACTIVATIONS = {"none", "relu", "gelu_tanh"}
 
 
@@ -28,8 +29,8 @@ def product_of(plan: Plan) -> Product | str:
     y, a, b, bias, c = [*plan.table, None, None][:5]
     assert y is not None and a is not None and b is not None
     alpha, beta, activation = (plan.attrs.get(n, d) for n, d in (("alpha", 1.0), ("beta", 0.0), ("activation", "none")))
-    if y.dtype not in FLOATS:
-        return f"{y.dtype} is not of {', '.join(d.name for d in FLOATS)}"
+    if y.dtype not in TYPES:
+        return f"{y.dtype} is not of {names(TYPES)}"
     if activation not in ACTIVATIONS:
         return f"the library has no {activation}"
     if y.dtype is F64 and (bias is not None or activation != "none"):

@@ -7,7 +7,7 @@
 #ifndef ISOKERN_CAST_H
 #define ISOKERN_CAST_H
 #ifndef IK_SIMT
-#include <isokern_abi.h>
+#include <isokern_dtypes.h>
 #endif
 #include "isokern_half.h"
 
@@ -47,22 +47,24 @@ static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high)
 { return x < low ? low : x > high ? high : x; }
 
 #ifndef IK_SIMT /* SIMT kernels know the dtype when they are compiled */
-/* Write `value` to `to` as one element of `dtype`. */
+/* Write `value` to `to` as one element of `dtype`. The plug-in has defined IK_SMALL_FLOATS. */
 static inline void ik_convert_value(double value, int32_t dtype, void *to)
 {
     const int64_t i = ik_f64_to_i64(value);
     const float f32 = (float)value;
     const uint32_t u32 = ik_f64_to_u32(value);
     const uint64_t u64 = ik_f64_to_u64(value);
-    uint64_t bits = 0; /* the bits of integers and of 16-bit floats */
+    uint64_t bits = 0;
     switch (dtype) {
     case IK_F64: memcpy(to, &value, 8); return;
     case IK_F32: memcpy(to, &f32, 4); return;
     case IK_I64: memcpy(to, &i, 8); return;
     case IK_U32: memcpy(to, &u32, 4); return;
     case IK_U64: memcpy(to, &u64, 8); return;
-    case IK_F16: bits = ik_f32_to_f16(ik_f64_to_odd(value)); break;
-    case IK_BF16: bits = ik_f32_to_bf16(ik_f64_to_odd(value)); break;
+#define IK_CASE(code, name, type) \
+    case code: bits = ik_f32_to_##name(ik_f64_to_odd(value)); break;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     case IK_I8: bits = (uint64_t)ik_clamp_i64(i, INT8_MIN, INT8_MAX); break;
     case IK_I16: bits = (uint64_t)ik_clamp_i64(i, INT16_MIN, INT16_MAX); break;
     case IK_I32: bits = (uint64_t)ik_clamp_i64(i, INT32_MIN, INT32_MAX); break;
@@ -73,12 +75,9 @@ static inline void ik_convert_value(double value, int32_t dtype, void *to)
     const uint32_t low = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
     const uint8_t byte = (uint8_t)bits;
-    switch (dtype) {
-    case IK_I32: memcpy(to, &low, 4); return;
-    case IK_F16:
-    case IK_BF16:
-    case IK_I16:
-    case IK_U16: memcpy(to, &half, 2); return;
+    switch (ik_itemsize(dtype)) {
+    case 4: memcpy(to, &low, 4); return;
+    case 2: memcpy(to, &half, 2); return;
     default: memcpy(to, &byte, 1);
     }
 }

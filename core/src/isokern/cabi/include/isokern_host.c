@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isokern_dtypes.h"
 #include "isokern_inference.h"
 #include "isokern_native.h"
 
@@ -216,7 +217,7 @@ static ik_status take_tensor(
         *value = (ik_value){ .tag = IK_V_NONE };
         return IK_SUCCESS;
     }
-    if (ik_dtype_alignment(t->dtype) == 0)
+    if (ik_alignment_of(t->dtype) == 0)
         return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, t->dtype);
     if (t->ndim < 0 || t->ndim > IK_MAX_RANK)
         return ik_fail(
@@ -273,7 +274,7 @@ static ik_status make_plan(
         bool present = tensors[i].dtype != IK_NONE, elements = true;
         for (int32_t k = 0; k < tensors[i].ndim; k++)
             elements = elements && tensors[i].shape[k] != 0;
-        d->alignments[i] = present && elements ? ik_dtype_alignment(tensors[i].dtype) : 0;
+        d->alignments[i] = present && elements ? ik_alignment_of(tensors[i].dtype) : 0;
         d->empty = d->empty && (i >= op->outputs || !elements);
     }
     d->plan = (ik_plan){
@@ -349,7 +350,7 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
     for (uint32_t i = 0; i < op->outputs && status == IK_SUCCESS; i++) {
         if (tensors[i].dtype == IK_NONE)
             continue;
-        if (ik_dtype_alignment(tensors[i].dtype) == 0)
+        if (ik_alignment_of(tensors[i].dtype) == 0)
             status = ik_fail(
                 IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, tensors[i].dtype);
         pairs[2 * count] = text_value(ik_attribute_tables[ik_operator_index(op)].output_types[i]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isokern_dtypes.h"
 #include "isokern_environment.h"
 #include "operators.h"
 
@@ -59,14 +60,6 @@ const ik_operator *ik_find_operator(uint32_t kind)
 
 uint32_t ik_operator_index(const ik_operator *op) { return (uint32_t)(op - ik_operators); }
 
-uint32_t ik_dtype_alignment(int32_t code)
-{
-    for (size_t i = 0; i < sizeof ik_alignments / sizeof *ik_alignments; i++)
-        if (ik_alignments[i].code == code)
-            return ik_alignments[i].bytes;
-    return 0;
-}
-
 static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor *t)
 {
     if (t->ndim < 0 || t->ndim > IK_MAX_RANK)
@@ -75,7 +68,7 @@ static ik_status check_tensor(const ik_operator *op, uint32_t i, const ik_tensor
         if (t->shape[d] < 0)
             return ik_fail(IK_BAD_TENSOR_SHAPE, "%s: tensor %u has dim %lld", op->name, i, (long long)t->shape[d]);
     bool optional = i < 64 && (op->optional >> i & 1) != 0;
-    if (ik_dtype_alignment(t->dtype) == 0 && !(optional && t->dtype == IK_NONE))
+    if (ik_alignment_of(t->dtype) == 0 && !(optional && t->dtype == IK_NONE))
         return ik_fail(IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d", op->name, i, t->dtype);
     return IK_SUCCESS;
 }
@@ -131,6 +124,21 @@ static const char *packed_layout_of(const ik_variant *v, const ik_plan *plan, ui
     return v->packed_layout != NULL && tensor < 64 ? v->packed_layout(plan, tensor, bytes) : NULL;
 }
 
+/* Why the kernels do not take an element type of the plan, or null; valid until the thread's next call. */
+static const char *find_missing_dtype(const ik_plan *plan)
+{
+    static _Thread_local char text[256];
+    for (uint32_t i = 0; i < plan->tensor_count; i++) {
+        const int32_t dtype = plan->tensors[i].dtype;
+        const char *reason = dtype == IK_NONE ? NULL : ik_dtype_missing(dtype);
+        if (reason != NULL) {
+            snprintf(text, sizeof text, "%s: %s", ik_name_of(dtype), reason);
+            return text;
+        }
+    }
+    return NULL;
+}
+
 ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *workspace_bytes, const char **reason)
 {
     const ik_operator *op;
@@ -145,6 +153,8 @@ ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *wo
     const ik_variant *v = &ik_variants[variant];
     const ik_plan *plan = with_defaults(given, op, &copy);
     *reason = ik_level_missing(v->level);
+    if (*reason == NULL)
+        *reason = find_missing_dtype(plan);
     if (*reason == NULL && v->supported != NULL)
         *reason = v->supported(plan);
     for (uint32_t i = 0; i < 64 && *reason == NULL; i++) {

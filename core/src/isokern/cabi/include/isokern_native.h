@@ -1,9 +1,9 @@
 /* The interface that native plug-ins share: the tables that the build generates, errors, capture, and the names of the
  * functions in a kernel file.
  *
- * isokern_native.c defines the verbs of isokern.h over the tables. The plug-in defines ik_level_missing and the
- * functions of its device: ik_device_count, ik_device_select, ik_memory_alloc, ik_memory_free, ik_memory_write,
- * ik_memory_read, ik_stream_create, ik_stream_destroy and ik_stream_synchronize. */
+ * isokern_native.c defines the verbs of isokern.h over the tables. The plug-in defines ik_level_missing,
+ * ik_dtype_missing and the functions of its device: ik_device_count, ik_device_select, ik_memory_alloc, ik_memory_free,
+ * ik_memory_write, ik_memory_read, ik_stream_create, ik_stream_destroy and ik_stream_synchronize. */
 #ifndef ISOKERN_NATIVE_H
 #define ISOKERN_NATIVE_H
 #include <stddef.h>
@@ -80,11 +80,9 @@ extern const uint32_t ik_variant_count;
 const ik_variant *ik_variant_list(uint32_t *count);
 const ik_operator *ik_operator_list(uint32_t *count);
 
-/* The operator of that kind, or null where there is none; an operator's index in the table; the alignment of a dtype's
- * elements, or 0 where there is no such dtype. */
+/* The operator of that kind, or null where there is none; an operator's index in the table. */
 const ik_operator *ik_find_operator(uint32_t kind);
 uint32_t ik_operator_index(const ik_operator *op);
-uint32_t ik_dtype_alignment(int32_t code);
 
 /* The verbs of isokern.h for trusted plans: those that Python has checked and packed, in the normal form that kernels
  * read. Whether `variant` accepts a plan, and the workspace it then needs; on NOT_IMPLEMENTED *reason says why not. The
@@ -95,8 +93,10 @@ ik_status ik_plan_select(ik_plan *plan);
 ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
-/* Null when this machine can run the level, otherwise what it lacks. The plug-in defines it. */
+/* Null when this machine can run the level, otherwise what it lacks; null when the kernels take elements of this dtype,
+ * otherwise why not. The plug-in defines both. */
 const char *ik_level_missing(const char *level);
+const char *ik_dtype_missing(int32_t dtype);
 
 /* Call such a plan with the data pointers as packed bytes, or with a call record, both cheap to make from Python. */
 ik_status ik_call_packed(

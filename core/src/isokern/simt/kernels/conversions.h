@@ -57,6 +57,4 @@ static IK_INLINE float magnitude_to_odd(ik_u64 m)
 #define make_BOOL(to, i, v) (to)[i] = (ik_bool)((v) != 0)
 #define make_F32(to, i, v) (to)[i] = (float)(v)
 #define make_F64(to, i, v) (to)[i] = (ik_f64)(v)
-#define make_F16(to, i, v) ik_store_F16(to, i, ODD(v))
-#define make_BF16(to, i, v) ik_store_BF16(to, i, ODD(v))
 #endif

@@ -10,22 +10,6 @@
 
 /* The type of an element of tensor x in memory; for a block type, a byte. */
 #define IK_ELEMENT(x) IK_PASTE(ik_element_, IK_TYPE_##x)
-#define ik_element_F32 ik_f32
-#define ik_element_F64 ik_f64
-#define ik_element_F16 ik_f16
-#define ik_element_BF16 ik_bf16
-#define ik_element_I8 ik_i8
-#define ik_element_I16 ik_i16
-#define ik_element_I32 ik_i32
-#define ik_element_I64 ik_i64
-#define ik_element_U8 ik_u8
-#define ik_element_U16 ik_u16
-#define ik_element_U32 ik_u32
-#define ik_element_U64 ik_u64
-#define ik_element_BOOL ik_bool
-#define ik_element_Q4_0 ik_q4_0
-#define ik_element_Q4_1 ik_q4_1
-#define ik_element_Q8_0 ik_q8_0
 
 /* Load element i of the buffer of tensor x, in its compute type; store a value there. */
 #define IK_LOAD(x, i) IK_PASTE(ik_load_, IK_TYPE_##x)(x, i)
@@ -52,22 +36,14 @@
 #define IK_LARGEST ((ik_c)IK_BITS_F32(0x7f800000u)) /* Inf */
 #endif
 
-/* By dtype; p is a pointer to global memory. A prelude may define its own for F16. */
+/* By float dtype; p is a pointer to global memory. A prelude may define its own for F16. A dtype that is not here is
+ * refused (source.py). */
 #define ik_load_F32(p, i) (p)[i]
 #define ik_load_F64(p, i) (p)[i]
 #ifndef ik_load_F16
 #define ik_load_F16(p, i) ik_f16_to_f32((p)[i])
 #endif
 #define ik_load_BF16(p, i) ik_bf16_to_f32((p)[i])
-#define ik_load_I8(p, i) (ik_i64)(p)[i]
-#define ik_load_I16(p, i) (ik_i64)(p)[i]
-#define ik_load_I32(p, i) (ik_i64)(p)[i]
-#define ik_load_I64(p, i) (p)[i]
-#define ik_load_U8(p, i) (ik_i64)(p)[i]
-#define ik_load_U16(p, i) (ik_i64)(p)[i]
-#define ik_load_U32(p, i) (ik_i64)(p)[i]
-#define ik_load_U64(p, i) (p)[i]
-#define ik_load_BOOL(p, i) (ik_i64)(p)[i]
 
 #define ik_store_F32(p, i, v) (p)[i] = (v)
 #define ik_store_F64(p, i, v) (p)[i] = (v)
@@ -75,15 +51,6 @@
 #define ik_store_F16(p, i, v) (p)[i] = ik_f32_to_f16(v)
 #endif
 #define ik_store_BF16(p, i, v) (p)[i] = ik_f32_to_bf16(v)
-#define ik_store_I8(p, i, v) (p)[i] = (ik_i8)(v)
-#define ik_store_I16(p, i, v) (p)[i] = (ik_i16)(v)
-#define ik_store_I32(p, i, v) (p)[i] = (ik_i32)(v)
-#define ik_store_I64(p, i, v) (p)[i] = (ik_i64)(v)
-#define ik_store_U8(p, i, v) (p)[i] = (ik_u8)(v)
-#define ik_store_U16(p, i, v) (p)[i] = (ik_u16)(v)
-#define ik_store_U32(p, i, v) (p)[i] = (ik_u32)(v)
-#define ik_store_U64(p, i, v) (p)[i] = (ik_u64)(v)
-#define ik_store_BOOL(p, i, v) (p)[i] = (ik_bool)((v) != 0)
 
 /* The qualifier of an entry's record, where a language has to know that nothing changes it. */
 #ifndef IK_CONSTANT

@@ -61,9 +61,12 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *x = &plan->tensors[IK_ARGMAX_X], *y = &plan->tensors[IK_ARGMAX_Y];
     int32_t last = x->ndim - 1;
-    *j = (job){
-        .ty = y, .tx = x, .size = ik_itemsize(x->dtype), .d = x->shape[last], .chunks = 1, .integer = x->dtype >= IK_I8
-    };
+    *j = (job){ .ty = y,
+        .tx = x,
+        .size = ik_itemsize(x->dtype),
+        .d = x->shape[last],
+        .chunks = 1,
+        .integer = ik_is_integer(x->dtype) };
     j->flip = x->dtype == IK_U64 ? INT64_MIN : 0;
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     if (j->rows == 0)

@@ -174,12 +174,11 @@ typedef struct matrix {
 static matrix read_rows(const ik_tensor *t, const char *from, int64_t n, bool widen, float *to)
 {
     const int64_t width = t->shape[3];
-    const bool blocks = ik_is_blocks(t->dtype);
-    if (t->strides[3] == 1 && !blocks && (t->dtype == IK_F32 || !widen))
+    if (t->strides[3] == 1 && (t->dtype == IK_F32 || (!widen && ik_has_vectors(t->dtype))))
         return (matrix){ t->dtype, from, t->strides[1] };
     for (int64_t i = 0; i < n; i++) {
         const char *row = from + ik_bytes(t->dtype, i * t->strides[1]);
-        if (blocks)
+        if (ik_is_blocks(t->dtype))
             ik_dequantize_run(t->dtype, width, row, to + i * width);
         else
             ik_load_f32(t->dtype, row, t->strides[3], width, to + i * width);

@@ -26,11 +26,9 @@ typedef union tile {
 
 static int32_t class_of(int32_t dtype)
 {
+    if (ik_is_float(dtype))
+        return ik_compute_of(dtype);
     switch (dtype) {
-    case IK_F64: return IK_F64;
-    case IK_F32:
-    case IK_F16:
-    case IK_BF16: return IK_F32;
     case IK_I64:
     case IK_U32: return IK_I64;
     case IK_U64: return IK_U64;
@@ -43,8 +41,10 @@ static void widen(int32_t dtype, int64_t n, const void *from, void *to)
 {
     int32_t *wide = to;
     switch (dtype) {
-    case IK_F16: ik_f16_run_to_f32(n, from, to); return;
-    case IK_BF16: ik_bf16_run_to_f32(n, from, to); return;
+#define IK_CASE(code, name, type) \
+    case code: ik_##name##_run_to_f32(n, from, to); return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((int64_t *)to)[i] = ((const uint32_t *)from)[i]; return;
     case IK_I8: IK_VECTORISE for (int64_t i = 0; i < n; i++) wide[i] = ((const int8_t *)from)[i]; return;
     case IK_I16: IK_VECTORISE for (int64_t i = 0; i < n; i++) wide[i] = ((const int16_t *)from)[i]; return;
@@ -154,16 +154,13 @@ ELEMENT void narrow_from(int32_t source, int32_t dtype, int64_t n, const void *x
     case IK_U32: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint32_t *)y)[i] = as_u32(source, x, i); return;
     case IK_U64: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint64_t *)y)[i] = as_u64(source, x, i); return;
     case IK_BOOL: IK_VECTORISE for (int64_t i = 0; i < n; i++)((uint8_t *)y)[i] = as_bool(source, x, i); return;
-    default: break; /* F16 and BF16 */
+    default: break; /* small floats */
     }
     if (source != IK_F32) IK_VECTORISE
         for (int64_t i = 0; i < n; i++)
             odd[i] = as_odd(source, x, i);
     const float *f32 = source == IK_F32 ? x : odd;
-    if (dtype == IK_F16)
-        ik_f32_run_to_f16(n, f32, y);
-    else
-        ik_f32_run_to_bf16(n, f32, y);
+    ik_store_f32(dtype, f32, y, 1, n);
 }
 
 /* Convert n contiguous elements of a class to any dtype. */
@@ -258,15 +255,13 @@ static void run_tiles(void *context, int64_t begin, int64_t end, int32_t worker)
         ik_stream_fence();
 }
 
-static bool integer(int32_t dtype) { return dtype >= IK_I8 && dtype <= IK_U64; }
-
 IK_KERNEL(cast)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_CAST_Y], *x = &plan->tensors[IK_CAST_X];
     job j = { .to = y, .from = x, .y = ik_ptr(plan, data, IK_CAST_Y), .x = ik_ptr(plan, data, IK_CAST_X) };
     int64_t from_size = ik_itemsize(x->dtype), to_size = ik_itemsize(y->dtype), n = ik_numel(y);
-    if (x->dtype == y->dtype || (from_size == to_size && integer(x->dtype) && integer(y->dtype))) {
+    if (x->dtype == y->dtype || (from_size == to_size && ik_is_integer(x->dtype) && ik_is_integer(y->dtype))) {
         ik_block block = ik_block_of(to_size, y->ndim, y->shape, j.y, y->strides, j.x, x->strides);
         ik_move(&block);
         return IK_SUCCESS;

@@ -64,60 +64,56 @@ static inline void ik_f32_run_to_bf16(int64_t n, const float *in, uint16_t *out)
         out[i] = ik_f32_to_bf16(in[i]);
 }
 
+/* Every float that is computed in F32 and is not F32: its code, its name in the functions that convert it, and its type
+ * in memory. */
+#define IK_SMALL_FLOATS(X) X(IK_F16, f16, uint16_t) X(IK_BF16, bf16, uint16_t)
+
 /* Load n elements of a float dtype, `stride` elements apart, as F32. */
 static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)
 {
-    if (dtype == IK_F32) {
-        const float *x = from;
+    switch (dtype) {
+    case IK_F32:
         if (stride == 1 && n > 0) /* with no elements, the pointers may be null */
-            memcpy(to, x, (size_t)n * sizeof *to);
+            memcpy(to, from, (size_t)n * sizeof *to);
         else
             for (int64_t i = 0; i < n; i++)
-                to[i] = x[i * stride];
+                to[i] = ((const float *)from)[i * stride];
         return;
-    }
-    const uint16_t *h = from;
-    if (stride == 1) {
-        if (dtype == IK_F16)
-            ik_f16_run_to_f32(n, h, to);
-        else
-            ik_bf16_run_to_f32(n, h, to);
+#define IK_CASE(code, name, type) \
+    case code: \
+        if (stride == 1) \
+            ik_##name##_run_to_f32(n, from, to); \
+        else \
+            for (int64_t i = 0; i < n; i++) \
+                to[i] = ik_##name##_to_f32(((const type *)from)[i * stride]); \
         return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     }
-    if (dtype == IK_F16)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = ik_f16_to_f32(h[i * stride]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = ik_bf16_to_f32(h[i * stride]);
 }
 
 /* Store n F32 values to a float dtype, `stride` elements apart. */
 static inline void ik_store_f32(int32_t dtype, const float *from, void *to, int64_t stride, int64_t n)
 {
-    if (dtype == IK_F32) {
-        float *y = to;
+    switch (dtype) {
+    case IK_F32:
         if (stride == 1)
-            memcpy(y, from, (size_t)n * sizeof *from);
+            memcpy(to, from, (size_t)n * sizeof *from);
         else
             for (int64_t i = 0; i < n; i++)
-                y[i * stride] = from[i];
+                ((float *)to)[i * stride] = from[i];
         return;
-    }
-    uint16_t *h = to;
-    if (stride == 1) {
-        if (dtype == IK_F16)
-            ik_f32_run_to_f16(n, from, h);
-        else
-            ik_f32_run_to_bf16(n, from, h);
+#define IK_CASE(code, name, type) \
+    case code: \
+        if (stride == 1) \
+            ik_f32_run_to_##name(n, from, to); \
+        else \
+            for (int64_t i = 0; i < n; i++) \
+                ((type *)to)[i * stride] = ik_f32_to_##name(from[i]); \
         return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     }
-    if (dtype == IK_F16)
-        for (int64_t i = 0; i < n; i++)
-            h[i * stride] = ik_f32_to_f16(from[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            h[i * stride] = ik_f32_to_bf16(from[i]);
 }
 
 static inline void ik_load_f64(const void *from, int64_t stride, int64_t n, double *to)
@@ -133,13 +129,6 @@ static inline void ik_store_f64(const double *from, void *to, int64_t stride, in
     for (int64_t i = 0; i < n; i++)
         y[i * stride] = from[i];
 }
-
-/* Every integer dtype and its C type. */
-/* clang-format off */
-#define IK_INTEGER_TYPES(X) \
-    X(IK_I8, int8_t) X(IK_I16, int16_t) X(IK_I32, int32_t) X(IK_I64, int64_t) X(IK_U8, uint8_t) X(IK_U16, uint16_t) \
-    X(IK_U32, uint32_t) X(IK_U64, uint64_t)
-/* clang-format on */
 
 /* Loops over elements `stride` apart: with a constant stride of 1 they vectorise, hence the pairs of calls below. */
 #define IK_LOOP static inline __attribute__((always_inline, unused)) void

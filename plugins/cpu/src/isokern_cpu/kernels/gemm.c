@@ -12,15 +12,9 @@ static const ik_gemm_loops *loops_of(int32_t dtype)
 {
     static const ik_gemm_loops u32 = { sizeof(uint32_t), panel_width_u32, tasks_u32, NULL },
                                u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL };
-    switch (dtype) {
-    case IK_F32:
-    case IK_F16:
-    case IK_BF16: return &IK_PART_NAME(gemm_f32);
-    case IK_F64: return &IK_PART_NAME(gemm_f64);
-    case IK_I64:
-    case IK_U64: return &u64;
-    default: return &u32;
-    }
+    if (ik_is_float(dtype))
+        return dtype == IK_F64 ? &IK_PART_NAME(gemm_f64) : &IK_PART_NAME(gemm_f32);
+    return ik_itemsize(dtype) == 8 ? &u64 : &u32;
 }
 
 static ik_gemm_args args_of(const ik_plan *plan, void *const *data)

@@ -116,12 +116,17 @@ static inline void ik_choose_blocking(
 
 enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
 
+/* Whether the loops that read a matrix in place load vectors of this float dtype (gemm_tile.h); others are converted
+ * first. */
+static inline bool ik_has_vectors(int32_t dtype)
+{ return dtype == ik_compute_of(dtype) || dtype == IK_F16 || dtype == IK_BF16; }
+
 /* Whether the product is skinny, so that reading b dominates; if so, choose its blocking. */
 static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)
 {
     bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_SKINNY_ROWS && g->k >= 64;
     bool sums = g->b.col == 1 && g->m <= 3 && g->n >= 64;
-    g->skinny = dots || sums;
+    g->skinny = (dots || sums) && ik_has_vectors(g->b.dtype);
     g->a_in_place = ik_itemsize(g->a.dtype) == size && g->a.col == 1;
     g->slice_bytes = g->a_in_place ? 0 : ik_round_up(g->m * g->k * size, 64);
     return g->skinny;

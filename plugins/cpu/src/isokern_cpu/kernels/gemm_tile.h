@@ -67,7 +67,7 @@ static inline ik_f64s splat_f64(const double *x) { return *x - (ik_f64s){ 0 }; }
 static inline ik_u32s splat_u32(const uint32_t *x) { return *x - (ik_u32s){ 0 }; }
 static inline ik_u64s splat_u64(const uint64_t *x) { return *x - (ik_u64s){ 0 }; }
 
-/* One vector of floats of any dtype, as F32. */
+/* One vector of floats of a dtype of ik_has_vectors, as F32. */
 static inline __attribute__((always_inline)) ik_f32s widen_f32(const int32_t dtype, const void *from)
 {
     if (dtype == IK_F32) {

@@ -11,8 +11,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "isokern_math.h"
+#include "isokern_dtypes.h"
 #include "isokern_int.h"
+#include "isokern_math.h"
 #include "runtime.h"
 
 #if defined(__clang__)
@@ -38,24 +39,6 @@ enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
 /* Outputs larger than this bypass the caches (a streaming store saves the read of each line). */
 #define IK_STREAM_BYTES (INT64_C(2) << 20)
 
-/* Bytes of an element; for block types use ik_bytes. */
-static inline int64_t ik_itemsize(int32_t dtype)
-{
-    switch (dtype) {
-    case IK_F64:
-    case IK_I64:
-    case IK_U64: return 8;
-    case IK_F32:
-    case IK_I32:
-    case IK_U32: return 4;
-    case IK_F16:
-    case IK_BF16:
-    case IK_I16:
-    case IK_U16: return 2;
-    default: return 1;
-    }
-}
-
 /* Element `at` of indices: I64, I32 or U8. */
 static inline int64_t ik_index_at(int32_t dtype, const void *indices, int64_t at)
 {
@@ -65,19 +48,6 @@ static inline int64_t ik_index_at(int32_t dtype, const void *indices, int64_t at
     default: return ((const uint8_t *)indices)[at];
     }
 }
-
-/* Bytes of `elements`, or the byte offset of that element: a whole number of blocks for block types. */
-static inline int64_t ik_bytes(int32_t dtype, int64_t elements)
-{
-    switch (dtype) {
-    case IK_Q4_0: return elements / 32 * 18;
-    case IK_Q4_1: return elements / 32 * 20;
-    case IK_Q8_0: return elements / 32 * 34;
-    default: return elements * ik_itemsize(dtype);
-    }
-}
-
-static inline bool ik_is_blocks(int32_t dtype) { return dtype >= IK_Q4_0; }
 
 static inline int64_t ik_numel(const ik_tensor *t)
 {

@@ -190,7 +190,7 @@ static bool set_up(const ik_plan *plan, job *j)
 {
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
     *j = (job){ .dtype = x->dtype, .size = ik_itemsize(x->dtype), .outputs = 1, .length = 1, .group = 1, .chunks = 1 };
-    j->integer = x->dtype >= IK_I8;
+    j->integer = ik_is_integer(x->dtype);
     j->what = plan->kind == IK_OP_REDUCE_MAX ? IK_MAX : plan->kind == IK_OP_REDUCE_MIN ? IK_MIN : IK_SUM;
     j->mean = plan->kind == IK_OP_REDUCE_MEAN;
     j->flip = x->dtype == IK_U64 && j->what != IK_SUM ? INT64_MIN : 0;

@@ -32,7 +32,7 @@ static inline void ik_put(int32_t dtype, const void *from, char *y, int64_t stri
         return;
     if (stream && stride == 1) {
         uint16_t half[IK_TILE] IK_ALIGNED;
-        if (dtype == IK_F16 || dtype == IK_BF16) {
+        if (dtype != ik_compute_of(dtype)) {
             ik_store_f32(dtype, from, half, 1, n);
             from = half;
         }

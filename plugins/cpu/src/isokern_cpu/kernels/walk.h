@@ -4,18 +4,6 @@
 #define IK_WALK_H
 #include "convert.h"
 
-static inline int32_t ik_compute_of(int32_t dtype)
-{
-    switch (dtype) {
-    case IK_F32:
-    case IK_F16:
-    case IK_BF16: return IK_F32;
-    case IK_F64: return IK_F64;
-    case IK_U64: return IK_U64;
-    default: return IK_I64;
-    }
-}
-
 /* Not inlined: it has many loops. */
 static __attribute__((noinline, unused)) void ik_load(
     int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)

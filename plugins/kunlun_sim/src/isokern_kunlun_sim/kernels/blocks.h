@@ -43,24 +43,20 @@ static inline __device__ void ik_unpack_block(int dtype, const char *block, floa
     }
 }
 
-/* Bytes of n elements, which are whole blocks. */
-static inline __host__ __device__ long long ik_bytes_of(int dtype, long long n)
-{ return n / ik_block_of(dtype) * ik_itemsize(dtype); }
-
 /* The counterparts of ik_narrow_end and ik_widen_f32 for n weights: they lie at the far end of their tile before they
  * become floats. */
 static inline __device__ char *ik_weights_end(int dtype, float *tile, int n)
-{ return (char *)(tile + n) - ik_bytes_of(dtype, n); }
+{ return (char *)(tile + n) - ik_bytes(dtype, n); }
 
 static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
 {
-    if (ik_block_of(dtype) == 1) {
+    if (ik_block_elements(dtype) == 1) {
         ik_widen_f32(dtype, tile, n);
         return;
     }
     const char *from = ik_weights_end(dtype, tile, n);
     for (int i = 0; i < n; i += IK_BLOCK)
-        ik_unpack_block(dtype, from + ik_bytes_of(dtype, i), tile + i);
+        ik_unpack_block(dtype, from + ik_bytes(dtype, i), tile + i);
 }
 
 /* Fetch a run of n weights to local memory; mfence() completes it. Blocks are contiguous; `offset` counts elements. */
@@ -68,10 +64,10 @@ static inline __device__ void ik_fetch_weights(
     int dtype, __global_ptr__ const char *base, long long offset, long long stride, int n, char *to)
 {
     const int size = ik_itemsize(dtype);
-    if (ik_block_of(dtype) == 1)
+    if (ik_block_elements(dtype) == 1)
         ik_fetch_run(base + offset * size, stride, n, size, to);
     else
-        GM2LM_ASYNC(base + ik_bytes_of(dtype, offset), to, (int)ik_bytes_of(dtype, n));
+        GM2LM_ASYNC(base + ik_bytes(dtype, offset), to, (int)ik_bytes(dtype, n));
 }
 
 /* The largest or least element of a block; NaN if one is NaN. */
@@ -173,7 +169,7 @@ static inline ik_geometry ik_geometry_in_blocks(const ik_tensor *y, const ik_ten
         g.shape[d] = d == last ? y->shape[d] / IK_BLOCK : y->shape[d];
     for (int t = 0; t < 2; t++) {
         g.dtype[t] = of[t]->dtype;
-        const bool blocks = ik_block_of(of[t]->dtype) > 1;
+        const bool blocks = ik_block_elements(of[t]->dtype) > 1;
         for (int d = 0; d < last; d++)
             g.strides[t][d] = blocks ? of[t]->strides[d] / IK_BLOCK : of[t]->strides[d];
         g.strides[t][last] = blocks ? 1 : of[t]->strides[last] * IK_BLOCK;

@@ -15,6 +15,7 @@
 #define IK_UNROLL _Pragma("GCC unroll 8")
 #endif
 #define IK_NO_F64
+#include "isokern_dtypes.h"
 #include "isokern_half.h"
 #include "isokern_int.h"
 #include "isokern_math.h"
@@ -56,30 +57,6 @@ static inline __host__ __device__ int ik_grain_of(long long n, int size, int cor
 static inline __device__ void ik_share_elements(long long n, int size, long long *begin, long long *end)
 { ik_share(n, ik_grain_of(n, size, ik_flat_count()), begin, end); }
 
-/* Elements of a block; 1 for types that are not quantised. */
-static inline __host__ __device__ int ik_block_of(int dtype) { return dtype >= IK_Q4_0 && dtype <= IK_Q8_0 ? 32 : 1; }
-
-/* Bytes of an element; of a block for quantised types. */
-static inline __host__ __device__ int ik_itemsize(int dtype)
-{
-    switch (dtype) {
-    case IK_Q4_0: return 18;
-    case IK_Q4_1: return 20;
-    case IK_Q8_0: return 34;
-    case IK_F64:
-    case IK_I64:
-    case IK_U64: return 8;
-    case IK_F32:
-    case IK_I32:
-    case IK_U32: return 4;
-    case IK_F16:
-    case IK_BF16:
-    case IK_I16:
-    case IK_U16: return 2;
-    default: return 1;
-    }
-}
-
 /* Tensors as one kernel parameter: a shape that all share, and strides in elements for each. */
 struct ik_geometry {
     long long shape[IK_MAX_RANK];
@@ -99,14 +76,13 @@ static inline __device__ void ik_widen_f32(int dtype, float *tile, int n)
 {
     const char *from = ik_narrow_end(tile, n, 4, ik_itemsize(dtype));
     switch (dtype) {
-    case IK_F16:
-        for (int i = 0; i < n; i++)
-            tile[i] = ik_f16_to_f32(((const unsigned short *)from)[i]);
+#define IK_CASE(code, name, type) \
+    case code: \
+        for (int i = 0; i < n; i++) \
+            tile[i] = ik_##name##_to_f32(((const type *)from)[i]); \
         return;
-    case IK_BF16:
-        for (int i = 0; i < n; i++)
-            tile[i] = ik_bf16_to_f32(((const unsigned short *)from)[i]);
-        return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     case IK_BOOL:
         for (int i = 0; i < n; i++)
             tile[i] = ((const unsigned char *)from)[i] != 0 ? 1.0f : 0.0f;
@@ -117,24 +93,19 @@ static inline __device__ void ik_widen_f32(int dtype, float *tile, int n)
 static inline __device__ void ik_narrow_f32(int dtype, float *tile, int n)
 {
     switch (dtype) {
-    case IK_F16:
-        for (int i = 0; i < n; i++)
-            ((unsigned short *)tile)[i] = ik_f32_to_f16(tile[i]);
+#define IK_CASE(code, name, type) \
+    case code: \
+        for (int i = 0; i < n; i++) \
+            ((type *)tile)[i] = ik_f32_to_##name(tile[i]); \
         return;
-    case IK_BF16:
-        for (int i = 0; i < n; i++)
-            ((unsigned short *)tile)[i] = ik_f32_to_bf16(tile[i]);
-        return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     case IK_BOOL:
         for (int i = 0; i < n; i++)
             ((unsigned char *)tile)[i] = tile[i] != 0.0f;
         return;
     }
 }
-
-#define IK_INTEGER_TYPES(X) \
-    X(IK_I8, signed char) \
-    X(IK_I16, short) X(IK_I32, int) X(IK_U8, unsigned char) X(IK_U16, unsigned short) X(IK_U32, unsigned int)
 
 static inline __device__ void ik_widen_i64(int dtype, long long *tile, int n)
 {
@@ -145,7 +116,7 @@ static inline __device__ void ik_widen_i64(int dtype, long long *tile, int n)
         for (int i = 0; i < n; i++) \
             tile[i] = ((const type *)from)[i]; \
         return;
-        IK_INTEGER_TYPES(IK_CASE)
+        IK_NARROW_INTEGER_TYPES(IK_CASE)
 #undef IK_CASE
     case IK_BOOL:
         for (int i = 0; i < n; i++)
@@ -162,7 +133,7 @@ static inline __device__ void ik_narrow_i64(int dtype, long long *tile, int n)
         for (int i = 0; i < n; i++) \
             ((type *)tile)[i] = (type)tile[i]; \
         return;
-        IK_INTEGER_TYPES(IK_CASE)
+        IK_NARROW_INTEGER_TYPES(IK_CASE)
 #undef IK_CASE
     case IK_BOOL:
         for (int i = 0; i < n; i++)
@@ -433,7 +404,7 @@ static inline char *ik_ptr(const ik_plan *plan, void *const *data, uint32_t i)
     if (i >= plan->tensor_count || plan->tensors[i].dtype == IK_NONE)
         return nullptr;
     const ik_tensor *t = &plan->tensors[i];
-    return static_cast<char *>(data[i]) + t->offset / ik_block_of(t->dtype) * ik_itemsize(t->dtype);
+    return static_cast<char *>(data[i]) + ik_bytes(t->dtype, t->offset);
 }
 
 /* Host: the device's cores. */
@@ -449,13 +420,4 @@ static inline int ik_clusters_for(const ik_xpu_stream *s, long long n, int size)
 /* Host: the entry for the width or the left side of a list of one integer, two (height, width) or four (top, left,
  * bottom, right). */
 static inline long long ik_second(const ik_ints &list) { return list.v[list.count > 1 ? 1 : 0]; }
-
-/* Host: why F64 has no kernel here; null for other dtypes. */
-static inline const char *ik_no_f64(const ik_plan *plan)
-{
-    for (uint32_t i = 0; i < plan->tensor_count; i++)
-        if (plan->tensors[i].dtype == IK_F64)
-            return "F64: the cores have no unit for double";
-    return nullptr;
-}
 #endif

@@ -76,7 +76,7 @@ struct by_blocks {
         const int bytes = ik_itemsize(dtype);
         for (int b = 0; b < n; b += W_BLOCKS) {
             const int count = (int)ik_min(W_BLOCKS, n - b);
-            GM2LM(w + ik_bytes_of(dtype, row * w_row + (at + b) * IK_BLOCK), memory, count * bytes);
+            GM2LM(w + ik_bytes(dtype, row * w_row + (at + b) * IK_BLOCK), memory, count * bytes);
             for (int i = 0; i < rows; i++) {
                 float sum = 0;
                 for (int k = 0; k < count; k++)

@@ -213,9 +213,7 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
     ik_job &j = n.job;
     const ik_tensor *y = &plan->tensors[IK_GENERIC_Y], *x = &plan->tensors[IK_GENERIC_X];
     const ik_program *body = nullptr;
-    n.compute = x->dtype == IK_F32 || x->dtype == IK_F16 || x->dtype == IK_BF16 ? IK_F32
-        : x->dtype == IK_U64                                                    ? IK_U64
-                                                                                : IK_I64;
+    n.compute = ik_compute_of(x->dtype);
     if (plan->kind == IK_OP_GENERIC) {
         const auto *attrs = static_cast<const ik_generic_attrs *>(plan->attrs);
         body = &attrs->body;

@@ -25,7 +25,7 @@ static inline __device__ void ik_unpack_blocks(
     for (int i = 0; i < n; i++) {
         const int at = (step + i) % IK_BLOCK;
         if (i == 0 || at == 0)
-            ik_unpack_block(dtype, from + ik_bytes_of(dtype, step + i), block);
+            ik_unpack_block(dtype, from + ik_bytes(dtype, step + i), block);
         to[i * to_step] = block[at];
     }
 }
@@ -33,16 +33,14 @@ static inline __device__ void ik_unpack_blocks(
 static inline __device__ void ik_unpack(
     int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
-    const unsigned short *half = (const unsigned short *)from;
     switch (dtype) {
-    case IK_F16:
-        for (int i = 0; i < n; i++)
-            to[i * to_step] = ik_f16_to_f32(half[i * step]);
+#define IK_CASE(code, name, type) \
+    case code: \
+        for (int i = 0; i < n; i++) \
+            to[i * to_step] = ik_##name##_to_f32(((const type *)from)[i * step]); \
         return;
-    case IK_BF16:
-        for (int i = 0; i < n; i++)
-            to[i * to_step] = ik_bf16_to_f32(half[i * step]);
-        return;
+        IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     case IK_Q4_0:
     case IK_Q4_1:
     case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
@@ -56,7 +54,7 @@ static inline __device__ void ik_unpack(
     switch (dtype) {
 #define IK_CASE(code, type) \
     case code: ik_unpack_as((const type *)from, step, n, to, to_step); return;
-        IK_INTEGER_TYPES(IK_CASE)
+        IK_NARROW_INTEGER_TYPES(IK_CASE)
 #undef IK_CASE
     }
 }
@@ -150,7 +148,7 @@ struct ik_stager {
     __device__ void bring_weights(
         __global_ptr__ const char *base, long long row, long long at, long long stride, int n, int to, int to_step)
     {
-        if (ik_block_of(dtype) == 1) {
+        if (ik_block_elements(dtype) == 1) {
             bring(base + (row + at * stride) * size, stride, n, to, to_step);
             return;
         }
@@ -161,7 +159,7 @@ struct ik_stager {
                 continue;
             }
             const int m = (int)ik_min(n, space), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
-            GM2LM_ASYNC(base + ik_bytes_of(dtype, row + at - place), buffer + used, bytes);
+            GM2LM_ASYNC(base + ik_bytes(dtype, row + at - place), buffer + used, bytes);
             runs[count++] = { used, place, m, to, to_step };
             used += bytes;
             at += m;

@@ -79,7 +79,7 @@ static inline __host__ __device__ int ik_tile_capacity(int value_bytes, int tile
 { return IK_TILE_BYTES / value_bytes / tiles / 16 * 16; }
 
 /* Host: whether the elements of x are integers, which are computed in long long. */
-static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return plan->tensors[1].dtype >= IK_I8; }
+static inline bool ik_row_reduction_of_integers(const ik_plan *plan) { return ik_is_integer(plan->tensors[1].dtype); }
 
 /* Host: how many runs of `bytes` bytes fill lines. */
 static inline long long ik_runs_of_lines(long long bytes) { return ik_max(1, IK_LINE / (bytes & -bytes)); }

@@ -80,7 +80,6 @@ static inline __device__ void ik_add_tile(
     const ik_row_reduction &r, __global_ptr__ char *x, const ik_row_tile &t, float *a, float *b)
 {
     const int n = t.rows * t.n, dtype = r.g.dtype[1];
-    auto *narrow = (unsigned short *)b;
     const int whole = dtype == IK_F32 ? ik_vectors(a, 1, n) : 0;
     for (int i = 0; i < whole; i += IK_LANES) {
         const float32x16_t sum = vvadd_float32x16(vload_lm_float32x16(a + i), vload_lm_float32x16(b + i));
@@ -89,10 +88,11 @@ static inline __device__ void ik_add_tile(
     }
     for (int i = whole; dtype == IK_F32 && i < n; i++)
         a[i] = b[i] += a[i];
-    for (int i = 0; dtype == IK_F16 && i < n; i++)
-        a[i] = ik_f16_to_f32(narrow[i] = ik_f32_to_f16(a[i] + b[i]));
-    for (int i = 0; dtype == IK_BF16 && i < n; i++)
-        a[i] = ik_bf16_to_f32(narrow[i] = ik_f32_to_bf16(a[i] + b[i]));
+#define IK_CASE(code, name, type) \
+    for (int i = 0; dtype == code && i < n; i++) \
+        a[i] = ik_##name##_to_f32(((type *)b)[i] = ik_f32_to_##name(a[i] + b[i]));
+    IK_SMALL_FLOATS(IK_CASE)
+#undef IK_CASE
     mfence_lm();
     ik_copy_tile<true>(r, 1, x, t, (char *)b);
 }

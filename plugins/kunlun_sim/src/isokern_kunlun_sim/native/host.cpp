@@ -6,9 +6,28 @@
 #include <cstring>
 #include <new>
 
+#include "isokern_dtypes.h"
+
 extern "C" {
 
 const char *ik_level_missing(const char *) { return nullptr; }
+
+const char *ik_dtype_missing(int32_t dtype)
+{
+    switch (dtype) {
+#define IK_CASE(code, ...) case code:
+        IK_SMALL_FLOATS(IK_CASE)
+        IK_INTEGER_TYPES(IK_CASE)
+#undef IK_CASE
+    case IK_F32:
+    case IK_BOOL:
+    case IK_Q4_0:
+    case IK_Q4_1:
+    case IK_Q8_0: return nullptr;
+    case IK_F64: return "the cores have no unit for double";
+    default: return "the kernels have no conversion for it";
+    }
+}
 
 void *ik_stream_create(void)
 {

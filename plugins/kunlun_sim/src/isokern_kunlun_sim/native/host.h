@@ -11,6 +11,10 @@
 #include "isokern.h"
 #include "isokern_native.h"
 
+/* Every float that is computed in F32 and is not F32: its code, its name in the functions that convert it, and its type
+ * in memory. */
+#define IK_SMALL_FLOATS(X) X(IK_F16, f16, unsigned short) X(IK_BF16, bf16, unsigned short)
+
 /* In device memory: the first bad value that a kernel of this stream met; kind is 0 if there was none. */
 struct ik_device_error {
     long long kind; /* of the operator */
