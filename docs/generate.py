@@ -27,6 +27,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "docs/architecture.md": "architecture.md",
+    "docs/adding_a_dtype.md": "adding_a_dtype.md",
     "docs/debugging.md": "debugging.md",
     "docs/kunlun.md": "kunlun.md",
     "docs/cpu.md": "cpu.md",
