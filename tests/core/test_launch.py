@@ -268,10 +268,19 @@ def test_a_choice_brings_the_row_that_it_names(block):
     assert macros("none") == ["#define IK_ROW_activation(v) (v)"]
 
 
+def test_a_line_may_name_a_launch_that_files_share(block):
+    plan, traits = plan_of("relu", (3, 8192)), Traits()
+    shared = block("launch_rows(entry='one', y=y, values=2, when=y.ndim == 1)").choose(plan, traits)
+    assert [r.entry for r in shared.launches] == ["one", "one"]
+    assert shared.workspace > 0
+    assert block("launch_rows(entry='one', y=y, values=2, when=y.ndim > 1)").choose(plan, traits).launches == ()
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("three(items=1)", "names three, which is no IK_ENTRY"),
+        ("launch_rows(entry='three', y=y, values=2)", "names three, which is no IK_ENTRY"),
         ("one(items=", "made.c:3"),
         ("one", "is not a call"),
         ("one(5)", "given by name"),

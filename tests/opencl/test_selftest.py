@@ -24,8 +24,7 @@ def planted(device, tmp_path, monkeypatch):
         "#define ik_store_F32(p, i, v) (p)[i] = (v) * 1.0001f\n#endif"
     )
     (tmp_path / "rms_norm.c").write_text(text.replace('#include "simt.h"', wrong))
-    for name in ("group.h", "rms_norm_launch.py"):
-        (tmp_path / name).write_text((KERNELS / name).read_text())
+    (tmp_path / "group.h").write_text((KERNELS / "group.h").read_text())
     folder = Folder("planted", 99, tmp_path)
     monkeypatch.setattr(device, "folders", (folder, PORTABLE))
     monkeypatch.setattr(device, "_variants", {})

@@ -9,8 +9,9 @@
      */
 
 Each line is one call with arguments by name. `tensors` names the plan's tensors by position; `let` names values, or
-gives a tensor another description; `refuse`, `workspace` and the entries of the file are as in `launch.py`, and take
-`when=`, without which they always hold.
+gives a tensor another description; `refuse`, `workspace` and the entries of the file are as in `launch.py`, and
+`launch_rows(entry="softmax", …)` and its like as in `launch_shared.py`. They take `when=`, without which they always
+hold.
 
 Expressions are a closed language: numbers, texts, names, `x.attribute`, `x[index]`, lists, arithmetic, comparisons,
 `and`, `or`, `not`, `a if c else b`, and calls of the functions below. Names are the tensors (None where absent),
@@ -46,7 +47,7 @@ from .launch import (
     tensor,
     whole_pack,
 )
-from .launch_shared import choose_tile
+from .launch_shared import choose_tile, launch_held_rows, launch_rows, launch_runs
 from .source import expand
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -66,6 +67,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tensor": tensor,
     "choose_tile": choose_tile,
     "whole_pack": whole_pack,
+}
+SHARED: dict[str, Callable[..., None]] = {
+    "launch_held_rows": launch_held_rows,
+    "launch_rows": launch_rows,
+    "launch_runs": launch_runs,
 }
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -186,8 +192,9 @@ class LaunchBlock(Launches):
             if line.strip(" *")
         ]
         for line in self.lines:
-            if line.name not in ("tensors", "let", "refuse", "workspace") and line.name not in self.entries:
-                raise ValueError(f"{path}: the launch block names {line.name}, which is no IK_ENTRY of the file")
+            entry = getattr(dict(line.keywords).get("entry"), "value", "") if line.name in SHARED else line.name
+            if entry not in ("tensors", "let", "refuse", "workspace") and entry not in self.entries:
+                raise ValueError(f"{path}: the launch block names {entry}, which is no IK_ENTRY of the file")
 
     def _parse(self, number: int, text: str) -> _Line:
         where = f"{self.path}:{number}"
@@ -232,6 +239,8 @@ class LaunchBlock(Launches):
                 call.refuse(values["reason"])
             elif line.name == "workspace":
                 call.workspace(values["bytes"])
+            elif line.name in SHARED:
+                SHARED[line.name](call, **values)
             else:
                 call.launch(line.name, **values)
 

@@ -3,6 +3,10 @@
  *
  * PHASE 0 computes a row at once. Otherwise PHASE 1 writes the sum and leaves the sums of squares of the row's parts in
  * the workspace, and PHASE 2 writes y. An item reads back only what it or an earlier launch wrote. */
+/* launch
+ * tensors(y, total, x, residual, w)
+ * launch_rows(entry="add_rms_norm", y=y, values=2)
+ */
 #include "simt.h"
 #include "group.h"
 

@@ -3,6 +3,9 @@
  *
  * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves the sums and squared deviations of the row's parts in the
  * workspace, and PHASE 2 joins these (Chan, Golub & LeVeque 1979) and writes the parts, none of which is empty. */
+/* launch
+ * launch_rows(entry="layer_norm", y=y, values=4)
+ */
 #include "simt.h"
 #include "group.h"
 

@@ -3,6 +3,9 @@
  *
  * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves the sums of the row's parts in the workspace, and PHASE 2
  * writes the parts. */
+/* launch
+ * launch_rows(entry="rms_norm", y=y, values=2)
+ */
 #include "simt.h"
 #include "group.h"
 

@@ -4,6 +4,10 @@
  *
  * PHASE 0 computes a row at once. Otherwise PHASE 1 leaves m and s of the row's parts in the workspace, and PHASE 2
  * joins these and writes the parts. */
+/* launch
+ * let(many=y.numel // max(1, y.shape[-1]) >= 256 * device.units, adjacent=abs(x.strides[-2]) < abs(x.strides[-1]))
+ * launch_rows(entry="softmax", y=y, values=3, alone=adjacent and many)
+ */
 #include "simt.h"
 #include "group.h"
 

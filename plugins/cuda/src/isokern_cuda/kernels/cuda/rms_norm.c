@@ -1,5 +1,8 @@
 /* rms_norm of rows that some threads or a block hold in registers: x is read once, by 16 bytes per thread
  * (held_rows.h). */
+/* launch
+ * launch_held_rows(entry="rms_norm")
+ */
 #include "held_rows.h"
 
 IK_ENTRY(rms_norm)(IK_PARAMS)

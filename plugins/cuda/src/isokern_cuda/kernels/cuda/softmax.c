@@ -1,5 +1,8 @@
 /* softmax and log_softmax of rows that some threads or a block hold in registers: x is read once, by 16 bytes per
  * thread (held_rows.h). */
+/* launch
+ * launch_held_rows(entry="softmax")
+ */
 #include "held_rows.h"
 
 IK_ENTRY(softmax)(IK_PARAMS)

@@ -1,9 +1,0 @@
-"""Launches of layer_norm."""
-
-from isokern.simt.launch import Call
-from isokern.simt.launch_shared import launch_held_rows
-
-
-def launch(call: Call) -> None:
-    """Ask for the launches of a call."""
-    launch_held_rows(call, "layer_norm")

@@ -1,9 +1,0 @@
-"""Launches of rms_norm."""
-
-from isokern.simt.launch import Call
-from isokern.simt.launch_shared import launch_held_rows
-
-
-def launch(call: Call) -> None:
-    """Ask for the launches of a call."""
-    launch_held_rows(call, "rms_norm")
