@@ -16,6 +16,8 @@ from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
+SIZES = {"small": (64, 64), "wide": (601, 1025), "medium": (512, 512), "large": (4096, 4096)}
+
 
 def _total(e: Any, axis: int) -> Any:
     """Return the sums along an axis, added in pairs: NumPy adds one by one where the axis is strided."""
@@ -104,15 +106,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                     ((5, 34), 0),
                 ]
             ),
-            *(
-                Sample({"x": s}, size=size)
-                for s, size in [
-                    ((64, 64), "small"),
-                    ((601, 1025), "wide"),
-                    ((512, 512), "medium"),
-                    ((4096, 4096), "large"),
-                ]
-            ),
+            *(Sample({"x": s}, size=size) for size, s in SIZES.items()),
         ],
         errors=[
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),
