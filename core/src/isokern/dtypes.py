@@ -1,4 +1,4 @@
-"""The element types of tensors: one row each, from which C's tables and predicates are generated (`cabi/header.py`)."""
+"""The element types of tensors: one row each, from which `cabi/element_types.py` generates C's."""
 
 from __future__ import annotations
 

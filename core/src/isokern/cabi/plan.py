@@ -32,7 +32,8 @@ class TensorRecord(ctypes.Structure):
 class PlanRecord(ctypes.Structure):
     """A plan as kernels read it.
 
-    It is filled at create and never written again, so many threads may run it with different data.
+    It is filled at create, by dispatch with the variant and its workspace, and not written afterwards, so many threads
+    may run it with different data.
     """
 
     _fields_ = (

@@ -62,9 +62,10 @@ class ErrorCase:
 class Tolerance:
     """How far a result may lie from the float64 reference.
 
-    Bound = eps(compute) * (ulps * |reference| + scale) + rounding to the output's dtype. `scale(inputs, attrs)` is the
-    magnitude of what was added up on the way (for a contraction of K terms, about sqrt(K) times the sum of |a||b|); a
-    tuple where there are several outputs. A scale with a parameter `compute` also gets the compute type of the output.
+    Bound = eps(compute) * (ulps * |reference| + scale) + a few of the smallest subnormal numbers + rounding to the
+    output's dtype. `scale(inputs, attrs)` is the magnitude of what was added up on the way (for a contraction of K
+    terms, about sqrt(K) times the sum of |a||b|); a tuple where there are several outputs. A scale with a parameter
+    `compute` also gets the compute type of the output.
     """
 
     ulps: float = 4.0
