@@ -116,8 +116,9 @@ def __getattr__(name: str) -> Any:
 
 def _eager_names() -> set[str]:
     from .ops import all_operators
+    from .ops.aliases import ALIASES
 
-    return {"add_assign", "matmul_slice", "rope_inplace", *(o.name for o in all_operators())}
+    return {*ALIASES, *(o.name for o in all_operators())}
 
 
 def __dir__() -> list[str]:

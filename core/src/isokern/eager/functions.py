@@ -27,6 +27,7 @@ from ..declare.signature import Operand
 from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import all_operators, find
+from ..ops.aliases import ALIASES
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
@@ -371,36 +372,21 @@ def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
 
 
-# The functions above, each with the names of the operators that it calls
-ALIASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "add_assign": (add_assign, ("add",)),
-    "cast": (cast, ("cast", "dequantize", "quantize")),
-    "clip": (clip, ("clip",)),
-    "copy": (copy, ("copy",)),
-    "fill": (fill, ("copy", "fill")),
-    "gather": (gather, ("embedding", "gather")),
-    "matmul": (matmul, ("matmul", "matmul_mixed")),
-    "matmul_slice": (matmul_slice, ("matmul_transposed",)),
-    "rope_inplace": (rope_inplace, ("rope",)),
-    "transpose": (transpose, ("rearrange",)),
-}
-
-
 def functions_of(op: Operator) -> list[str]:
     """Return the names of the eager functions that call the operator."""
     own = [] if op.name in ALIASES else [op.name]
-    return [*own, *(name for name, (_, called) in ALIASES.items() if op.name in called)]
+    return [*own, *(name for name, called in ALIASES.items() if op.name in called)]
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """Return the eager function of an operator, or one of the aliases above.
+    """Return the eager function of an operator, or one of the functions above.
 
     It is made when first asked for, since plug-ins bring operators.
     """
     if name not in ALIASES:
         return _function(find(name))
-    own, _ = ALIASES[name]
+    own: Callable[..., Any] = globals()[name]
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     return _check_arguments(own)
