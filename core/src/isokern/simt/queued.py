@@ -38,7 +38,7 @@ class QueuedDevice(SimtDevice):
         if found.foreign:
             with self._lock:
                 self._foreign[found.handle] = found  # its work may have been waited for since it was found first
-        return found  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]  # a Stream; `foreign` is what the subclasses' streams have
 
     def adopt_stream(self, handle: int) -> Stream:
         """Return a stream over one that the host made."""
