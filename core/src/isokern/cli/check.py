@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,12 +20,20 @@ from ._output import Json, complain, console, emit, note, quiet, table
 if TYPE_CHECKING:
     from ..backend import Device
     from ..conformance.checkout import Checkout
-    from ..conformance.suite import Choice, Report
+    from ..conformance.suite import Choice, Item, Report
     from ..oracle.cases import Case
     from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
 SHOWN = 40  # failures, or reasons of refusals, that are printed one by one
+
+
+class Part(str, Enum):
+    """What is judged."""
+
+    KERNELS = "kernels"
+    RUNTIME = "runtime"
+    ALL = "all"
 
 
 class _Enough(Exception):
@@ -37,6 +46,12 @@ def check(
         typer.Option("--device", "-d", help="Device to judge, repeatable; all available ones by default."),
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
+    part: Annotated[
+        Part,
+        typer.Option(
+            "--part", help="The operators' results, or memory, streams, capture, workspaces, claims and threads."
+        ),
+    ] = Part.ALL,
     quick: Annotated[
         bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
     ] = False,
@@ -94,14 +109,15 @@ def check(
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
-    """Judge devices by the declarations of the operators.
+    """Judge devices: their kernels by the declarations of the operators, and their runtime.
 
     Exits with 0 when cases ran and none failed, 1 for a failure, 3 for no such device, 4 when no case ran. --quick,
-    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out.
+    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out. The
+    runtime is judged unless operators or a slice of the cases are asked for.
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
-    from ..conformance.suite import Choice, Part, Report, required_pairs, run
+    from ..conformance.suite import Choice, Part as Fraction, Report, required_pairs, run
     from ..ops import find
 
     with quiet(json):
@@ -114,12 +130,15 @@ def check(
             )
         choice = Choice(
             quick,
-            None if turn is None else Part.parse("--turn", turn),
-            None if slice_ is None else Part.parse("--slice", slice_),
+            None if turn is None else Fraction.parse("--turn", turn),
+            None if slice_ is None else Fraction.parse("--slice", slice_),
             small=small,
         )
         checkout = None if since is None else Checkout(since)
-        work = [(d, _choose(d, operators, _find_touched(d, checkout, choice), case or [])) for d in judged]
+        chosen = {Part.KERNELS: (True, False), Part.RUNTIME: (False, True), Part.ALL: (True, not (operators or slice_))}
+        work = [
+            (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], *chosen[part])) for d in judged
+        ]
     if list_:
         _list(work, json)
         return
@@ -130,7 +149,7 @@ def check(
             report = Report(d.name, pairs)
             task = bar.add_task(d.name, total=len(cases))
 
-            def report_progress(c: Case, outcome: Outcome, report: Report = report, task: Any = task) -> None:
+            def report_progress(c: Item, outcome: Outcome, report: Report = report, task: Any = task) -> None:
                 report.add(c, outcome)
                 bar.advance(task)
                 bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
@@ -184,31 +203,41 @@ def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> 
     return dataclasses.replace(choice, operators=frozenset(found))
 
 
-def _choose(device: Device, operators: Sequence[Any] | None, choice: Choice, patterns: Sequence[str]) -> list[Case]:
+def _choose(
+    device: Device,
+    operators: Sequence[Any] | None,
+    choice: Choice,
+    patterns: Sequence[str],
+    kernels: bool,
+    runtime: bool,
+) -> list[Item]:
     """Return the cases to run; a pattern that matches none is an error with the nearest ids."""
     import difflib
     import fnmatch
 
     from ..conformance.derive import device_cases
+    from ..conformance.runtime.check import runtime_checks
     from ..ops import all_operators
 
     if patterns and operators is None:  # an id begins with its operator
         named = {p.split("/")[0] for p in patterns}
         operators = [o for o in all_operators() if any(fnmatch.fnmatchcase(o.name, n) for n in named)]
-    cases = device_cases(device, operators)
+    cases: list[Case] = device_cases(device, operators) if kernels else []
+    checks = runtime_checks() if runtime else []
     if not patterns:
-        return choice.of(cases)
-    chosen = {c.id: c for p in patterns for c in cases if c.id == p or fnmatch.fnmatchcase(c.id, p)}
+        return [*(c for c in checks if c.quick or not choice.quick), *choice.of(cases)]
+    every: list[Item] = [*checks, *cases]
+    chosen = {c.id: c for p in patterns for c in every if c.id == p or fnmatch.fnmatchcase(c.id, p)}
     for p in patterns:
         if not any(i == p or fnmatch.fnmatchcase(i, p) for i in chosen):
-            near = difflib.get_close_matches(p, [c.id for c in cases] or [o.name for o in all_operators()], 3, 0.4)
+            near = difflib.get_close_matches(p, [c.id for c in every] or [o.name for o in all_operators()], 3, 0.4)
             raise InvalidArgument(
                 "check", f"no case of {device.name} is {p!r}", allowed="; ".join(near) or "see `isokern check --list`"
             )
     return list(chosen.values())
 
 
-def _list(work: Sequence[tuple[Device, list[Case]]], json: bool) -> None:
+def _list(work: Sequence[tuple[Device, list[Item]]], json: bool) -> None:
     if json:
         emit({d.name: [c.id for c in cases] for d, cases in work})
         return

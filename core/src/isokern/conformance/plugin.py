@@ -55,12 +55,13 @@ def _choose(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
 
 def _parameters(config: pytest.Config) -> list[Any]:
     from .derive import device_cases
-    from .suite import quick
+    from .runtime.check import runtime_checks
+    from .suite import Item, quick
 
     judged, operators = _choose(config)
     parameters = []
     for d in judged:
-        cases = device_cases(d, operators)
+        cases: list[Item] = [*device_cases(d, operators), *(runtime_checks() if operators is None else ())]
         chosen = quick(cases) if config.getoption("--isokern-quick") else cases
         parameters += [pytest.param((d, c), id=f"{d.name}/{c.id}") for c in chosen]
     if not parameters:

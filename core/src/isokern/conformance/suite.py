@@ -1,4 +1,4 @@
-"""Many cases on one device, in this process or in workers that may crash, and the report on their outcomes."""
+"""Many cases and runtime checks on one device, in this process or in workers that may crash, and their report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from ..backend import Device
 from ..declare.samples import assignments
@@ -18,8 +19,11 @@ from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
 from .run import Runner
+from .runtime.check import RuntimeCheck, judge_runtime
 
 Pair = tuple[str, str]  # operator, and dtypes as in a case's id
+Item = Case | RuntimeCheck
+AnyItem = TypeVar("AnyItem", Case, RuntimeCheck, Case | RuntimeCheck)
 
 
 def required_pairs(where: str) -> frozenset[Pair]:
@@ -69,8 +73,13 @@ class Report:
     worst: dict[str, Outcome] = field(default_factory=dict)
     ran: int = 0  # cases that the device computed: refusals at create do not count
 
-    def add(self, case: Case, outcome: Outcome) -> Outcome:
+    def add(self, case: Item, outcome: Outcome) -> Outcome:
         """Count an outcome; return it as it was counted."""
+        if isinstance(case, RuntimeCheck):
+            self.count[outcome.verdict] += 1
+            self.ran += outcome.verdict is not Verdict.UNSUPPORTED
+            self.failures += [outcome] * outcome.verdict.failed
+            return outcome
         pair = (case.operator.name, case.dtype)
         if outcome.verdict is Verdict.UNSUPPORTED:
             if pair in self.required and not case.variant:
@@ -101,7 +110,7 @@ class Report:
         return {p: why for p, why in self.refusals.items() if any(v is not Verdict.UNSUPPORTED for v in self.cells[p])}
 
 
-Heard = Callable[[Case, Outcome], object]
+Heard = Callable[[Item, Outcome], object]
 
 
 PATIENCE = 300.0  # seconds
@@ -109,14 +118,14 @@ PATIENCE = 300.0  # seconds
 
 def run(
     device: Device,
-    cases: Sequence[Case],
+    cases: Sequence[Item],
     heard: Heard,
     *,
     jobs: int = 1,
     isolated: bool = True,
     patience: float = PATIENCE,
 ) -> None:
-    """Run cases and pass each outcome to `heard`, in this thread.
+    """Run cases and runtime checks, and pass each outcome to `heard`, in this thread.
 
     `isolated` runs them in `jobs` worker processes, which find the device by its name. A case that crashes its worker,
     or is silent for `patience` seconds, is fail-crash, and a new worker continues after it.
@@ -124,14 +133,19 @@ def run(
     if not isolated:
         runner = Runner(device)
         for case in cases:
-            heard(case, runner.run(case))
+            heard(case, judge_item(runner, case))
         return
     from .worker import run_isolated
 
     run_isolated(device.name, cases, heard, jobs, patience)
 
 
-def quick(cases: Iterable[Case]) -> list[Case]:
+def judge_item(runner: Runner, item: Item) -> Outcome:
+    """Return the outcome of a case or of a runtime check."""
+    return judge_runtime(runner.device, item) if isinstance(item, RuntimeCheck) else runner.run(item)
+
+
+def quick(cases: Iterable[AnyItem]) -> list[AnyItem]:
     """Return the representative part: a few cases of every operator and dtype."""
     return [c for c in cases if c.quick]
 

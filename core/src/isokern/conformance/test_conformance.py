@@ -10,7 +10,7 @@ import pytest
 from ..backend import Device
 from ..oracle.verdicts import Verdict
 from .run import Runner
-from .suite import Report, required_pairs
+from .suite import Report, judge_item, required_pairs
 
 
 @cache
@@ -26,7 +26,8 @@ def _report(device: Device, required: str | None) -> Report:
 def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
     """The device gives the declared result, and touches nothing else."""
     device, case = conformance_case
-    outcome = _report(device, request.config.getoption("--isokern-require")).add(case, _runner(device).run(case))
+    report = _report(device, request.config.getoption("--isokern-require"))
+    outcome = report.add(case, judge_item(_runner(device), case))
     if outcome.verdict is Verdict.UNSUPPORTED:
         pytest.skip(outcome.detail)
     if outcome.verdict.failed:

@@ -17,22 +17,23 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..oracle.cases import Case
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InternalError
 from .derive import device_cases
+from .runtime.check import RuntimeCheck, runtime_checks
+from .suite import Item, judge_item
 
 
-def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, patience: float) -> None:
+def run_isolated(device: str, cases: Sequence[Item], heard: Any, jobs: int, patience: float) -> None:
     """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival.
 
     A worker that is silent for `patience` seconds counts as hung.
     """
-    shares: list[list[Case]] = [[] for _ in range(jobs)]
-    for _, neighbours in itertools.groupby(cases, lambda c: (c.operator.name, c.dtype)):
+    shares: list[list[Item]] = [[] for _ in range(jobs)]
+    for _, neighbours in itertools.groupby(cases, _group_of):
         # They share references and programs, which two workers would compute twice
         min(shares, key=len).extend(neighbours)
-    arrived: queue.Queue[tuple[Case, Outcome] | Exception | None] = queue.Queue()
+    arrived: queue.Queue[tuple[Item, Outcome] | Exception | None] = queue.Queue()
     crews = [_Crew(device, share, arrived, patience) for share in shares if share]
     for crew in crews:
         crew.start()
@@ -51,10 +52,14 @@ def run_isolated(device: str, cases: Sequence[Case], heard: Any, jobs: int, pati
             crew.stop()
 
 
+def _group_of(item: Item) -> tuple[str, str]:
+    return (item.id, "") if isinstance(item, RuntimeCheck) else (item.operator.name, item.dtype)
+
+
 class _Crew(threading.Thread):
     """A thread that runs one worker after another until its cases are done."""
 
-    def __init__(self, device: str, cases: Sequence[Case], arrived: queue.Queue[Any], patience: float) -> None:
+    def __init__(self, device: str, cases: Sequence[Item], arrived: queue.Queue[Any], patience: float) -> None:
         super().__init__(daemon=True)
         self.device, self.cases, self.arrived, self.patience = device, list(cases), arrived, patience
         self.process: subprocess.Popen[str] | None = None
@@ -86,9 +91,9 @@ class _Crew(threading.Thread):
             env=environment,
         )
         assert process.stdin is not None and process.stdout is not None
-        operators = list(dict.fromkeys(c.operator.name for c in self.cases))
+        operators = list(dict.fromkeys(c.operator.name for c in self.cases if not isinstance(c, RuntimeCheck)))
         job = {"device": self.device, "operators": operators, "cases": [c.id for c in self.cases]}
-        current: Case | None = None
+        current: Item | None = None
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.close()
@@ -159,11 +164,12 @@ def main() -> None:
     from .run import Runner
 
     device = find_device(job["device"])
-    known = {c.id: c for c in device_cases(device, [find(name) for name in job["operators"]])}
+    known: dict[str, Item] = {c.id: c for c in device_cases(device, [find(name) for name in job["operators"]])}
+    known |= {c.id: c for c in runtime_checks()}
     runner = Runner(device)
     for id_ in job["cases"]:
         answers.write("start\n")
-        outcome = runner.run(known[id_])
+        outcome = judge_item(runner, known[id_])
         answers.write(json.dumps({**vars(outcome), "verdict": outcome.verdict.value}) + "\n")
     answers.close()
 

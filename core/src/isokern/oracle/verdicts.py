@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Verdict(str, enum.Enum):
-    """The seven verdicts; the values are what `isokern check --json` prints."""
+    """The eight verdicts; the values are what `isokern check --json` prints."""
 
     PASS = "pass"
     FAIL_VALUE = "fail-value"
@@ -15,6 +15,7 @@ class Verdict(str, enum.Enum):
     FAIL_ERROR = "fail-error"
     FAIL_CRASH = "fail-crash"
     FAIL_CLAIM = "fail-claim"
+    FAIL_RUNTIME = "fail-runtime"
     UNSUPPORTED = "unsupported"
 
     @property

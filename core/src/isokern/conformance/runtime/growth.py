@@ -1,0 +1,32 @@
+"""How much a process grows while something is done many times."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .check import lacks
+
+STATM = Path("/proc/self/statm")
+
+
+def _resident() -> int:
+    """Return the bytes of memory that the process occupies."""
+    try:
+        return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        lacks("this system does not tell how much memory a process occupies")
+
+
+def measure_growth(work: Callable[[int], object], *, warm: int, turns: int) -> int:
+    """Return how many bytes the process grew by over `turns` calls of `work(turn)`, after `warm` ones."""
+    for turn in range(warm):
+        work(turn)
+    gc.collect()
+    before = _resident()
+    for turn in range(turns):
+        work(turn)
+    gc.collect()
+    return _resident() - before

@@ -1,0 +1,238 @@
+"""What a device's streams and events must do: order, waits, and events that are past only when they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import tensors
+from ...backend import Device, Stream, current_stream
+from ...call.descriptor import Descriptor
+from ...layout import TensorDesc
+from ...ops import find
+from ...status import InvalidArgument
+from ...tensors import Tensor
+from .check import fail, runtime_check
+from .work import UNARY, Chain, make_long_chain
+
+ROUNDS = 5
+
+
+class Witness:
+    """One call on a stream of its own, which reads the result of other work at the moment when it runs.
+
+    A read through the host would wait for the device, and hide that somebody else has not waited.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.stream = chain.device.stream()
+        desc = TensorDesc("F32", chain.input.shape)
+        self.descriptor = Descriptor.of(find(chain.name), [desc], device=chain.device)
+        self.seen: Tensor = tensors.zeros(desc.shape, device=chain.device)
+        self.workspace = self.descriptor.alloc_workspace()
+        self.look()  # its program is built by now
+        chain.device.synchronize()
+
+    def look(self) -> None:
+        """Enqueue the call."""
+        self.descriptor.calculate(self.chain.last, self.seen, workspace=self.workspace, stream=self.stream)
+
+    def find_difference(self) -> str:
+        """Describe how what was seen differs from the finished work; empty where it does not."""
+        wrong = int((self.seen.numpy() != UNARY[self.chain.name](self.chain.expected)).sum())
+        return f"{wrong} of {self.chain.input.size} elements were read before the work was done" if wrong else ""
+
+
+def _busy(device: Device) -> tuple[Chain, Witness, Stream]:
+    chain = make_long_chain(device)
+    return chain, Witness(chain), device.stream()
+
+
+@runtime_check()
+def runs_a_stream_in_order(device: Device) -> None:
+    """Calls on one stream run in the order in which they were enqueued."""
+    for elements in (64, 1 << 14):
+        chain = Chain(device, elements, length=300)
+        chain.enqueue(device.stream())
+        if wrong := chain.differs(chain.last.numpy()):
+            fail(f"300 calls, each on the result of the one before: {wrong}")
+
+
+@runtime_check()
+def makes_a_stream_wait(device: Device) -> None:
+    """Work that is enqueued after `stream.wait(event)` starts after the event."""
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        witness.stream.wait(stream.record())
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(wrong)
+
+
+@runtime_check()
+def synchronizes_events(device: Device) -> None:
+    """`event.synchronize` returns when the work before the event is done, and `query` is true from then on."""
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        event = stream.record()
+        event.synchronize()
+        witness.look()
+        if not event.query():
+            fail("query is false after synchronize")
+        if wrong := witness.find_difference():
+            fail(wrong)
+
+
+@runtime_check()
+def queries_events_truthfully(device: Device) -> None:
+    """`event.query` is true only when the work before the event is done."""
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        event = stream.record()
+        while not event.query():
+            pass
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(wrong)
+
+
+@runtime_check()
+def records_events_for_the_work_before(device: Device) -> None:
+    """An event stands for the work before it: work that is enqueued afterwards does not hold it up for ever."""
+    chain = make_long_chain(device)
+    stream = device.stream()
+    empty = stream.record()
+    empty.synchronize()
+    chain.enqueue(stream)
+    if not empty.query():
+        fail("an event of an empty stream is not past after work was enqueued behind it")
+    first = stream.record()
+    stream.synchronize()
+    if not first.query():
+        fail("query is false after the stream was synchronized")
+
+
+@runtime_check()
+def synchronizes_streams(device: Device) -> None:
+    """`stream.synchronize` returns when all work of the stream is done."""
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        stream.synchronize()
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(wrong)
+
+
+@runtime_check()
+def synchronizes_the_device(device: Device) -> None:
+    """`device.synchronize` returns when the work of every stream is done."""
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        device.synchronize()
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(wrong)
+
+
+@runtime_check()
+def says_when_calls_return_early(device: Device) -> None:
+    """Where `asynchronous` is false, a call is done when it returns."""
+    if device.asynchronous:
+        return
+    chain, witness, stream = _busy(device)
+    for _ in range(ROUNDS):
+        chain.clear()
+        chain.enqueue(stream)
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(f"asynchronous is false, and {wrong}")
+
+
+@runtime_check()
+def finds_streams_by_handle(device: Device) -> None:
+    """`stream.handle` is an integer of one living stream, by which `stream_of` finds it; 0 is the current one."""
+    streams = [device.default_stream, device.stream(), device.stream()]
+    handles = [s.handle for s in streams]
+    if len(set(handles)) != len(handles) or not all(isinstance(h, int) and h > 0 for h in handles):
+        fail(f"handles of three streams are {handles}")
+    for stream in streams:
+        if device.stream_of(stream.handle) is not stream:
+            fail("stream_of(stream.handle) is another stream")
+        with stream:
+            if current_stream(device) is not stream or device.stream_of(0) is not stream:
+                fail("`with stream:` does not make it the current one")
+
+
+@runtime_check()
+def takes_only_its_own_events_and_streams(device: Device) -> None:
+    """What is no event and no stream of the device is refused by `wait` and by a call."""
+    chain = Chain(device, length=1)
+    for wrong in (None, 0, "event", object()):
+        try:
+            device.stream().wait(wrong)  # type: ignore[arg-type]
+        except InvalidArgument:
+            continue
+        fail(f"wait accepted {wrong!r}")
+    try:
+        chain.enqueue(object())  # type: ignore[arg-type]
+    except InvalidArgument:
+        return
+    fail("a call accepted an object that is no stream")
+
+
+@runtime_check()
+def makes_many_streams(device: Device) -> None:
+    """Sixty-four streams at once compute what one does, and dropped ones are gone."""
+    chains = [Chain(device, 256, length=4) for _ in range(8)]
+    for _ in range(8):
+        streams = [device.stream() for _ in chains]
+        for chain, stream in zip(chains, streams, strict=True):
+            chain.clear()
+            chain.enqueue(stream)
+        for chain in chains:
+            if wrong := chain.differs(chain.last.numpy()):
+                fail(wrong)
+
+
+@runtime_check()
+def reports_an_error_once_to_its_caller(device: Device) -> None:
+    """What only the device finds, such as an index out of range, is raised once, at the next wait or read."""
+    data = tensors.tensor(np.arange(8, dtype=np.float32).reshape(4, 2), device=device)
+    good = tensors.tensor(np.array([0, 3], np.int64), device=device)
+    bad = tensors.tensor(np.array([0, 99], np.int64), device=device)
+    if not device.supports("gather", T="F32"):
+        return
+    gather = Descriptor.of(find("gather"), [data.desc, good.desc], device=device, axis=0)
+    out = tensors.zeros(gather.outputs[0].shape, device=device)
+    stream = device.stream()
+
+    def call(indices: Tensor) -> None:
+        gather.calculate([data, indices], out, workspace="auto", stream=stream)
+        stream.synchronize()
+        device.synchronize()
+
+    for _ in range(3):
+        try:
+            call(bad)
+        except InvalidArgument as error:
+            if "gather" not in str(error):
+                fail(f"the error of an index out of range does not name the operator: {error}")
+        else:
+            fail("an index out of range raised nothing")
+        try:
+            call(good)
+            device.synchronize()
+        except InvalidArgument as error:
+            fail(f"the error of an earlier call was raised again: {error}")
+        if (out.numpy() != [[0, 1], [6, 7]]).any():
+            fail("a call after one with an error computes something else")

@@ -1,0 +1,183 @@
+"""Work for a device to do while its runtime is watched: chains of calls whose end can be told from their middle."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import tensors
+from ...backend import Device, Stream, Workspace
+from ...call.descriptor import Descriptor
+from ...declare.operator import Operator, Sample
+from ...declare.samples import assignments, describe
+from ...dtypes import F32, DType
+from ...layout import TensorDesc
+from ...ops import all_operators, find
+from ...oracle.cases import Case, samples
+from ...oracle.expected import Problems
+from ...status import NotImplementedOnDevice
+from ...tensors import Tensor
+from .check import lacks
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+UNARY: dict[str, Callable[[Floats], Floats]] = {  # in the order in which they are tried
+    "neg": np.negative,
+    "copy": np.copy,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "square": np.square,
+}
+LONG = 0.03  # seconds that a chain takes, at least
+LARGEST = 1 << 22  # elements of a chain's tensors, at most
+LENGTH = 40  # calls
+
+_long: weakref.WeakKeyDictionary[Device, int] = weakref.WeakKeyDictionary()
+
+
+def choose_unary(device: Device) -> str:
+    """Return a unary operator that the device has a kernel for in F32."""
+    found = next((name for name in UNARY if device.supports(name, T="F32")), None)
+    return found or lacks(f"the device computes none of {', '.join(UNARY)} in F32")
+
+
+class Chain:
+    """Calls of one operator, each on the result of the one before: `first` is read, `last` is written at the end.
+
+    `enqueue` makes the calls on a stream. Every tensor holds NaN until its call has run.
+    """
+
+    def __init__(self, device: Device, elements: int = 64, length: int = LENGTH) -> None:
+        self.name = choose_unary(device)
+        self.device = device
+        self.input = np.linspace(-2, 2, elements, dtype=np.float32)
+        self.tensors = [tensors.tensor(self.input, device=device)]
+        self.tensors += [tensors.empty((elements,), F32, device=device) for _ in range(length)]
+        self.descriptor = Descriptor.of(find(self.name), [TensorDesc(F32, (elements,))], device=device)
+        self.workspace = self.descriptor.alloc_workspace()
+        expected = self.input
+        for _ in range(length):
+            expected = UNARY[self.name](expected)
+        self.expected = expected
+        self.clear()
+
+    @property
+    def last(self) -> Tensor:
+        """The result of the last call."""
+        return self.tensors[-1]
+
+    def clear(self) -> None:
+        """Set every result to NaN, and the input to what it was; waits for the device."""
+        self.tensors[0].copy_from(self.input)
+        nan = np.full(self.input.shape, np.nan, np.float32)
+        for t in self.tensors[1:]:
+            t.copy_from(nan)
+
+    def enqueue(self, stream: Stream) -> None:
+        """Make the calls."""
+        for x, y in zip(self.tensors, self.tensors[1:], strict=False):
+            self.descriptor.calculate(x, y, workspace=self.workspace, stream=stream)
+
+    def differs(self, got: Floats) -> str:
+        """Describe how a copy of the last result differs from what it must be; empty where it does not."""
+        wrong = int((got != self.expected).sum())
+        return f"{wrong} of {got.size} elements are not those of the finished work" if wrong else ""
+
+
+def make_long_chain(device: Device) -> Chain:
+    """Return a chain that keeps the device busy for some time; how large it must be is measured once a device."""
+    elements = _long.get(device, 1 << 12)
+    while True:
+        chain = Chain(device, elements)
+        if device in _long:
+            return chain
+        stream = device.stream()
+        chain.enqueue(stream)  # programs are built by now
+        stream.synchronize()
+        start = time.perf_counter()
+        chain.enqueue(stream)
+        stream.synchronize()
+        if time.perf_counter() - start >= LONG or elements >= LARGEST:
+            _long[device] = elements
+            return Chain(device, elements)
+        elements *= 4
+
+
+@dataclass(frozen=True)
+class ScratchCall:
+    """A call that needs a workspace, with its inputs."""
+
+    descriptor: Descriptor
+    inputs: list[Tensor | None]
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.descriptor.operator.name
+
+    @property
+    def need(self) -> Workspace:
+        """The workspace that it asks for."""
+        return self.descriptor.workspace
+
+    def make_outputs(self) -> list[Tensor]:
+        """Return new tensors of zeroes for the results."""
+        descs, device = self.descriptor.outputs, self.descriptor.device
+        return [tensors.zeros(d.shape, d.dtype, device=device) for d in descs]
+
+
+def find_scratch_calls(device: Device, limit: int = 4) -> list[ScratchCall]:
+    """Return small calls of different operators that the device needs a workspace for; at most `limit`."""
+    found = []
+    problems = Problems()
+    for operator, types in _operators(device):
+        for sample, descriptor in _describe_calls(device, operator, types, "small"):
+            inputs = problems.of(Case(operator, tuple(types.values()), sample)).inputs
+            given = [
+                None if value is None else tensors.tensor(value, desc.dtype, device=device)
+                for value, desc in zip(inputs, descriptor.inputs, strict=False)
+                if desc is not None
+            ]
+            found.append(ScratchCall(descriptor, given))
+            break
+        if len(found) == limit:
+            break
+    return found or lacks("no operator needs a workspace on the device")
+
+
+def find_calls_of_zeroes(device: Device, operator: Operator, types: Mapping[str, DType]) -> Iterator[ScratchCall]:
+    """Yield calls of one operator that need a workspace, of every size, with zeroes for inputs."""
+    for size in ("small", "wide"):
+        for _, descriptor in _describe_calls(device, operator, types, size):
+            given = [None if d is None else tensors.zeros(d.shape, d.dtype, device=device) for d in descriptor.inputs]
+            yield ScratchCall(descriptor, given)
+
+
+def operators_with_scratch(device: Device, limit: int = 4) -> list[tuple[Operator, Mapping[str, DType]]]:
+    """Return operators that need a workspace in some small call, with dtypes; at most `limit`."""
+    every = (o for o in _operators(device) if any(_describe_calls(device, *o, "small")))
+    return list(itertools.islice(every, limit)) or lacks("no operator needs a workspace on the device")
+
+
+def _operators(device: Device) -> Iterator[tuple[Operator, Mapping[str, DType]]]:
+    for operator in all_operators():
+        types = next((t for t in assignments(operator) if F32 in t.values()), None)
+        if types is not None and not operator.inout and device.variants(operator.stem):
+            yield operator, types
+
+
+def _describe_calls(
+    device: Device, operator: Operator, types: Mapping[str, DType], size: str
+) -> Iterator[tuple[Sample, Descriptor]]:
+    """Yield the operator's samples of a size for which the device needs a workspace, each with its descriptor."""
+    for sample in samples(operator, size, types):
+        inputs, outputs = describe(operator, sample, types)
+        with suppress(NotImplementedOnDevice):
+            descriptor = Descriptor.of(operator, inputs, outputs, device=device, **sample.attrs)
+            if descriptor.workspace_size:
+                yield sample, descriptor

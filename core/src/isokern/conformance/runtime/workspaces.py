@@ -1,0 +1,126 @@
+"""What workspaces must be: private to a call, exact, aligned, and the only memory that a call uses."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ...backend import Device
+from ...oracle.layouts import Array
+from ...oracle.verdicts import Verdict
+from ...tensors import Tensor
+from .check import fail, runtime_check
+from .growth import measure_growth
+from .work import Chain, ScratchCall, find_calls_of_zeroes, find_scratch_calls, operators_with_scratch
+
+POISONS = (0x00, 0xFF, 0x5A)
+CALLS = 300
+SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
+
+
+def _run(call: ScratchCall, outputs: list[Tensor], poison: int) -> tuple[list[Array], Array]:
+    """Make the call with a workspace full of `poison`; return the results, and the workspace afterwards."""
+    workspace = call.descriptor.alloc_workspace()
+    assert workspace is not None
+    workspace.write(np.full(workspace.nbytes, poison, np.uint8))
+    call.descriptor.calculate(call.inputs, outputs, workspace=workspace)
+    return [t.buffer.read() for t in outputs], workspace.read()
+
+
+@runtime_check()
+def claims_possible_workspaces(device: Device) -> None:
+    """A workspace has a size, an alignment that is a power of two, and a kind of memory that the device has."""
+    for call in find_scratch_calls(device):
+        need, name = call.need, call.name
+        if not isinstance(need.size, int) or need.size < 0:
+            fail(f"{name} asks for {need.size!r} bytes", Verdict.FAIL_CLAIM)
+        if need.alignment < 1 or need.alignment & (need.alignment - 1):
+            fail(f"{name} asks for alignment {need.alignment}", Verdict.FAIL_CLAIM)
+        if need.kind not in device.memory.kinds:
+            fail(f"{name} asks for {need.kind!r} memory; the device has {device.memory.kinds}", Verdict.FAIL_CLAIM)
+
+
+@runtime_check()
+def uses_what_it_asks_for(device: Device) -> None:
+    """Some call of each operator writes into the second half of its workspace: what is asked for is needed."""
+    for operator, types in operators_with_scratch(device):
+        sizes = []
+        for call in find_calls_of_zeroes(device, operator, types):
+            sizes.append(call.need.size)
+            tail = (call.need.size + 1) // 2
+            if any((_run(call, call.make_outputs(), poison)[1][-tail:] != poison).any() for poison in POISONS):
+                break
+        else:
+            given = ", ".join(map(str, sizes))
+            fail(f"{operator.name} asks for {given} bytes and never writes into the second half", Verdict.FAIL_CLAIM)
+
+
+@runtime_check()
+def starts_from_any_workspace(device: Device) -> None:
+    """What a workspace holds before a call does not matter."""
+    for call in find_scratch_calls(device):
+        outputs = call.make_outputs()
+        results = [_run(call, outputs, poison)[0] for poison in POISONS]
+        for again in results[1:]:
+            if any((a != b).any() for a, b in zip(results[0], again, strict=True)):
+                fail(f"{call.name} gives other bits with another workspace")
+
+
+@runtime_check()
+def keeps_calls_apart(device: Device) -> None:
+    """Calls in eight threads on eight streams give what each gives alone: they share no scratch memory."""
+    calls = find_scratch_calls(device)
+    alone = [_run(call, call.make_outputs(), 0)[0] for call in calls]
+
+    def repeat(position: int) -> str:
+        call, wanted = calls[position % len(calls)], alone[position % len(calls)]
+        stream = device.stream()
+        outputs = call.make_outputs()
+        for turn in range(12):
+            for t in outputs:
+                t.buffer.write(np.full(t.buffer.nbytes, turn + 1, np.uint8))
+            for _ in range(3):
+                call.descriptor.calculate(call.inputs, outputs, workspace="auto", stream=stream)
+            if any((t.buffer.read() != w).any() for t, w in zip(outputs, wanted, strict=True)):
+                return f"{call.name}, turn {turn}: other bits than alone"
+        return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        for wrong in pool.map(repeat, range(8)):
+            if wrong:
+                fail(wrong)
+
+
+@runtime_check()
+def allocates_nothing_in_a_call(device: Device) -> None:
+    """A call takes no memory of the device but its workspace."""
+    memory = device.memory
+    for call in find_scratch_calls(device):
+        outputs, workspace = call.make_outputs(), call.descriptor.alloc_workspace()
+        call.descriptor.calculate(call.inputs, outputs, workspace=workspace)
+        device.synchronize()
+        memory.reset_peak()
+        before = (memory.live, memory.allocations)
+        for _ in range(10):
+            call.descriptor.calculate(call.inputs, outputs, workspace=workspace)
+        device.synchronize()
+        if (memory.live, memory.allocations) != before or memory.peak > before[0]:
+            taken, kept = memory.peak - before[0], memory.live - before[0]
+            fail(f"{call.name}: ten calls took {taken} bytes, {kept} of them for good")
+
+
+@runtime_check()
+def calls_without_growth(device: Device) -> None:
+    """The process does not grow with the number of calls."""
+    chain = Chain(device, 64, length=1)
+    stream = device.default_stream
+
+    def call(turn: int) -> None:
+        chain.enqueue(stream)
+        if turn % 50 == 49:
+            stream.synchronize()
+
+    grown = measure_growth(call, warm=100, turns=CALLS)
+    if grown > SLACK:
+        fail(f"the process grew by {grown >> 20} MiB over {CALLS} calls")
