@@ -65,6 +65,21 @@ def replays_asynchronously_and_in_order(device: Device) -> None:
 
 
 @runtime_check()
+def replays_after_earlier_work(device: Device) -> None:
+    """A replay starts after the work that was enqueued before it on its stream."""
+    chain, stream = make_long_chain(device), device.stream()
+    seen = tensors.zeros(chain.input.shape, device=device)
+    with stream.capture() as recording:
+        chain.descriptor.calculate(chain.last, seen, workspace=chain.workspace, stream=stream)
+    for _ in range(3):
+        chain.clear()
+        chain.enqueue(stream)
+        recording.replay(stream)
+        if (seen.numpy() != UNARY[chain.name](chain.expected)).any():
+            fail("a replay read the result of earlier work before that was done")
+
+
+@runtime_check()
 def refuses_a_nested_capture(device: Device) -> None:
     """A stream that a thread captures already cannot be captured again by it; a second one afterwards can."""
     stream = device.stream()

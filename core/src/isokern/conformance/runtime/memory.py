@@ -13,7 +13,7 @@ from .check import fail, lacks, runtime_check
 from .growth import measure_growth
 from .work import make_long_chain
 
-SIZES = (1, 63, 64, 4097, 1 << 20)
+SIZES = (1, 63, 64, 4096, 4097, 1 << 20)
 LARGE = 1 << 25  # bytes of the buffers that are allocated and freed in turn
 TURNS = 40
 
@@ -50,6 +50,17 @@ def aligns_what_it_allocates(device: Device) -> None:
             for buffer in kept:
                 if buffer.address % alignment:
                     fail(f"address {buffer.address:#x} of {kind} memory is no multiple of {alignment}")
+
+
+@runtime_check()
+def gives_every_buffer_its_own_bytes(device: Device) -> None:
+    """Buffers that are alive at the same time do not overlap."""
+    for nbytes in SIZES:
+        kept = [device.memory.alloc(nbytes, empty=turn % 2 == 0) for turn in range(6)]
+        for seed, buffer in enumerate(kept):
+            buffer.write(_pattern(nbytes, seed))
+        for seed, buffer in enumerate(kept):
+            _expect(buffer, _pattern(nbytes, seed), f"one of six buffers of {nbytes} bytes, after all were written")
 
 
 @runtime_check()
@@ -198,11 +209,12 @@ def keeps_memory_of_work_in_flight(device: Device) -> None:
     """Memory that enqueued work uses stays until the work is done, though its tensors are dropped before."""
     for _ in range(3):
         chain = make_long_chain(device)
-        chain.enqueue(device.default_stream)
-        last, elements, middle = chain.last, chain.input.size, len(chain.tensors) // 2
+        for _ in range(6):
+            chain.enqueue(device.default_stream)
+        last, elements = chain.last, chain.input.size
         del chain.tensors[:-1]
         gc.collect()
-        rubbish = [tensors.tensor(np.full(elements, 9e9, np.float32), device=device) for _ in range(middle)]
+        rubbish = [device.memory.alloc(4 * elements) for _ in range(4)]  # zeroed, without a wait for the work
         if wrong := chain.differs(last.numpy()):
             fail(f"tensors were dropped behind enqueued work, others were made, and {wrong}")
         del rubbish

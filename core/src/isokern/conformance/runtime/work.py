@@ -33,8 +33,8 @@ UNARY: dict[str, Callable[[Floats], Floats]] = {  # in the order in which they a
     "relu": lambda x: np.maximum(x, np.float32(0)),
     "square": np.square,
 }
-LONG = 0.03  # seconds that a chain takes, at least
-LARGEST = 1 << 22  # elements of a chain's tensors, at most
+LONG = 0.01  # seconds that a chain takes, at least
+LARGEST = 1 << 20  # elements of a chain's tensors, at most
 LENGTH = 40  # calls
 
 _long: weakref.WeakKeyDictionary[Device, int] = weakref.WeakKeyDictionary()

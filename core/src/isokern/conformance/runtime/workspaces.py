@@ -43,17 +43,18 @@ def claims_possible_workspaces(device: Device) -> None:
 
 @runtime_check()
 def uses_what_it_asks_for(device: Device) -> None:
-    """Some call of each operator writes into the second half of its workspace: what is asked for is needed."""
+    """Some call writes into the second half of its workspace: what is asked for is needed.
+
+    Not every operator need do so: a kernel with a part for each thread uses those of the threads that find work.
+    """
+    asked = []
     for operator, types in operators_with_scratch(device):
-        sizes = []
         for call in find_calls_of_zeroes(device, operator, types):
-            sizes.append(call.need.size)
+            asked.append(f"{operator.name} {call.need.size}")
             tail = (call.need.size + 1) // 2
             if any((_run(call, call.make_outputs(), poison)[1][-tail:] != poison).any() for poison in POISONS):
-                break
-        else:
-            given = ", ".join(map(str, sizes))
-            fail(f"{operator.name} asks for {given} bytes and never writes into the second half", Verdict.FAIL_CLAIM)
+                return
+    fail(f"none of {len(asked)} calls does; they ask for bytes: {', '.join(asked)}", Verdict.FAIL_CLAIM)
 
 
 @runtime_check()

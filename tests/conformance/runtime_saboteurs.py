@@ -1,0 +1,887 @@
+"""Devices with one fault each in their runtime, which the runtime's checks must find.
+
+Each is the device of `threaded_device.py` with one part replaced. `sound` has no fault.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from threaded_device import (
+    Block,
+    ThreadedBuffer,
+    ThreadedDevice,
+    ThreadedEvent,
+    ThreadedKernel,
+    ThreadedMemory,
+    ThreadedRecording,
+    ThreadedStream,
+)
+
+from isokern.backend import Buffer, KernelVariant, Stream, Workspace
+from isokern.status import InvalidArgument, OutOfMemory
+
+Saboteur = type[ThreadedDevice]
+SABOTEURS: dict[str, Saboteur] = {"sound": ThreadedDevice}
+KEPT: list[Any] = []  # what a leak keeps
+
+
+def device(cls: Saboteur) -> Saboteur:
+    """Register a device class under its name."""
+    SABOTEURS[cls.__name__.lower()] = cls
+    return cls
+
+
+def kernel(cls: type[ThreadedKernel]) -> type[ThreadedKernel]:
+    """Register a device with another class of kernels."""
+    SABOTEURS[cls.__name__.lower()] = type(cls.__name__, (ThreadedDevice,), {"kernel": cls, "__doc__": cls.__doc__})
+    return cls
+
+
+def stream(cls: type[ThreadedStream]) -> type[ThreadedStream]:
+    """Register a device with another class of streams."""
+    SABOTEURS[cls.__name__.lower()] = type(
+        cls.__name__, (ThreadedDevice,), {"stream_type": cls, "__doc__": cls.__doc__}
+    )
+    return cls
+
+
+def memory(cls: type[ThreadedMemory]) -> type[ThreadedMemory]:
+    """Register a device with another class of memory."""
+
+    def make(self: Any, name: str, **facts: Any) -> None:
+        ThreadedDevice.__init__(self, name, cls(), **facts)
+
+    SABOTEURS[cls.__name__.lower()] = type(cls.__name__, (ThreadedDevice,), {"__init__": make, "__doc__": cls.__doc__})
+    return cls
+
+
+def buffer(cls: type[ThreadedBuffer]) -> type[ThreadedBuffer]:
+    """Register a device with another class of buffers."""
+    memory(type(cls.__name__, (ThreadedMemory,), {"buffer": cls, "__doc__": cls.__doc__}))
+    return cls
+
+
+# Memory
+
+
+@memory
+class NotZeroed(ThreadedMemory):
+    """`alloc` does not zero."""
+
+    def make_block(self, nbytes: int, alignment: int) -> Block:
+        block = super().make_block(nbytes, alignment)
+        block.bytes[...] = 0x11
+        return block
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        return super()._allocate(nbytes, element, kind, alignment, True)
+
+
+@memory
+class ZeroesTheStartOnly(ThreadedMemory):
+    """`alloc` zeroes whole words alone."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super()._allocate(nbytes, element, kind, alignment, True)
+        made.handle.bytes[...] = 0x77
+        made.handle.bytes[: nbytes // 4 * 4] = 0
+        return made
+
+
+@memory
+class Misaligned(ThreadedMemory):
+    """`alloc` aligns to 64 bytes, whatever it is asked for."""
+
+    def make_block(self, nbytes: int, alignment: int) -> Block:
+        block = Block(nbytes + 64, max(alignment, 128))
+        block.bytes, block.address = block.bytes[64:], block.address + 64
+        return block
+
+
+@memory
+class NoEmptyBuffers(ThreadedMemory):
+    """Size 0 is refused."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if nbytes == 0:
+            raise OutOfMemory("alloc", "0 bytes")
+        return super()._allocate(nbytes, element, kind, alignment, empty)
+
+
+@memory
+class NeverExhausted(ThreadedMemory):
+    """An allocation that is too large gives a small buffer."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super()._allocate(min(nbytes, 1 << 26), element, kind, alignment, empty)
+        made.nbytes = nbytes
+        return made
+
+
+@memory
+class ExhaustedByAnotherError(ThreadedMemory):
+    """An allocation that is too large raises MemoryError."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if nbytes > 1 << 40:
+            raise MemoryError
+        return super()._allocate(nbytes, element, kind, alignment, empty)
+
+
+@memory
+class CountsFailures(ThreadedMemory):
+    """A failed allocation counts as live."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if nbytes > 1 << 40:
+            self.live += 4096
+        return super()._allocate(nbytes, element, kind, alignment, empty)
+
+
+@memory
+class LeaksMemory(ThreadedMemory):
+    """Freed memory is never given back."""
+
+    def make_block(self, nbytes: int, alignment: int) -> Block:
+        block = super().make_block(nbytes, alignment)
+        if nbytes >= 1 << 24 and len(KEPT) < 8:
+            KEPT.append(block)
+        return block
+
+
+@memory
+class ForgetsCloses(ThreadedMemory):
+    """`live` does not fall."""
+
+    def _count_free(self, nbytes: int) -> None:
+        pass
+
+
+@memory
+class CountsTwice(ThreadedMemory):
+    """A buffer counts twice when it is freed."""
+
+    def _count_free(self, nbytes: int) -> None:
+        super()._count_free(nbytes)
+        self.live -= nbytes
+
+
+@memory
+class ForgetsThePeak(ThreadedMemory):
+    """`peak` stays where it was reset to."""
+
+    @property
+    def peak(self) -> int:
+        return 0
+
+    @peak.setter
+    def peak(self, value: int) -> None:
+        pass
+
+
+@memory
+class SharesBlocks(ThreadedMemory):
+    """Small buffers of one size share memory."""
+
+    def make_block(self, nbytes: int, alignment: int) -> Block:
+        if nbytes != 4096:
+            return super().make_block(nbytes, alignment)
+        shared = self.__dict__.setdefault("shared", {})
+        return shared.setdefault((nbytes, alignment), Block(nbytes, alignment))
+
+
+@memory
+class FreesTooEarly(ThreadedMemory):
+    """Memory is used again while work in flight reads it."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super()._allocate(nbytes, element, kind, alignment, empty)
+        free = self.__dict__.setdefault("free", [])
+        reused = next((b for b in reversed(free) if b.bytes.size == nbytes and b.address % alignment == 0), None)
+        if reused is not None and nbytes > 4096:
+            free.remove(reused)
+            made = self.buffer(self, nbytes, element, kind, reused.address, reused)
+            if not empty:
+                reused.bytes[...] = 0
+        weakref.finalize(made, free.append, made.handle).atexit = False
+        return made
+
+
+@memory
+class LiesAboutItsKinds(ThreadedMemory):
+    """A kind of memory is listed that cannot be allocated."""
+
+    kinds = ("default", "near", "far")
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if kind == "far":
+            raise InvalidArgument("alloc", "no far memory")
+        return super()._allocate(nbytes, element, kind, alignment, empty)
+
+
+@memory
+class MixesItsKinds(ThreadedMemory):
+    """Near memory is given as default memory."""
+
+    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        return super()._allocate(nbytes, element, "default", alignment, empty)
+
+
+# Buffers
+
+
+@buffer
+class IgnoresTheOffsetOfWrites(ThreadedBuffer):
+    """`_write` ignores its offset."""
+
+    def _write(self, offset: int, data: Any) -> None:
+        super()._write(0, data)
+
+
+@buffer
+class IgnoresTheOffsetOfReads(ThreadedBuffer):
+    """`_read` ignores its offset."""
+
+    def _read(self, offset: int, nbytes: int) -> Any:
+        return super()._read(0, nbytes)
+
+
+@buffer
+class WritesWholeLines(ThreadedBuffer):
+    """A write clears the rest of its last line of 64 bytes."""
+
+    def _write(self, offset: int, data: Any) -> None:
+        super()._write(offset, data)
+        end = offset + data.size
+        self.handle.bytes[end : (end + 63) // 64 * 64] = 0
+
+
+@buffer
+class ReadsLive(ThreadedBuffer):
+    """`_read` returns a view."""
+
+    def _read(self, offset: int, nbytes: int) -> Any:
+        return self.handle.bytes[offset : offset + nbytes]
+
+
+@buffer
+class WritesLater(ThreadedBuffer):
+    """A large write is not done with the caller's memory when it returns."""
+
+    def _write(self, offset: int, data: Any) -> None:
+        if data.size < 1 << 17:
+            super()._write(offset, data)
+        else:
+            to = self.handle.bytes
+
+            def later() -> None:
+                time.sleep(0.02)
+                to[offset : offset + data.size] = data
+
+            self.device.default_stream.enqueue(later)
+
+
+@buffer
+class MapsRubbish(ThreadedBuffer):
+    """A mapping does not show what the buffer holds."""
+
+    def map_for_cpu(self) -> Any:
+        mapping = super().map_for_cpu()
+        mapping.bytes[...] = 0
+        return mapping
+
+
+@buffer
+class LosesMappings(ThreadedBuffer):
+    """What the host writes into a mapping is lost."""
+
+    def unmap_for_gpu(self) -> None:
+        self._shown = None
+
+
+@buffer
+class NeverMapped(ThreadedBuffer):
+    """`is_mapped` is always false."""
+
+    is_mapped = False  # type: ignore[assignment]
+
+
+@buffer
+class OutlivesItsClose(ThreadedBuffer):
+    """A closed buffer can be read."""
+
+    def close(self) -> None:
+        block = self.handle
+        super().close()
+        self.alive, self.handle = True, block
+
+
+@buffer
+class DoesNotWaitToRead(ThreadedBuffer):
+    """Reads do not wait for the device."""
+
+    def sync_device(self) -> None:
+        pass
+
+
+@buffer
+class WritesBehindWork(ThreadedBuffer):
+    """Writes do not wait for the device."""
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        wait, self.sync_device = self.sync_device, lambda: None  # type: ignore[method-assign]
+        try:
+            super().write(data, offset)
+        finally:
+            self.sync_device = wait  # type: ignore[method-assign]
+
+
+# Streams and events
+
+
+@stream
+class PastAtOnce(ThreadedStream):
+    """An event is past when it is recorded."""
+
+    def record(self) -> Any:
+        event = super().record()
+        event.past.set()
+        return event
+
+
+@stream
+class NeverPast(ThreadedStream):
+    """`query` is always false."""
+
+    class event(ThreadedEvent):
+        def query(self) -> bool:
+            return False
+
+
+@stream
+class QueryIsTrue(ThreadedStream):
+    """`query` is always true."""
+
+    class event(ThreadedEvent):
+        def query(self) -> bool:
+            return True
+
+
+@stream
+class EventsDoNotWait(ThreadedStream):
+    """`event.synchronize` returns at once."""
+
+    class event(ThreadedEvent):
+        def synchronize(self) -> None:
+            pass
+
+
+@stream
+class WaitDoesNothing(ThreadedStream):
+    """`wait` does nothing."""
+
+    def wait(self, event: Any) -> None:
+        if not isinstance(event, ThreadedEvent):
+            super().wait(event)
+
+
+@stream
+class WaitTakesAnything(ThreadedStream):
+    """`wait` accepts what is no event."""
+
+    def wait(self, event: Any) -> None:
+        if isinstance(event, ThreadedEvent):
+            super().wait(event)
+
+
+@stream
+class EventsForTheWorkAfter(ThreadedStream):
+    """An event becomes past only when the stream is idle."""
+
+    class event(ThreadedEvent):
+        stream: Any = None
+
+        def query(self) -> bool:
+            return self.past.is_set() and self.stream.tasks.empty()
+
+    def record(self) -> Any:
+        event = super().record()
+        event.stream = self
+        return event
+
+
+@stream
+class SynchronizeDoesNothing(ThreadedStream):
+    """`stream.synchronize` returns at once."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+@stream
+class OutOfOrder(ThreadedStream):
+    """Each call runs in a thread of its own."""
+
+    def enqueue(self, task: Callable[[], None]) -> None:
+        super().enqueue(lambda: threading.Thread(target=task).start())
+
+
+@stream
+class LastFirst(ThreadedStream):
+    """Every fourth call is delayed past the next one."""
+
+    def enqueue(self, task: Callable[[], None]) -> None:
+        held = self.__dict__.setdefault("held", [])
+        self.__dict__["count"] = self.__dict__.get("count", 0) + 1
+        if self.__dict__["count"] % 4 == 0 and not held:
+            held.append(task)
+            return
+        super().enqueue(task)
+        while held:
+            super().enqueue(held.pop())
+
+    def synchronize(self) -> None:
+        for task in self.__dict__.pop("held", []):
+            super().enqueue(task)
+        super().synchronize()
+
+
+@stream
+class LosesWork(ThreadedStream):
+    """The work of a stream that is dropped is lost."""
+
+    def __del__(self) -> None:
+        while not self.tasks.empty():
+            self.tasks.get()
+
+
+@stream
+class SwallowsErrors(ThreadedStream):
+    """An error that the device finds is lost."""
+
+    def enqueue(self, task: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                task()
+            except InvalidArgument:
+                pass
+
+        super().enqueue(run)
+
+
+@stream
+class RepeatsErrors(ThreadedStream):
+    """An error is raised at every synchronize from then on."""
+
+    def enqueue(self, task: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                task()
+            except InvalidArgument as error:
+                self.__dict__["sticky"] = error
+
+        super().enqueue(run)
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        if "sticky" in self.__dict__:
+            raise self.__dict__["sticky"]
+
+
+@stream
+class OneHandle(ThreadedStream):
+    """All streams have one handle."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__(device)
+        device._by_handle.pop(self.handle)
+        self.handle = 12345
+        device._by_handle[self.handle] = self
+
+
+# Capture
+
+
+class _EagerRecording(ThreadedRecording):
+    def add(self, call: Callable[[], None]) -> None:
+        super().add(call)
+        call()
+
+
+@stream
+class RunsAtCapture(ThreadedStream):
+    """A captured call runs as well."""
+
+    def _begin_capture(self) -> Any:
+        return _EagerRecording(self.device)
+
+
+class _OnceRecording(ThreadedRecording):
+    def run(self, stream: Stream) -> None:
+        super().run(stream)
+        self.calls = []
+
+
+@stream
+class ReplaysOnce(ThreadedStream):
+    """The second replay does nothing."""
+
+    def _begin_capture(self) -> Any:
+        return _OnceRecording(self.device)
+
+
+class _FrozenRecording(ThreadedRecording):
+    def run(self, stream: Stream) -> None:
+        for call in self.calls:
+            call()
+
+
+@stream
+class ReplaysInTheCaller(ThreadedStream):
+    """A replay does not wait for work that was enqueued before it on its stream."""
+
+    def _begin_capture(self) -> Any:
+        return _FrozenRecording(self.device)
+
+
+class _FirstRecording(ThreadedRecording):
+    def add(self, call: Callable[[], None]) -> None:
+        if not self.calls:
+            super().add(call)
+
+
+@stream
+class RecordsTheFirstCall(ThreadedStream):
+    """A recording has its first call alone."""
+
+    def _begin_capture(self) -> Any:
+        return _FirstRecording(self.device)
+
+
+class _OpenRecording(ThreadedRecording):
+    def replay(self, stream: Stream | None = None) -> None:
+        self.open = False
+        super().replay(stream)
+
+
+@stream
+class ReplaysOpenRecordings(ThreadedStream):
+    """A recording can be replayed before it is complete."""
+
+    def _begin_capture(self) -> Any:
+        return _OpenRecording(self.device)
+
+
+class _ForgetfulRecording(ThreadedRecording):
+    def close(self) -> None:
+        super().close()
+        self.owned.clear()
+        self.calls = [self.weak(call) for call in self.calls]
+
+    @staticmethod
+    def weak(call: Any) -> Callable[[], None]:
+        if "handles" not in call.__code__.co_freevars:
+            return call
+        cells = dict(zip(call.__code__.co_freevars, call.__closure__, strict=True))
+        kernel, nbytes = cells["self"].cell_contents, cells["workspace_bytes"].cell_contents
+        space = cells["workspace"].cell_contents
+        refs = [None if h is None else weakref.ref(h) for h in cells["handles"].cell_contents]
+
+        def run() -> None:
+            blocks = [None if r is None else r() for r in refs]
+            if all(b is not None for b, r in zip(blocks, refs, strict=True) if r is not None):
+                kernel.compute(blocks, space, nbytes)
+
+        return run
+
+
+@stream
+class RecordingsHoldNothing(ThreadedStream):
+    """A recording does not hold the memory of its calls."""
+
+    def _begin_capture(self) -> Any:
+        return _ForgetfulRecording(self.device)
+
+
+@stream
+class CapturesAllThreads(ThreadedStream):
+    """A capture takes the calls of other threads too."""
+
+    @property
+    def recording(self) -> Any:
+        own = super().recording
+        return own if own is not None else self.__dict__.get("shared")
+
+    def _begin_capture(self) -> Any:
+        made = self.__dict__["shared"] = super()._begin_capture()
+        return made
+
+    def _end_capture(self, recording: Any) -> None:
+        self.__dict__.pop("shared", None)
+        super()._end_capture(recording)
+
+
+@stream
+class NestsCaptures(ThreadedStream):
+    """A capture inside a capture is accepted."""
+
+    def capture(self) -> Any:
+        self._of_thread.__dict__.pop("recording", None)
+        return super().capture()
+
+
+class _ImmediateReplay(ThreadedRecording):
+    def replay(self, stream: Stream | None = None) -> None:
+        if self.open:
+            super().replay(stream)
+        self.run(stream or self.device.default_stream)
+
+
+@stream
+class ReplaysInsideACapture(ThreadedStream):
+    """A replay on a stream that is being captured runs at once."""
+
+    def _begin_capture(self) -> Any:
+        return _ImmediateReplay(self.device)
+
+
+# Kernels
+
+
+@kernel
+class OneScratchForAll(ThreadedKernel):
+    """All calls share one scratch memory, whatever workspace they are given."""
+
+    shared = Block(1 << 22, 4096)
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        if workspace is not None and nbytes <= 1 << 22:
+            workspace = self.shared
+        super().compute(handles, workspace, nbytes)
+
+
+@kernel
+class Overclaims(ThreadedKernel):
+    """A workspace of four times what is needed is asked for."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        need = self.workspace
+        self.workspace = Workspace(need.size * 4, need.alignment, need.kind)
+
+
+@kernel
+class OddAlignment(ThreadedKernel):
+    """The alignment of a workspace is 3."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.workspace = Workspace(self.workspace.size, 3, self.workspace.kind)
+
+
+@kernel
+class UnknownKindOfWorkspace(ThreadedKernel):
+    """A workspace is asked for in memory that the device does not have."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.workspace = Workspace(self.workspace.size, self.workspace.alignment, "moon")
+
+
+@kernel
+class TrustsItsWorkspace(ThreadedKernel):
+    """The result depends on what the workspace held."""
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        first = 0 if workspace is None else int(workspace.bytes[0])
+        super().compute(handles, workspace, nbytes)
+        if first == 0x5A:
+            handles[0].bytes[:1] ^= 1
+
+
+@kernel
+class AllocatesInALaunch(ThreadedKernel):
+    """A call takes memory of the device."""
+
+    def launch(self, *args: Any) -> None:
+        temporary = self.device.memory.alloc(256)
+        super().launch(*args)
+        temporary.close()
+
+
+@kernel
+class KeepsMemoryOfALaunch(ThreadedKernel):
+    """A call takes memory of the device and keeps it."""
+
+    def launch(self, *args: Any) -> None:
+        KEPT.append(self.device.memory.alloc(16))
+        super().launch(*args)
+
+
+@kernel
+class LeaksInACall(ThreadedKernel):
+    """Each call on the default stream leaks a megabyte of the host."""
+
+    def launch(self, *args: Any) -> None:
+        if args[3] is self.device.default_stream:
+            KEPT.append(np.full(1 << 17, 1.0))
+        super().launch(*args)
+
+
+@kernel
+class LeaksAtCreate(ThreadedKernel):
+    """Each kernel leaks 256 KiB."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if len(KEPT) < 2000:
+            KEPT.append(np.full(1 << 15, 1.0))
+
+
+@kernel
+class SharesAResult(ThreadedKernel):
+    """Calls of one descriptor pass through a record that they share."""
+
+    def launch(self, handles: Any, workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+        self.handles = handles
+        super().launch(handles, workspace, workspace_bytes, stream)
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        time.sleep(0)
+        super().compute(self.handles, workspace, nbytes)
+
+
+@kernel
+class ChangesNumPy(ThreadedKernel):
+    """A call changes NumPy's error handling."""
+
+    def launch(self, *args: Any) -> None:
+        super().launch(*args)
+        np.seterr(all="ignore")
+
+
+@kernel
+class SameAnswerForNoElements(ThreadedKernel):
+    """Rank 0 is computed as nothing."""
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        desc = self.plan.table[0]
+        if desc is None or desc.numel > 1:
+            super().compute(handles, workspace, nbytes)
+
+
+# Devices
+
+
+@device
+class DoesNotSynchronize(ThreadedDevice):
+    """The device waits for its default stream alone, as the base class does."""
+
+    def synchronize(self) -> None:
+        self.default_stream.synchronize()
+
+
+@device
+class SaysItIsSynchronous(ThreadedDevice):
+    """`asynchronous` is false, and calls return before they are done."""
+
+    asynchronous = False
+
+
+@device
+class MisspeltCondition(ThreadedDevice):
+    """A condition that nobody knows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, conditions={"flushes_denormal": "the hardware does"})
+
+
+@device
+class FalseCondition(ThreadedDevice):
+    """A condition that is not true."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, conditions={"flushes_denormals": "the hardware does"})
+
+
+@device
+class ConditionWithoutReason(ThreadedDevice):
+    """A condition without a reason."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, conditions={"nondeterministic": " "})
+
+
+@device
+class BadProperties(ThreadedDevice):
+    """A property that cannot be printed as JSON."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, properties={"clock": object()})
+
+
+@device
+class BadAlias(ThreadedDevice):
+    """An alias that is no string."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, aliases=(7,))
+
+
+def _asked(answer: Callable[[Any, str | None], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
+    def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
+        made = ThreadedDevice.wrap(self, variant)
+        return KernelVariant(
+            made.stem, made.name, made.priority, lambda plan: answer(plan, made.supported(plan)), made.build
+        )
+
+    return wrap
+
+
+@device
+class AnswersWithTrue(ThreadedDevice):
+    """`supported` returns True where it takes a plan of a softmax."""
+
+    wrap = _asked(lambda plan, said: True if plan.operator.stem == "softmax" and said is None else said)
+
+
+@device
+class RefusesWithoutAReason(ThreadedDevice):
+    """`supported` returns an empty text."""
+
+    wrap = _asked(lambda plan, said: "" if plan.operator.stem == "topk" else said)
+
+
+@device
+class RaisesWhenAsked(ThreadedDevice):
+    """`supported` raises for a dtype that it does not know."""
+
+    wrap = _asked(lambda plan, said: {"F32": said}[plan.table[0].dtype.name])
+
+
+@device
+class ChangesItsMind(ThreadedDevice):
+    """`supported` answers differently each time."""
+
+    turn = [0]
+
+    @staticmethod
+    def change(plan: Any, said: str | None) -> str | None:
+        ChangesItsMind.turn[0] += 1
+        return said or (f"not the {ChangesItsMind.turn[0]}th time" if plan.operator.stem == "conv2d" else None)
+
+    wrap = _asked(lambda plan, said: ChangesItsMind.change(plan, said))
+
+
+@device
+class TwoVariantsOfOneName(ThreadedDevice):
+    """Two variants of a stem have one name."""
+
+    def variants(self, stem: str) -> list[KernelVariant]:
+        return super().variants(stem) * 2
