@@ -1,6 +1,6 @@
 """Devices with one fault each in their runtime, which the runtime's checks must find.
 
-Each is the device of `threaded_device.py` with one part replaced. `sound` has no fault.
+Each is the device of `threaded_device.py` with one part replaced.
 """
 
 from __future__ import annotations
@@ -26,51 +26,70 @@ from threaded_device import (
 from isokern.backend import Buffer, KernelVariant, Stream, Workspace
 from isokern.status import InvalidArgument, OutOfMemory
 
-Saboteur = type[ThreadedDevice]
-SABOTEURS: dict[str, Saboteur] = {"sound": ThreadedDevice}
+Device = type[ThreadedDevice]
+SABOTEURS: dict[str, tuple[Device, str]] = {}  # name → the class of its device, and the requirement that finds it
 KEPT: list[Any] = []  # what a leak keeps
 
 
-def device(cls: Saboteur) -> Saboteur:
-    """Register a device class under its name."""
-    SABOTEURS[cls.__name__.lower()] = cls
-    return cls
+def _plant(name: str, by: str, doc: str | None, **parts: Any) -> None:
+    """Register a device that has other parts than the sound one."""
+    SABOTEURS[name.lower()] = type(name, (ThreadedDevice,), {**parts, "__doc__": doc}), f"runtime/{by}"
 
 
-def kernel(cls: type[ThreadedKernel]) -> type[ThreadedKernel]:
+def device(by: str) -> Callable[[Device], Device]:
+    """Register a device class, and the requirement that finds it."""
+
+    def register(cls: Device) -> Device:
+        SABOTEURS[cls.__name__.lower()] = cls, f"runtime/{by}"
+        return cls
+
+    return register
+
+
+def kernel(by: str) -> Callable[[type[ThreadedKernel]], type[ThreadedKernel]]:
     """Register a device with another class of kernels."""
-    SABOTEURS[cls.__name__.lower()] = type(cls.__name__, (ThreadedDevice,), {"kernel": cls, "__doc__": cls.__doc__})
-    return cls
+
+    def register(cls: type[ThreadedKernel]) -> type[ThreadedKernel]:
+        _plant(cls.__name__, by, cls.__doc__, kernel=cls)
+        return cls
+
+    return register
 
 
-def stream(cls: type[ThreadedStream]) -> type[ThreadedStream]:
+def stream(by: str) -> Callable[[type[ThreadedStream]], type[ThreadedStream]]:
     """Register a device with another class of streams."""
-    SABOTEURS[cls.__name__.lower()] = type(
-        cls.__name__, (ThreadedDevice,), {"stream_type": cls, "__doc__": cls.__doc__}
-    )
-    return cls
+
+    def register(cls: type[ThreadedStream]) -> type[ThreadedStream]:
+        _plant(cls.__name__, by, cls.__doc__, stream_type=cls)
+        return cls
+
+    return register
 
 
-def memory(cls: type[ThreadedMemory]) -> type[ThreadedMemory]:
+def memory(by: str) -> Callable[[type[ThreadedMemory]], type[ThreadedMemory]]:
     """Register a device with another class of memory."""
 
-    def make(self: Any, name: str, **facts: Any) -> None:
-        ThreadedDevice.__init__(self, name, cls(), **facts)
+    def register(cls: type[ThreadedMemory]) -> type[ThreadedMemory]:
+        _plant(cls.__name__, by, cls.__doc__, memory_type=cls)
+        return cls
 
-    SABOTEURS[cls.__name__.lower()] = type(cls.__name__, (ThreadedDevice,), {"__init__": make, "__doc__": cls.__doc__})
-    return cls
+    return register
 
 
-def buffer(cls: type[ThreadedBuffer]) -> type[ThreadedBuffer]:
+def buffer(by: str) -> Callable[[type[ThreadedBuffer]], type[ThreadedBuffer]]:
     """Register a device with another class of buffers."""
-    memory(type(cls.__name__, (ThreadedMemory,), {"buffer": cls, "__doc__": cls.__doc__}))
-    return cls
+
+    def register(cls: type[ThreadedBuffer]) -> type[ThreadedBuffer]:
+        memory(by)(type(cls.__name__, (ThreadedMemory,), {"buffer": cls, "__doc__": cls.__doc__}))
+        return cls
+
+    return register
 
 
 # Memory
 
 
-@memory
+@memory("memory/zeroes_what_it_allocates")
 class NotZeroed(ThreadedMemory):
     """`alloc` does not zero."""
 
@@ -83,7 +102,7 @@ class NotZeroed(ThreadedMemory):
         return super()._allocate(nbytes, element, kind, alignment, True)
 
 
-@memory
+@memory("memory/zeroes_what_it_allocates")
 class ZeroesTheStartOnly(ThreadedMemory):
     """`alloc` zeroes whole words alone."""
 
@@ -94,7 +113,7 @@ class ZeroesTheStartOnly(ThreadedMemory):
         return made
 
 
-@memory
+@memory("memory/aligns_what_it_allocates")
 class Misaligned(ThreadedMemory):
     """`alloc` aligns to 64 bytes, whatever it is asked for."""
 
@@ -104,7 +123,7 @@ class Misaligned(ThreadedMemory):
         return block
 
 
-@memory
+@memory("memory/allocates_nothing_at_all")
 class NoEmptyBuffers(ThreadedMemory):
     """Size 0 is refused."""
 
@@ -114,7 +133,7 @@ class NoEmptyBuffers(ThreadedMemory):
         return super()._allocate(nbytes, element, kind, alignment, empty)
 
 
-@memory
+@memory("memory/says_when_memory_is_exhausted")
 class NeverExhausted(ThreadedMemory):
     """An allocation that is too large gives a small buffer."""
 
@@ -124,7 +143,7 @@ class NeverExhausted(ThreadedMemory):
         return made
 
 
-@memory
+@memory("memory/says_when_memory_is_exhausted")
 class ExhaustedByAnotherError(ThreadedMemory):
     """An allocation that is too large raises MemoryError."""
 
@@ -134,7 +153,7 @@ class ExhaustedByAnotherError(ThreadedMemory):
         return super()._allocate(nbytes, element, kind, alignment, empty)
 
 
-@memory
+@memory("memory/says_when_memory_is_exhausted")
 class CountsFailures(ThreadedMemory):
     """A failed allocation counts as live."""
 
@@ -144,7 +163,7 @@ class CountsFailures(ThreadedMemory):
         return super()._allocate(nbytes, element, kind, alignment, empty)
 
 
-@memory
+@memory("memory/gives_memory_back")
 class LeaksMemory(ThreadedMemory):
     """Freed memory is never given back."""
 
@@ -155,7 +174,7 @@ class LeaksMemory(ThreadedMemory):
         return block
 
 
-@memory
+@memory("memory/counts_what_lives")
 class ForgetsCloses(ThreadedMemory):
     """`live` does not fall."""
 
@@ -163,7 +182,7 @@ class ForgetsCloses(ThreadedMemory):
         pass
 
 
-@memory
+@memory("memory/counts_what_lives")
 class CountsTwice(ThreadedMemory):
     """A buffer counts twice when it is freed."""
 
@@ -172,7 +191,7 @@ class CountsTwice(ThreadedMemory):
         self.live -= nbytes
 
 
-@memory
+@memory("memory/counts_what_lives")
 class ForgetsThePeak(ThreadedMemory):
     """`peak` stays where it was reset to."""
 
@@ -185,7 +204,7 @@ class ForgetsThePeak(ThreadedMemory):
         pass
 
 
-@memory
+@memory("memory/gives_every_buffer_its_own_bytes")
 class SharesBlocks(ThreadedMemory):
     """Small buffers of one size share memory."""
 
@@ -196,7 +215,7 @@ class SharesBlocks(ThreadedMemory):
         return shared.setdefault((nbytes, alignment), Block(nbytes, alignment))
 
 
-@memory
+@memory("memory/keeps_memory_of_work_in_flight")
 class FreesTooEarly(ThreadedMemory):
     """Memory is used again while work in flight reads it."""
 
@@ -213,7 +232,7 @@ class FreesTooEarly(ThreadedMemory):
         return made
 
 
-@memory
+@memory("claims/knows_its_kinds_of_memory")
 class LiesAboutItsKinds(ThreadedMemory):
     """A kind of memory is listed that cannot be allocated."""
 
@@ -225,7 +244,7 @@ class LiesAboutItsKinds(ThreadedMemory):
         return super()._allocate(nbytes, element, kind, alignment, empty)
 
 
-@memory
+@memory("claims/knows_its_kinds_of_memory")
 class MixesItsKinds(ThreadedMemory):
     """Near memory is given as default memory."""
 
@@ -236,7 +255,7 @@ class MixesItsKinds(ThreadedMemory):
 # Buffers
 
 
-@buffer
+@buffer("memory/reads_and_writes_parts")
 class IgnoresTheOffsetOfWrites(ThreadedBuffer):
     """`_write` ignores its offset."""
 
@@ -244,7 +263,7 @@ class IgnoresTheOffsetOfWrites(ThreadedBuffer):
         super()._write(0, data)
 
 
-@buffer
+@buffer("memory/reads_and_writes_parts")
 class IgnoresTheOffsetOfReads(ThreadedBuffer):
     """`_read` ignores its offset."""
 
@@ -252,7 +271,7 @@ class IgnoresTheOffsetOfReads(ThreadedBuffer):
         return super()._read(0, nbytes)
 
 
-@buffer
+@buffer("memory/reads_and_writes_parts")
 class WritesWholeLines(ThreadedBuffer):
     """A write clears the rest of its last line of 64 bytes."""
 
@@ -262,7 +281,7 @@ class WritesWholeLines(ThreadedBuffer):
         self.handle.bytes[end : (end + 63) // 64 * 64] = 0
 
 
-@buffer
+@buffer("memory/reads_copies")
 class ReadsLive(ThreadedBuffer):
     """`_read` returns a view."""
 
@@ -270,7 +289,7 @@ class ReadsLive(ThreadedBuffer):
         return self.handle.bytes[offset : offset + nbytes]
 
 
-@buffer
+@buffer("memory/writes_copies")
 class WritesLater(ThreadedBuffer):
     """A large write is not done with the caller's memory when it returns."""
 
@@ -287,7 +306,7 @@ class WritesLater(ThreadedBuffer):
             self.device.default_stream.enqueue(later)
 
 
-@buffer
+@buffer("memory/maps_for_the_host")
 class MapsRubbish(ThreadedBuffer):
     """A mapping does not show what the buffer holds."""
 
@@ -297,22 +316,22 @@ class MapsRubbish(ThreadedBuffer):
         return mapping
 
 
-@buffer
+@buffer("memory/maps_for_the_host")
 class LosesMappings(ThreadedBuffer):
     """What the host writes into a mapping is lost."""
 
-    def unmap_for_gpu(self) -> None:
-        self._shown = None
+    def _unmap(self, mapped: Any) -> None:
+        pass
 
 
-@buffer
+@buffer("memory/maps_for_the_host")
 class NeverMapped(ThreadedBuffer):
     """`is_mapped` is always false."""
 
     is_mapped = False  # type: ignore[assignment]
 
 
-@buffer
+@buffer("memory/refuses_closed_buffers")
 class OutlivesItsClose(ThreadedBuffer):
     """A closed buffer can be read."""
 
@@ -322,7 +341,7 @@ class OutlivesItsClose(ThreadedBuffer):
         self.alive, self.handle = True, block
 
 
-@buffer
+@buffer("memory/waits_before_a_read")
 class DoesNotWaitToRead(ThreadedBuffer):
     """Reads do not wait for the device."""
 
@@ -330,7 +349,7 @@ class DoesNotWaitToRead(ThreadedBuffer):
         pass
 
 
-@buffer
+@buffer("memory/waits_before_a_write")
 class WritesBehindWork(ThreadedBuffer):
     """Writes do not wait for the device."""
 
@@ -345,7 +364,7 @@ class WritesBehindWork(ThreadedBuffer):
 # Streams and events
 
 
-@stream
+@stream("streams/queries_events_truthfully")
 class PastAtOnce(ThreadedStream):
     """An event is past when it is recorded."""
 
@@ -355,34 +374,43 @@ class PastAtOnce(ThreadedStream):
         return event
 
 
-@stream
+class _NeverPastEvent(ThreadedEvent):
+    def query(self) -> bool:
+        return False
+
+
+@stream("streams/synchronizes_events")
 class NeverPast(ThreadedStream):
     """`query` is always false."""
 
-    class event(ThreadedEvent):
-        def query(self) -> bool:
-            return False
+    event = _NeverPastEvent
 
 
-@stream
+class _QueryIsTrueEvent(ThreadedEvent):
+    def query(self) -> bool:
+        return True
+
+
+@stream("streams/queries_events_truthfully")
 class QueryIsTrue(ThreadedStream):
     """`query` is always true."""
 
-    class event(ThreadedEvent):
-        def query(self) -> bool:
-            return True
+    event = _QueryIsTrueEvent
 
 
-@stream
+class _EventsDoNotWaitEvent(ThreadedEvent):
+    def synchronize(self) -> None:
+        pass
+
+
+@stream("streams/synchronizes_events")
 class EventsDoNotWait(ThreadedStream):
     """`event.synchronize` returns at once."""
 
-    class event(ThreadedEvent):
-        def synchronize(self) -> None:
-            pass
+    event = _EventsDoNotWaitEvent
 
 
-@stream
+@stream("streams/makes_a_stream_wait")
 class WaitDoesNothing(ThreadedStream):
     """`wait` does nothing."""
 
@@ -391,7 +419,7 @@ class WaitDoesNothing(ThreadedStream):
             super().wait(event)
 
 
-@stream
+@stream("streams/takes_only_its_own_events_and_streams")
 class WaitTakesAnything(ThreadedStream):
     """`wait` accepts what is no event."""
 
@@ -400,15 +428,18 @@ class WaitTakesAnything(ThreadedStream):
             super().wait(event)
 
 
-@stream
+class _EventsForTheWorkAfterEvent(ThreadedEvent):
+    stream: Any = None
+
+    def query(self) -> bool:
+        return self.past.is_set() and self.stream.tasks.empty()
+
+
+@stream("streams/records_events_for_the_work_before")
 class EventsForTheWorkAfter(ThreadedStream):
     """An event becomes past only when the stream is idle."""
 
-    class event(ThreadedEvent):
-        stream: Any = None
-
-        def query(self) -> bool:
-            return self.past.is_set() and self.stream.tasks.empty()
+    event = _EventsForTheWorkAfterEvent
 
     def record(self) -> Any:
         event = super().record()
@@ -416,7 +447,7 @@ class EventsForTheWorkAfter(ThreadedStream):
         return event
 
 
-@stream
+@stream("streams/synchronizes_streams")
 class SynchronizeDoesNothing(ThreadedStream):
     """`stream.synchronize` returns at once."""
 
@@ -424,7 +455,7 @@ class SynchronizeDoesNothing(ThreadedStream):
         pass
 
 
-@stream
+@stream("streams/runs_a_stream_in_order")
 class OutOfOrder(ThreadedStream):
     """Each call runs in a thread of its own."""
 
@@ -432,7 +463,7 @@ class OutOfOrder(ThreadedStream):
         super().enqueue(lambda: threading.Thread(target=task).start())
 
 
-@stream
+@stream("streams/runs_a_stream_in_order")
 class LastFirst(ThreadedStream):
     """Every fourth call is delayed past the next one."""
 
@@ -452,7 +483,7 @@ class LastFirst(ThreadedStream):
         super().synchronize()
 
 
-@stream
+@stream("memory/waits_before_a_read")
 class LosesWork(ThreadedStream):
     """The work of a stream that is dropped is lost."""
 
@@ -461,7 +492,7 @@ class LosesWork(ThreadedStream):
             self.tasks.get()
 
 
-@stream
+@stream("streams/reports_an_error_once_to_its_caller")
 class SwallowsErrors(ThreadedStream):
     """An error that the device finds is lost."""
 
@@ -475,7 +506,7 @@ class SwallowsErrors(ThreadedStream):
         super().enqueue(run)
 
 
-@stream
+@stream("streams/reports_an_error_once_to_its_caller")
 class RepeatsErrors(ThreadedStream):
     """An error is raised at every synchronize from then on."""
 
@@ -494,7 +525,7 @@ class RepeatsErrors(ThreadedStream):
             raise self.__dict__["sticky"]
 
 
-@stream
+@stream("streams/finds_streams_by_handle")
 class OneHandle(ThreadedStream):
     """All streams have one handle."""
 
@@ -514,7 +545,7 @@ class _EagerRecording(ThreadedRecording):
         call()
 
 
-@stream
+@stream("capture/runs_nothing_at_capture")
 class RunsAtCapture(ThreadedStream):
     """A captured call runs as well."""
 
@@ -528,7 +559,7 @@ class _OnceRecording(ThreadedRecording):
         self.calls = []
 
 
-@stream
+@stream("capture/replays_with_new_contents")
 class ReplaysOnce(ThreadedStream):
     """The second replay does nothing."""
 
@@ -542,7 +573,7 @@ class _FrozenRecording(ThreadedRecording):
             call()
 
 
-@stream
+@stream("capture/replays_after_earlier_work")
 class ReplaysInTheCaller(ThreadedStream):
     """A replay does not wait for work that was enqueued before it on its stream."""
 
@@ -556,7 +587,7 @@ class _FirstRecording(ThreadedRecording):
             super().add(call)
 
 
-@stream
+@stream("capture/replays_with_new_contents")
 class RecordsTheFirstCall(ThreadedStream):
     """A recording has its first call alone."""
 
@@ -570,7 +601,7 @@ class _OpenRecording(ThreadedRecording):
         super().replay(stream)
 
 
-@stream
+@stream("capture/refuses_a_replay_inside_its_capture")
 class ReplaysOpenRecordings(ThreadedStream):
     """A recording can be replayed before it is complete."""
 
@@ -601,7 +632,7 @@ class _ForgetfulRecording(ThreadedRecording):
         return run
 
 
-@stream
+@stream("capture/holds_what_a_recording_names")
 class RecordingsHoldNothing(ThreadedStream):
     """A recording does not hold the memory of its calls."""
 
@@ -609,7 +640,7 @@ class RecordingsHoldNothing(ThreadedStream):
         return _ForgetfulRecording(self.device)
 
 
-@stream
+@stream("capture/leaves_other_threads_alone")
 class CapturesAllThreads(ThreadedStream):
     """A capture takes the calls of other threads too."""
 
@@ -627,7 +658,7 @@ class CapturesAllThreads(ThreadedStream):
         super()._end_capture(recording)
 
 
-@stream
+@stream("capture/refuses_a_nested_capture")
 class NestsCaptures(ThreadedStream):
     """A capture inside a capture is accepted."""
 
@@ -643,7 +674,7 @@ class _ImmediateReplay(ThreadedRecording):
         self.run(stream or self.device.default_stream)
 
 
-@stream
+@stream("capture/records_a_replay")
 class ReplaysInsideACapture(ThreadedStream):
     """A replay on a stream that is being captured runs at once."""
 
@@ -654,7 +685,7 @@ class ReplaysInsideACapture(ThreadedStream):
 # Kernels
 
 
-@kernel
+@kernel("workspaces/keeps_calls_apart")
 class OneScratchForAll(ThreadedKernel):
     """All calls share one scratch memory, whatever workspace they are given."""
 
@@ -666,7 +697,7 @@ class OneScratchForAll(ThreadedKernel):
         super().compute(handles, workspace, nbytes)
 
 
-@kernel
+@kernel("workspaces/uses_what_it_asks_for")
 class Overclaims(ThreadedKernel):
     """A workspace of four times what is needed is asked for."""
 
@@ -676,7 +707,7 @@ class Overclaims(ThreadedKernel):
         self.workspace = Workspace(need.size * 4, need.alignment, need.kind)
 
 
-@kernel
+@kernel("workspaces/claims_possible_workspaces")
 class OddAlignment(ThreadedKernel):
     """The alignment of a workspace is 3."""
 
@@ -685,7 +716,7 @@ class OddAlignment(ThreadedKernel):
         self.workspace = Workspace(self.workspace.size, 3, self.workspace.kind)
 
 
-@kernel
+@kernel("workspaces/claims_possible_workspaces")
 class UnknownKindOfWorkspace(ThreadedKernel):
     """A workspace is asked for in memory that the device does not have."""
 
@@ -694,7 +725,7 @@ class UnknownKindOfWorkspace(ThreadedKernel):
         self.workspace = Workspace(self.workspace.size, self.workspace.alignment, "moon")
 
 
-@kernel
+@kernel("workspaces/starts_from_any_workspace")
 class TrustsItsWorkspace(ThreadedKernel):
     """The result depends on what the workspace held."""
 
@@ -705,7 +736,7 @@ class TrustsItsWorkspace(ThreadedKernel):
             handles[0].bytes[:1] ^= 1
 
 
-@kernel
+@kernel("workspaces/allocates_nothing_in_a_call")
 class AllocatesInALaunch(ThreadedKernel):
     """A call takes memory of the device."""
 
@@ -715,7 +746,7 @@ class AllocatesInALaunch(ThreadedKernel):
         temporary.close()
 
 
-@kernel
+@kernel("workspaces/allocates_nothing_in_a_call")
 class KeepsMemoryOfALaunch(ThreadedKernel):
     """A call takes memory of the device and keeps it."""
 
@@ -724,7 +755,7 @@ class KeepsMemoryOfALaunch(ThreadedKernel):
         super().launch(*args)
 
 
-@kernel
+@kernel("workspaces/calls_without_growth")
 class LeaksInACall(ThreadedKernel):
     """Each call on the default stream leaks a megabyte of the host."""
 
@@ -734,7 +765,7 @@ class LeaksInACall(ThreadedKernel):
         super().launch(*args)
 
 
-@kernel
+@kernel("threads/creates_without_growth")
 class LeaksAtCreate(ThreadedKernel):
     """Each kernel leaks 256 KiB."""
 
@@ -744,7 +775,7 @@ class LeaksAtCreate(ThreadedKernel):
             KEPT.append(np.full(1 << 15, 1.0))
 
 
-@kernel
+@kernel("threads/shares_a_descriptor")
 class SharesAResult(ThreadedKernel):
     """Calls of one descriptor pass through a record that they share."""
 
@@ -757,7 +788,7 @@ class SharesAResult(ThreadedKernel):
         super().compute(self.handles, workspace, nbytes)
 
 
-@kernel
+@kernel("threads/leaves_the_caller_its_environment")
 class ChangesNumPy(ThreadedKernel):
     """A call changes NumPy's error handling."""
 
@@ -766,7 +797,7 @@ class ChangesNumPy(ThreadedKernel):
         np.seterr(all="ignore")
 
 
-@kernel
+@kernel("claims/describes_tensors_it_has")
 class SameAnswerForNoElements(ThreadedKernel):
     """Rank 0 is computed as nothing."""
 
@@ -779,7 +810,7 @@ class SameAnswerForNoElements(ThreadedKernel):
 # Devices
 
 
-@device
+@device("streams/synchronizes_the_device")
 class DoesNotSynchronize(ThreadedDevice):
     """The device waits for its default stream alone, as the base class does."""
 
@@ -787,14 +818,14 @@ class DoesNotSynchronize(ThreadedDevice):
         self.default_stream.synchronize()
 
 
-@device
+@device("streams/says_when_calls_return_early")
 class SaysItIsSynchronous(ThreadedDevice):
     """`asynchronous` is false, and calls return before they are done."""
 
     asynchronous = False
 
 
-@device
+@device("claims/states_known_conditions")
 class MisspeltCondition(ThreadedDevice):
     """A condition that nobody knows."""
 
@@ -802,7 +833,7 @@ class MisspeltCondition(ThreadedDevice):
         super().__init__(name, conditions={"flushes_denormal": "the hardware does"})
 
 
-@device
+@device("claims/flushes_denormals_if_it_says_so")
 class FalseCondition(ThreadedDevice):
     """A condition that is not true."""
 
@@ -810,7 +841,7 @@ class FalseCondition(ThreadedDevice):
         super().__init__(name, conditions={"flushes_denormals": "the hardware does"})
 
 
-@device
+@device("claims/states_known_conditions")
 class ConditionWithoutReason(ThreadedDevice):
     """A condition without a reason."""
 
@@ -818,7 +849,7 @@ class ConditionWithoutReason(ThreadedDevice):
         super().__init__(name, conditions={"nondeterministic": " "})
 
 
-@device
+@device("claims/has_properties_one_can_print")
 class BadProperties(ThreadedDevice):
     """A property that cannot be printed as JSON."""
 
@@ -826,7 +857,7 @@ class BadProperties(ThreadedDevice):
         super().__init__(name, properties={"clock": object()})
 
 
-@device
+@device("claims/has_a_name")
 class BadAlias(ThreadedDevice):
     """An alias that is no string."""
 
@@ -844,28 +875,28 @@ def _asked(answer: Callable[[Any, str | None], Any]) -> Callable[[ThreadedDevice
     return wrap
 
 
-@device
+@device("claims/answers_for_every_operator")
 class AnswersWithTrue(ThreadedDevice):
     """`supported` returns True where it takes a plan of a softmax."""
 
     wrap = _asked(lambda plan, said: True if plan.operator.stem == "softmax" and said is None else said)
 
 
-@device
+@device("claims/answers_for_every_operator")
 class RefusesWithoutAReason(ThreadedDevice):
     """`supported` returns an empty text."""
 
     wrap = _asked(lambda plan, said: "" if plan.operator.stem == "topk" else said)
 
 
-@device
+@device("claims/answers_for_every_operator")
 class RaisesWhenAsked(ThreadedDevice):
     """`supported` raises for a dtype that it does not know."""
 
     wrap = _asked(lambda plan, said: {"F32": said}[plan.table[0].dtype.name])
 
 
-@device
+@device("claims/answers_for_every_operator")
 class ChangesItsMind(ThreadedDevice):
     """`supported` answers differently each time."""
 
@@ -879,7 +910,7 @@ class ChangesItsMind(ThreadedDevice):
     wrap = _asked(lambda plan, said: ChangesItsMind.change(plan, said))
 
 
-@device
+@device("claims/answers_for_every_operator")
 class TwoVariantsOfOneName(ThreadedDevice):
     """Two variants of a stem have one name."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import isokern
-from isokern.backend import Buffer, Device, Event, Kernel, KernelVariant, Mapping, Memory, Stream
+from isokern.backend import Buffer, Device, Event, Kernel, KernelVariant, Memory, Stream
 from isokern.backend.host_recording import RecordedCalls
 from isokern.backend.native import NativeDevice
 from isokern.cabi.plan import Plan
@@ -36,23 +36,6 @@ class Block:
 
 class ThreadedBuffer(Buffer):
     """A buffer that the host reaches by copies alone."""
-
-    _shown: np.ndarray[Any, Any] | None = None
-
-    @property
-    def is_mapped(self) -> bool:
-        return self._shown is not None
-
-    def map_for_cpu(self) -> Mapping:
-        self._check("map_for_cpu")
-        self._shown = self.read()
-        return Mapping(self, self._shown)
-
-    def unmap_for_gpu(self) -> None:
-        self._check("unmap_for_gpu")
-        if self._shown is not None:
-            self.write(self._shown)
-            self._shown = None
 
     def _read(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
         return self.handle.bytes[offset : offset + nbytes].copy()
@@ -201,13 +184,14 @@ class ThreadedDevice(Device):
     asynchronous = True
     kernel: type[ThreadedKernel] = ThreadedKernel
     stream_type: type[ThreadedStream] = ThreadedStream
+    memory_type: type[ThreadedMemory] = ThreadedMemory
 
-    def __init__(self, name: str, memory: Memory | None = None, properties: Any = None, **facts: Any) -> None:
+    def __init__(self, name: str, properties: Any = None, **facts: Any) -> None:
         inner = isokern.device("cpu")
         assert isinstance(inner, NativeDevice)
         self.inner = inner
         self.workers: set[Worker] = set()
-        super().__init__(name, {} if properties is None else properties, memory or ThreadedMemory(), **facts)
+        super().__init__(name, {} if properties is None else properties, self.memory_type(), **facts)
 
     def stream(self) -> Stream:
         return self.stream_type(self)
