@@ -44,7 +44,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load and return the command of that name."""
         if cmd_name in _own():
-            found = getattr(importlib.import_module(f"{__name__}.{cmd_name}"), cmd_name)
+            module = cmd_name.replace("-", "_")
+            found = getattr(importlib.import_module(f"{__name__}.{module}"), module)
             if isinstance(found, typer.Typer):
                 return typer.main.get_group(found)
             single = typer.Typer(add_completion=False)
@@ -54,7 +55,7 @@ class Commands(TyperGroup):
 
 
 def _own() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
 @lru_cache(maxsize=1)  # so that complaints are made once
