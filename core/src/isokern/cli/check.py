@@ -106,6 +106,13 @@ def check(
         float, typer.Option(min=1, help="Seconds that a case may take before its worker counts as hung.")
     ] = 300,
     first: Annotated[bool, typer.Option("-x", "--first", help="End at the first failure.")] = False,
+    expected_failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Case ids or patterns known to fail, a line each: PATTERN # why. If one passes, the check fails.",
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
@@ -117,6 +124,7 @@ def check(
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
+    from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.suite import Choice, Part as Fraction, Report, required_pairs, run
     from ..ops import find
 
@@ -124,6 +132,7 @@ def check(
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
         operators = [find(name) for name in dict.fromkeys(op)] if op else None
         pairs = required_pairs(require) if require else frozenset()
+        known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
         if turn is not None and not quick:
             raise InvalidArgument(
                 "--turn", f"{turn!r} without --quick", hint="--turn chooses among quick cases: add --quick"
@@ -146,7 +155,7 @@ def check(
     reports = []
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
-            report = Report(d.name, pairs)
+            report = Report(d.name, pairs, expected=ExpectedFailures(known))
             task = bar.add_task(d.name, total=len(cases))
 
             def report_progress(c: Item, outcome: Outcome, report: Report = report, task: Any = task) -> None:
@@ -172,7 +181,7 @@ def check(
         emit(document(reports))
     else:
         _print(reports)
-    if any(r.failures for r in reports):
+    if any(r.failures or r.expected.stale for r in reports):
         raise typer.Exit(FAILED)
     if not any(r.ran for r in reports):
         reasons = [*dict.fromkeys(why for r in reports for why in r.refusals.values())][:SHOWN]
@@ -259,7 +268,14 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
     from ..conformance.suite import summary
 
     failures = [
-        {"id": o.id, "device": o.device, "verdict": o.verdict.value, "detail": o.detail, "repro": o.repro}
+        {
+            "id": o.id,
+            "device": o.device,
+            "verdict": o.verdict.value,
+            "detail": o.detail,
+            "repro": o.repro,
+            "trace": o.trace,
+        }
         for r in reports
         for o in r.failures
     ]
@@ -275,6 +291,7 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
 
 def _print(reports: Sequence[Report]) -> None:
     out = console()
+    traced: set[str] = set()  # a traceback is printed once
     for report in reports:
         if report.cells:
             _matrix(report)
@@ -285,8 +302,15 @@ def _print(reports: Sequence[Report]) -> None:
         for o in report.failures[:SHOWN]:
             out.print(Text(f"{o.verdict.value}: {o.detail}", style="red"), soft_wrap=True)
             out.print(Text(f"    {o.repro}"), soft_wrap=True)
+            if o.trace and o.detail not in traced:
+                traced.add(o.detail)
+                out.print(Text("".join(f"    {line}\n" for line in o.trace.splitlines()), style="dim"), soft_wrap=True)
         if len(report.failures) > SHOWN:
             note(f"{len(report.failures) - SHOWN} more failures: --json lists all")
+        for pattern, why in report.expected.stale.items():
+            out.print(Text(f"expected to fail, and passes: {pattern}: {why}", style="red"), soft_wrap=True)
+        if failed := report.expected.failed.total():
+            out.print(Text(f"failed as expected: {failed}"), soft_wrap=True)
         counts = ", ".join(f"{n} {v.value}" for v, n in report.count.items())
         out.print(Text(f"{report.device}: {counts or 'no case'}", style="bold"), soft_wrap=True)
 

@@ -13,6 +13,7 @@ The checks, in order:
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,7 @@ class Runner:
         except Failure as failure:
             return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
         except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
-            return Outcome(case.id, self.device.name, Verdict.FAIL_ERROR, f"{type(error).__name__}: {error}")
+            return blame(case.id, self.device.name, error)
         return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share)
 
     def _error(self, case: Case) -> Judged:
@@ -301,6 +302,13 @@ class Runner:
                 raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
             worst = max(worst, judged, key=lambda j: j.share)
         return worst
+
+
+def blame(id_: str, device: str, error: Exception) -> Outcome:
+    """Return the outcome of a case in which the backend's Python raised an error, with where it did."""
+    detail = f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return Outcome(id_, device, Verdict.FAIL_ERROR, detail, trace=trace)
 
 
 def _calculate(descriptor: Descriptor, placed: Sequence[PlacedTensor | None], workspace: Buffer | None) -> None:

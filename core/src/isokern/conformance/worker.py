@@ -23,6 +23,9 @@ from .derive import device_cases
 from .runtime.check import RuntimeCheck, runtime_checks
 from .suite import Item, judge_item
 
+START = 300.0  # seconds in which a worker has to begin
+CRASHES = 10  # cases in a row after which a worker is not started again
+
 
 def run_isolated(device: str, cases: Sequence[Item], heard: Any, jobs: int, patience: float) -> None:
     """Run cases in `jobs` workers; `heard(case, outcome)` is called in this thread, in the order of arrival.
@@ -64,6 +67,7 @@ class _Crew(threading.Thread):
         self.device, self.cases, self.arrived, self.patience = device, list(cases), arrived, patience
         self.process: subprocess.Popen[str] | None = None
         self.stopped = self.hung = False
+        self.crashes = 0  # of cases in a row
 
     def stop(self) -> None:
         """End the running worker."""
@@ -99,16 +103,16 @@ class _Crew(threading.Thread):
             process.stdin.close()
         except BrokenPipeError:
             pass  # it died while starting: the exit code below is reported
-        watch = self._watch(process)
+        watch = self._watch(process, max(START, self.patience))  # it imports, opens the device, and derives the cases
         for line in process.stdout:
             watch.cancel()
-            watch = self._watch(process)
+            watch = self._watch(process, self.patience)
             if line.startswith("start"):
                 current = self.cases[0]
             else:
                 fields = json.loads(line)
                 self.arrived.put((self.cases.pop(0), Outcome(**{**fields, "verdict": Verdict(fields["verdict"])})))
-                current = None
+                current, self.crashes = None, 0
         watch.cancel()
         code = process.wait()
         process.stdout.close()
@@ -121,10 +125,11 @@ class _Crew(threading.Thread):
                 hint="a kernel damaged memory that only the end of the process touches: run the cases under ASan",
             )
         if current is None:
+            why = f"did not begin within {START:.0f} s" if self.hung else f"ended by itself ({_cause(code)})"
             raise InternalError(
                 "check",
-                f"a worker for {self.device} ended by itself ({_cause(code)})",
-                hint="its error is above; --no-isolation runs in this process",
+                f"a worker for {self.device} {why}",
+                hint="what it printed is above; --no-isolation runs in this process",
             )
         detail = (
             f"the process hung: no answer for {self.patience:.0f} s"
@@ -132,14 +137,19 @@ class _Crew(threading.Thread):
             else f"the process ended: {_cause(code)}"
         )
         self.hung = False
+        self.crashes += 1
+        if self.crashes == CRASHES:
+            detail += f"; {CRASHES} cases in a row did, so {len(self.cases) - 1} others were not run"
         self.arrived.put((self.cases.pop(0), Outcome(current.id, self.device, Verdict.FAIL_CRASH, detail)))
+        if self.crashes == CRASHES:
+            self.cases.clear()
 
-    def _watch(self, process: subprocess.Popen[str]) -> threading.Timer:
+    def _watch(self, process: subprocess.Popen[str], seconds: float) -> threading.Timer:
         def give_up() -> None:
             self.hung = True
             process.kill()
 
-        timer = threading.Timer(self.patience, give_up)
+        timer = threading.Timer(seconds, give_up)
         timer.daemon = True
         timer.start()
         return timer

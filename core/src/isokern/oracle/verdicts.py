@@ -30,7 +30,7 @@ class Outcome:
 
     `detail` says in one line what was found (the backend's reason where the verdict is unsupported). `error` is the
     largest difference from the reference, `share` the largest share of its bound that an element used (1 is the bound
-    itself).
+    itself). `trace` is the traceback of an error that the backend's own Python raised.
     """
 
     id: str
@@ -39,6 +39,7 @@ class Outcome:
     detail: str = ""
     error: float = 0.0
     share: float = 0.0
+    trace: str = ""
 
     @property
     def repro(self) -> str:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from ...backend import Device
 from ...oracle.verdicts import Failure, Outcome, Verdict
+from ..run import blame
 
 PREFIX = "runtime"
 _checks: dict[str, RuntimeCheck] = {}
@@ -65,5 +66,5 @@ def judge_runtime(device: Device, check: RuntimeCheck) -> Outcome:
         detail = failure.detail if not failure.verdict.failed else f"{check.summary.rstrip('.')}: {failure.detail}"
         return Outcome(check.id, device.name, failure.verdict, detail)
     except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
-        return Outcome(check.id, device.name, Verdict.FAIL_ERROR, f"{type(error).__name__}: {error}")
+        return blame(check.id, device.name, error)
     return Outcome(check.id, device.name, Verdict.PASS)
