@@ -5,6 +5,8 @@ Each is the device of `threaded_device.py` with one part replaced.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 import time
 import weakref
@@ -498,10 +500,8 @@ class SwallowsErrors(ThreadedStream):
 
     def enqueue(self, task: Callable[[], None]) -> None:
         def run() -> None:
-            try:
+            with contextlib.suppress(InvalidArgument):
                 task()
-            except InvalidArgument:
-                pass
 
         super().enqueue(run)
 
@@ -900,12 +900,11 @@ class RaisesWhenAsked(ThreadedDevice):
 class ChangesItsMind(ThreadedDevice):
     """`supported` answers differently each time."""
 
-    turn = [0]
+    turn = itertools.count(1)
 
     @staticmethod
     def change(plan: Any, said: str | None) -> str | None:
-        ChangesItsMind.turn[0] += 1
-        return said or (f"not the {ChangesItsMind.turn[0]}th time" if plan.operator.stem == "conv2d" else None)
+        return said or (f"not time {next(ChangesItsMind.turn)}" if plan.operator.stem == "conv2d" else None)
 
     wrap = _asked(lambda plan, said: ChangesItsMind.change(plan, said))
 

@@ -17,9 +17,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 import isokern.cli.check
-from isokern.backend import Device
+from isokern.backend import Device, KernelVariant
 from isokern.cli.check import document
 from isokern.conformance.derive import device_cases
+from isokern.conformance.expected_failures import ExpectedFailures
 from isokern.conformance.suite import Report, required_pairs
 from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
@@ -135,6 +136,42 @@ def test_a_pair_taken_in_part_is_reported(cpu: Device) -> None:
     assert report.partial == {}
     report.add(second, Outcome(second.id, cpu.name, Verdict.UNSUPPORTED, "dense only"))
     assert report.partial == {("add", "F32"): "dense only"}
+
+
+def test_expected_failures_are_no_failures_while_they_fail(cpu: Device, tmp_path: Path) -> None:
+    listed = tmp_path / "known.txt"
+    listed.write_text("add/F32/*  # rounds toward zero\n\nexp/*  # not written yet\n")
+    report = Report(cpu.name, expected=ExpectedFailures.read(str(listed)))
+    first, second = (c for c in device_cases(cpu, [find("add")])[:2])
+    report.add(first, Outcome(first.id, cpu.name, Verdict.PASS))
+    assert report.expected.stale == {"add/F32/*": "rounds toward zero"}
+    report.add(second, Outcome(second.id, cpu.name, Verdict.FAIL_VALUE, "1 of 1 wrong"))
+    assert (report.failures, report.expected.stale, report.ran) == ([], {}, 2)
+
+
+@pytest.mark.parametrize("line", ["add/F32/*", "add/F32/* #  ", "a # once\na # twice"])
+def test_an_expected_failure_needs_one_reason(tmp_path: Path, line: str) -> None:
+    (tmp_path / "known.txt").write_text(line)
+    with pytest.raises(InvalidArgument, match=r"known\.txt:[12]: .*; allowed: PATTERN # why it fails"):
+        ExpectedFailures.read(str(tmp_path / "known.txt"))
+
+
+def test_a_stale_expected_failure_fails_the_check(cpu: Device, tmp_path: Path) -> None:
+    (tmp_path / "known.txt").write_text("neg/F32/* # the sign is a matter of taste")
+    result = check("--op", "neg", "--quick", "--expected-failures", str(tmp_path / "known.txt"))
+    assert result.exit_code == 1
+    assert "expected to fail, and passes: neg/F32/*: the sign is a matter of taste" in result.stdout
+
+
+def test_an_error_of_the_backend_comes_with_its_traceback(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def variants(self: Device, stem: str) -> list[KernelVariant]:
+        return [KernelVariant(stem, "vendor", 0, lambda plan: {"F32": None}[plan.table[0].dtype.name], None)]
+
+    monkeypatch.setattr(type(cpu), "variants", variants)
+    result = check("--case", "neg/F64/x=1/*/drawn", "--json")
+    (failure, *_) = json.loads(result.stdout)["failures"]
+    assert failure["detail"] == "KeyError: 'F64'"
+    assert "in <lambda>" in failure["trace"] and __file__ in failure["trace"]
 
 
 def test_a_crash_costs_one_case(plug_in: dict[str, str]) -> None:

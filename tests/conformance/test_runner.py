@@ -130,12 +130,29 @@ def test_a_write_anywhere_is_placed(cpu: Device) -> None:
         assert where in placed.find_changes(written=True)
 
 
-def test_a_case_that_hangs_costs_one_case(cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def installed_saboteurs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let worker processes, which inherit the path, find the saboteurs."""
     info = tmp_path / "saboteurs-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: saboteurs\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[isokern]\nsaboteurs = saboteurs\n")
-    monkeypatch.syspath_prepend(tmp_path)  # worker processes inherit this path
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_device_on_which_every_case_crashes_ends_early(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, installed_saboteurs: None
+) -> None:
+    monkeypatch.setattr(worker, "CRASHES", 2)
+    device = broken(saboteurs.Saboteur())
+    cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "x=1025" in c.id and c.calls][:5]
+    heard: list[Outcome] = []
+    worker.run_isolated("crashes:0", cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=60)
+    assert [o.verdict for o in heard] == [Verdict.FAIL_CRASH] * 2
+    assert heard[-1].detail.endswith(f"; 2 cases in a row did, so {len(cases) - 2} others were not run")
+
+
+def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None) -> None:
     device = broken(saboteurs.Saboteur())
     cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "4096" in c.id][:1]
     cases += [c for c in device_cases(device, [find("abs")]) if c.dtype == "F32" and c.quick][:3]
