@@ -105,9 +105,35 @@ def _operator(op: Any) -> str:
         ]
         lines += ["", table(["attribute", "takes", "default", ""], attrs), ""]
     scale = " and a scale" if op.tolerance.scale else ""
+    lines += ["", *_received(op), ""]
     lines.append("Exact.  " if op.exact else f"Error: {op.tolerance.ulps:g} ulps{scale}.  ")
     lines.append(f"`out` may be {' or '.join(f'`{a}`' for a in op.aliases)}.  " if op.aliases else "")
     return "\n".join([*lines, ""])
+
+
+def _received(op: Any) -> list[str]:
+    """Return what a kernel of the operator's stem receives: its tensors in normal form, and their record."""
+    from isokern.cabi.received import find_siblings, say_normal_form, summarise_operands
+
+    also = ", ".join(f"`{name}`" for name in find_siblings(op))
+    rows = [
+        [
+            f"`{o.name}`",
+            "written" if o.written else "read",
+            " or ".join(map(str, o.ranks)),
+            " and ".join(["may be absent"] * o.may_be_absent + ["may have stride 0"] * o.may_repeat),
+        ]
+        for o in summarise_operands(op)
+    ]
+    record = ", ".join(f"`{name}` at {offset}" for name, _, offset in op.attrs.layout)
+    return [
+        f"A kernel (stem `{op.stem}`{f', which also computes {also}' if also else ''}) receives, in normal form:",
+        "",
+        table(["tensor", "is", "rank", ""], rows),
+        "",
+        say_normal_form(op),
+        *([f"Its attributes are a record of {op.attrs.nbytes} bytes: {record}."] if record else []),
+    ]
 
 
 _SETS = {"floats": "FLOATS", "numbers": "NUMBERS", "integers": "INTEGERS", "all plain dtypes": "PLAIN"}

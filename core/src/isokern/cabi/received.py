@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..declare.operator import Operator, Resolved
-from ..declare.samples import assignments, describe
+from ..declare.samples import assignments, describe, fits
 from ..layout import TensorDesc
 from ..ops import all_operators
 
@@ -78,7 +78,7 @@ def summarise_operands(op: Operator) -> list[OperandFacts]:
     seen: dict[str, list[TensorDesc | None]] = {}
     for types in _choices(op):
         for sample in op.samples():
-            if sample.size != "small" or any(types[v] not in allowed for v, allowed in sample.types.items()):
+            if sample.size != "small" or not fits(op, sample, types):
                 continue
             resolved = op.resolve(*describe(op, sample, types), sample.attrs)
             for tensor in list_tensors(resolved):

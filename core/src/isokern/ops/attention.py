@@ -48,6 +48,7 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the tensors as given; the mask, where there is one, as [b, h, m, s], broadcast by stride 0."""
     q, k, v, mask, lengths = [*inputs, None, None][:5]
     assert q is not None and k is not None
     if mask is not None:

@@ -40,6 +40,7 @@ def _scale(x: Any) -> Any:
 
 
 def _normal_form(inputs: Descs, outputs: Any, values: Any) -> tuple[Descs, Descs]:
+    """Return x and y as [*b, m, s] with the dims before the last two merged."""
     y, x = coalesce([*outputs, *inputs], keep=2)
     return [x], [y]
 

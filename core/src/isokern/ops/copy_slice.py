@@ -27,6 +27,8 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the two runs of `count` elements: the offsets are in their descriptions, and not in the attributes."""
+
     def part(d: TensorDesc, start: int) -> TensorDesc:
         count = values["count"]
         return TensorDesc(d.dtype, (count,), d.strides, d.offset + start * d.strides[0] if count else 0)

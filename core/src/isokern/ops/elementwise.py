@@ -373,6 +373,7 @@ row(
 
 
 def _bias_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise`, with the bias broadcast to x (stride 0) along all axes but its own."""
     x, bias = inputs
     assert x is not None and bias is not None
     axis = values["axis"] % x.ndim

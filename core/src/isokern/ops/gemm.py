@@ -67,6 +67,7 @@ def _products(
 
 
 def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return y[*b, m, n], a[*b, m, k] and b[*b, k, n]: batches merged, or taken as rows where all share one b."""
     a, b = inputs
     assert a is not None and b is not None
     ins, outs = _products(outputs[0], a, b, None, None)
@@ -234,6 +235,7 @@ def _gemm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
 
 
 def _gemm_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of matmul, a and b transposed by their strides; c in y's shape, by stride 0."""
     a, b, bias, c = inputs
     assert a is not None and b is not None
     order = (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2)
@@ -332,6 +334,7 @@ gemm = declare(
 
 
 def _linear_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of matmul: rows of x as m, and w transposed by its strides, with stride 0 along the batch."""
     x, w, *bias = inputs
     (y,) = outputs
     assert x is not None and w is not None

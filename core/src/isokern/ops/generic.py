@@ -97,6 +97,7 @@ def over(d: TensorDesc, letters: str, loops: str, sizes: Mapping[str, int]) -> T
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return all tensors over the loops: y's letters first, then the reduced ones; absent ones by stride 0."""
     init, *given = inputs
     ins = [d for d in given if d is not None]
     maps = parse_maps("generic", values["maps"], len(ins))

@@ -29,6 +29,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return y with the axis last."""
     (y,) = outputs
     axis = values["axis"] % y.ndim
     order = [a for a in range(y.ndim) if a != axis] + [axis]

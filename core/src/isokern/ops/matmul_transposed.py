@@ -25,6 +25,7 @@ from .gemm import accumulated_magnitude, as_matrix
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return x[*b, k] and y[*b, n] with rows merged that step together; w[n, k] and the bias as given."""
     x, w, *rest = inputs
     bias, c = [*rest, None, None][:2]
     y = outputs[0]

@@ -135,6 +135,7 @@ def _slice_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
 
 
 def _slice_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` of y and the picked part of x: starts are in its offset, steps in its strides."""
     (x,) = inputs
     assert x is not None
     return pointwise([slice_desc(x, slices(x.shape, values))], outputs, values)
@@ -225,6 +226,7 @@ def _flat_shape(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[
 
 
 def _flatten_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` in x's shape: y has x's dims, by strides."""
     (x,), (y,) = inputs, outputs
     assert x is not None
     start, end = _flat_run(x.shape, values)

@@ -47,6 +47,7 @@ def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: b
 
 def _normal_form(where: str) -> Any:
     def normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+        """Return y in x's shape with stride 0 along the reduced dims, which come last; other dims are merged."""
         (x,), (y,) = inputs, outputs
         assert x is not None
         axes = reduced_axes(where, x.ndim, values)

@@ -41,6 +41,7 @@ def _collapse_shape_of(inputs: Sequence[Any], values: Mapping[str, Any]) -> list
 
 
 def _collapse_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` in x's shape: y has x's dims, by strides."""
     (x,), (y,) = inputs, outputs
     assert x is not None
     return pointwise(inputs, [_unfold(y, x.shape, _groups("", values["groups"], x.ndim))], values)
@@ -62,6 +63,7 @@ def _expand_shape_of(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[t
 
 
 def _expand_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` in y's shape: x has y's dims, by strides."""
     (x,) = inputs
     assert x is not None
     shape = outputs[0].shape
@@ -151,6 +153,7 @@ def _order(where: str, axes: Sequence[int], rank: int) -> list[int]:
 
 
 def _transpose_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` of y and x with its axes in y's order."""
     (x,) = inputs
     assert x is not None
     return pointwise([x.permute(_order("transpose", values["axes"], x.ndim))], outputs, values)

@@ -97,6 +97,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return x and y as [*b, s, h, d] with the leading dims merged; positions over the same dims, by stride 0."""
     x, positions, freqs = [*inputs, None, None][:3]
     (y,) = outputs
     assert x is not None

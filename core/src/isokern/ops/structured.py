@@ -39,6 +39,7 @@ _TYPES: Any = {
 
 
 def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return a loop nest over (b, m, n, k): all tensors have these dims, with stride 0 along those they lack."""
     init, x, w = inputs
     assert init is not None and x is not None and w is not None
     loops = (*outputs[0].shape, x.shape[2])
@@ -137,6 +138,7 @@ def _conv_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple
 
 
 def _conv_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return a loop nest over (n, group, output, y, x, channel, ky, kx): windows are strides of x."""
     init, x, w = inputs
     assert init is not None and x is not None and w is not None
     (sh, sw), (dh, dw) = _steps("conv_2d_nchw_fchw", values)
@@ -228,6 +230,7 @@ def _pool(name: str, kind: str, combine: str, doc: str, **fields: Any) -> None:
         return _slid(name, init, x, window(values), x[1])
 
     def normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+        """Return a loop nest over (n, c, y, x, ky, kx): windows are strides of x."""
         init, x = inputs
         assert init is not None and x is not None
         (kh, kw), (sh, sw), (dh, dw) = window(values)

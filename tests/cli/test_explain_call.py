@@ -1,0 +1,21 @@
+"""Test `isokern explain-call`."""
+
+
+def test_a_call_is_explained(isokern_here):
+    shown = isokern_here("explain-call", "softmax x=F32[2,3,4] axis=1")
+    assert shown.code == 0, shown.err
+    for words in ("F32[2, 4, 3] strides (12, 1, 4)", "log_softmax", "record SMX1 of 8 bytes", "along `attrs['axis']`"):
+        assert words in shown.out
+
+
+def test_the_document_has_the_devices_answer(isokern_here):
+    shown = isokern_here("explain-call", "gemm", "a=F32[2,3]", "b=F32[3,5]", "--device", "cpu:0", "--json")
+    told = shown.document
+    assert [t["name"] for t in told["tensors"]] == ["y", "a", "b", "bias", "c"]
+    assert told["device"]["variant"] and told["device"]["workspace"]["kind"] == "default"
+
+
+def test_a_wrong_word_is_one_line(isokern_here):
+    shown = isokern_here("explain-call", "softmax", "z=F32[2]")
+    assert shown.code == 2
+    assert shown.err.count("\n") == 1 and "it has no 'z'" in shown.err
