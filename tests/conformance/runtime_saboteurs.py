@@ -217,7 +217,7 @@ class SharesBlocks(ThreadedMemory):
         return shared.setdefault((nbytes, alignment), Block(nbytes, alignment))
 
 
-@memory("memory/keeps_memory_of_work_in_flight")
+@memory("memory/keeps_memory_of_pending_work")
 class FreesTooEarly(ThreadedMemory):
     """Memory is used again while work in flight reads it."""
 

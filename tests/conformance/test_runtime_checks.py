@@ -8,7 +8,8 @@ import runtime_saboteurs
 from threaded_device import ThreadedDevice
 
 from isokern.backend import Device
-from isokern.conformance.runtime.check import RuntimeCheck, judge_runtime, runtime_checks
+from isokern.conformance.runtime.check import RuntimeCheck, judge_runtime
+from isokern.conformance.runtime.every import runtime_checks
 
 # Those about processes find a device by its name: `isokern check` judges them on installed devices
 CHECKS = {c.id: c for c in runtime_checks() if c.quick and "/processes/" not in c.id}

@@ -20,7 +20,8 @@ from ._output import Json, complain, console, emit, note, quiet, table
 if TYPE_CHECKING:
     from ..backend import Device
     from ..conformance.checkout import Checkout
-    from ..conformance.suite import Choice, Item, Report
+    from ..conformance.items import Item
+    from ..conformance.suite import Choice, Report
     from ..oracle.cases import Case
     from ..oracle.verdicts import Outcome
 
@@ -28,7 +29,7 @@ FAILED, NO_CASE = 1, 4
 SHOWN = 40  # failures, or reasons of refusals, that are printed one by one
 
 
-class Part(str, Enum):
+class Aspect(str, Enum):
     """What is judged."""
 
     KERNELS = "kernels"
@@ -47,11 +48,11 @@ def check(
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
     part: Annotated[
-        Part,
+        Aspect,
         typer.Option(
             "--part", help="The operators' results, or memory, streams, capture, workspaces, claims and threads."
         ),
-    ] = Part.ALL,
+    ] = Aspect.ALL,
     quick: Annotated[
         bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
     ] = False,
@@ -125,7 +126,7 @@ def check(
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
-    from ..conformance.suite import Choice, Part as Fraction, Report, required_pairs, run
+    from ..conformance.suite import Choice, Part, Report, required_pairs, run
     from ..ops import find
 
     with quiet(json):
@@ -139,12 +140,16 @@ def check(
             )
         choice = Choice(
             quick,
-            None if turn is None else Fraction.parse("--turn", turn),
-            None if slice_ is None else Fraction.parse("--slice", slice_),
+            None if turn is None else Part.parse("--turn", turn),
+            None if slice_ is None else Part.parse("--slice", slice_),
             small=small,
         )
         checkout = None if since is None else Checkout(since)
-        chosen = {Part.KERNELS: (True, False), Part.RUNTIME: (False, True), Part.ALL: (True, not (operators or slice_))}
+        chosen = {
+            Aspect.KERNELS: (True, False),
+            Aspect.RUNTIME: (False, True),
+            Aspect.ALL: (True, not (operators or slice_)),
+        }
         work = [
             (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], *chosen[part])) for d in judged
         ]
@@ -225,7 +230,7 @@ def _choose(
     import fnmatch
 
     from ..conformance.derive import device_cases
-    from ..conformance.runtime.check import runtime_checks
+    from ..conformance.runtime.every import runtime_checks
     from ..ops import all_operators
 
     if patterns and operators is None:  # an id begins with its operator

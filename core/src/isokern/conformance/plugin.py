@@ -55,8 +55,9 @@ def _choose(config: pytest.Config) -> tuple[list[Any], list[Any] | None]:
 
 def _parameters(config: pytest.Config) -> list[Any]:
     from .derive import device_cases
-    from .runtime.check import runtime_checks
-    from .suite import Item, quick
+    from .items import Item
+    from .runtime.every import runtime_checks
+    from .suite import quick
 
     judged, operators = _choose(config)
     parameters = []

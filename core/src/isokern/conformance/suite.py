@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from ..backend import Device
 from ..declare.samples import assignments
@@ -19,12 +18,11 @@ from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
 from .expected_failures import ExpectedFailures
+from .items import AnyItem, Item, judge_item
 from .run import Runner
-from .runtime.check import RuntimeCheck, judge_runtime
+from .runtime.check import RuntimeCheck
 
 Pair = tuple[str, str]  # operator, and dtypes as in a case's id
-Item = Case | RuntimeCheck
-AnyItem = TypeVar("AnyItem", Case, RuntimeCheck, Case | RuntimeCheck)
 
 
 def required_pairs(where: str) -> frozenset[Pair]:
@@ -144,11 +142,6 @@ def run(
     from .worker import run_isolated
 
     run_isolated(device.name, cases, heard, jobs, patience)
-
-
-def judge_item(runner: Runner, item: Item) -> Outcome:
-    """Return the outcome of a case or of a runtime check."""
-    return judge_runtime(runner.device, item) if isinstance(item, RuntimeCheck) else runner.run(item)
 
 
 def quick(cases: Iterable[AnyItem]) -> list[AnyItem]:

@@ -9,8 +9,9 @@ import pytest
 
 from ..backend import Device
 from ..oracle.verdicts import Verdict
+from .items import judge_item
 from .run import Runner
-from .suite import Report, judge_item, required_pairs
+from .suite import Report, required_pairs
 
 
 @cache

@@ -20,8 +20,9 @@ from typing import Any
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InternalError
 from .derive import device_cases
-from .runtime.check import RuntimeCheck, runtime_checks
-from .suite import Item, judge_item
+from .items import Item, judge_item
+from .runtime.check import RuntimeCheck
+from .runtime.every import runtime_checks
 
 START = 300.0  # seconds in which a worker has to begin
 CRASHES = 10  # cases in a row after which a worker is not started again

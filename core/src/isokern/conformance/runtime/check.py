@@ -11,7 +11,7 @@ from ...oracle.verdicts import Failure, Outcome, Verdict
 from ..run import blame
 
 PREFIX = "runtime"
-_checks: dict[str, RuntimeCheck] = {}
+checks: dict[str, RuntimeCheck] = {}  # by id, in the order of their modules
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,10 @@ def runtime_check(*, quick: bool = True) -> Callable[[Callable[[Device], None]],
         module = function.__module__.rpartition(".")[2]
         id_ = f"{PREFIX}/{module}/{function.__name__}"
         assert function.__doc__ is not None, f"{id_} does not say what it requires"
-        _checks[id_] = RuntimeCheck(id_, function.__doc__.split("\n\n")[0], function, quick)
+        checks[id_] = RuntimeCheck(id_, function.__doc__.split("\n\n")[0], function, quick)
         return function
 
     return register
-
-
-def runtime_checks() -> list[RuntimeCheck]:
-    """Return every requirement, in the order in which they are to be judged."""
-    from . import capture, claims, memory, processes, streams, threads, workspaces  # noqa: F401  # they register
-
-    return list(_checks.values())
 
 
 def fail(detail: str, verdict: Verdict = Verdict.FAIL_RUNTIME) -> NoReturn:

@@ -205,7 +205,7 @@ def gives_memory_back(device: Device) -> None:
 
 
 @runtime_check()
-def keeps_memory_of_work_in_flight(device: Device) -> None:
+def keeps_memory_of_pending_work(device: Device) -> None:
     """Memory that enqueued work uses stays until the work is done, though its tensors are dropped before."""
     for _ in range(3):
         chain = make_long_chain(device)

@@ -81,7 +81,7 @@ def _run(device: Device, program: str) -> str:
 
 
 @runtime_check()
-def ends_with_work_in_flight(device: Device) -> None:
+def ends_with_pending_work(device: Device) -> None:
     """A process that ends with tensors, recordings and work in flight ends in order, and soon."""
     if not _run(device, EXIT).endswith("at the end"):
         fail("the process did not come to its end")

@@ -1,0 +1,11 @@
+"""Every requirement on a runtime: importing this module registers them."""
+
+from __future__ import annotations
+
+from . import capture, claims, memory, processes, streams, threads, workspaces  # noqa: F401  # they register
+from .check import RuntimeCheck, checks
+
+
+def runtime_checks() -> list[RuntimeCheck]:
+    """Return every requirement, in the order in which they are judged."""
+    return list(checks.values())
