@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
@@ -114,6 +113,10 @@ def check(
             help="Case ids or patterns known to fail, a line each: PATTERN # why. If one passes, the check fails.",
         ),
     ] = None,
+    report: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Write the outcomes to a .jsonl, .xml (JUnit), .md or .html; repeatable."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
@@ -126,6 +129,7 @@ def check(
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
+    from ..conformance.report_files import check_suffix, write_report
     from ..conformance.suite import Choice, Part, Report, required_pairs, run
     from ..ops import find
 
@@ -133,6 +137,8 @@ def check(
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
         operators = [find(name) for name in dict.fromkeys(op)] if op else None
         pairs = required_pairs(require) if require else frozenset()
+        for path in report or []:
+            check_suffix(path)
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
         if turn is not None and not quick:
             raise InvalidArgument(
@@ -160,17 +166,17 @@ def check(
     reports = []
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
-            report = Report(d.name, pairs, expected=ExpectedFailures(known))
+            found = Report(d.name, pairs, expected=ExpectedFailures(known))
             task = bar.add_task(d.name, total=len(cases))
 
-            def report_progress(c: Item, outcome: Outcome, report: Report = report, task: Any = task) -> None:
-                report.add(c, outcome)
+            def report_progress(c: Item, outcome: Outcome, found: Report = found, task: Any = task) -> None:
+                found.add(c, outcome)
                 bar.advance(task)
-                bar.update(task, description=f"{report.device}, {len(report.failures)} failed")
-                if first and report.failures:
+                bar.update(task, description=f"{found.device}, {len(found.failures)} failed")
+                if first and found.failures:
                     raise _Enough
 
-            reports.append(report)
+            reports.append(found)
             with suppress(_Enough):
                 run(
                     d,
@@ -180,8 +186,10 @@ def check(
                     isolated=isolation,
                     patience=patience,
                 )
-            if first and report.failures:
+            if first and found.failures:
                 break
+    for path in report or []:
+        write_report(path, reports)
     if json:
         emit(document(reports))
     else:
@@ -320,27 +328,13 @@ def _print(reports: Sequence[Report]) -> None:
         out.print(Text(f"{report.device}: {counts or 'no case'}", style="bold"), soft_wrap=True)
 
 
+_STYLES = {"failed": "red", "refused": "yellow", "passed": "green"}
+
+
 def _matrix(report: Report) -> None:
-    """Print operators × first dtypes: how many cases passed, ✗ with how many failed, - where refused."""
-    from ..dtypes import ALL
-    from ..oracle.verdicts import Verdict
-
-    sums: dict[tuple[str, str], Counter[Verdict]] = {}
-    for (operator, dtype), count in report.cells.items():
-        sums.setdefault((operator, dtype.split("-")[0]), Counter()).update(count)
-    columns = [d.name for d in ALL if any(dtype == d.name for _, dtype in sums)]
-
-    def cell(operator: str, dtype: str) -> Text:
-        count = sums.get((operator, dtype))
-        if count is None:
-            return Text("")
-        if failed := sum(n for v, n in count.items() if v.failed):
-            return Text(f"✗ {failed}", style="red")
-        if count[Verdict.UNSUPPORTED]:
-            return Text("-" if not count[Verdict.PASS] else f"{count[Verdict.PASS]} -", style="yellow")
-        return Text(str(count[Verdict.PASS]), style="green")
-
-    rows = [[operator, *(cell(operator, d) for d in columns)] for operator in sorted({o for o, _ in sums})]
+    """Print operators × first dtypes."""
+    columns, found = report.tabulate()
+    rows = [[operator, *(Text(text, _STYLES.get(kind, "")) for text, kind in cells)] for operator, cells in found]
     table(
         f"{report.device}: cases passed by operator and dtype (✗ failed, - refused)",
         ["operator", *columns],

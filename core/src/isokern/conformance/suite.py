@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..backend import Device
 from ..declare.samples import assignments
-from ..dtypes import F32
+from ..dtypes import ALL, F32
 from ..ops import all_operators, find
 from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
@@ -66,6 +66,7 @@ class Report:
     device: str
     required: frozenset[Pair] = frozenset()
     count: Counter[Verdict] = field(default_factory=Counter)
+    outcomes: list[Outcome] = field(default_factory=list)
     failures: list[Outcome] = field(default_factory=list)
     cells: dict[Pair, Counter[Verdict]] = field(default_factory=dict)
     refusals: dict[Pair, str] = field(default_factory=dict)
@@ -75,6 +76,11 @@ class Report:
 
     def add(self, case: Item, outcome: Outcome) -> Outcome:
         """Count an outcome; return it as it was counted."""
+        counted = self._count(case, outcome)
+        self.outcomes.append(counted)
+        return counted
+
+    def _count(self, case: Item, outcome: Outcome) -> Outcome:
         judged = outcome.verdict is not Verdict.UNSUPPORTED
         if judged and self.expected.takes(outcome.id, outcome.verdict.failed):
             self.ran += 1
@@ -108,10 +114,29 @@ class Report:
             self.worst[case.types[0].name] = outcome
         return outcome
 
+    def tabulate(self) -> tuple[list[str], list[tuple[str, list[tuple[str, str]]]]]:
+        """Return first dtypes, and for each operator a cell of each: its text, and passed, failed, refused or empty."""
+        sums: dict[tuple[str, str], Counter[Verdict]] = {}
+        for (operator, dtype), count in self.cells.items():
+            sums.setdefault((operator, dtype.split("-")[0]), Counter()).update(count)
+        columns = [d.name for d in ALL if any(dtype == d.name for _, dtype in sums)]
+        operators = sorted({o for o, _ in sums})
+        return columns, [(o, [_say_cell(sums.get((o, d), Counter())) for d in columns]) for o in operators]
+
     @property
     def partial(self) -> dict[Pair, str]:
         """Pairs that the device accepts in some cases and refuses in others, with the first reason."""
         return {p: why for p, why in self.refusals.items() if any(v is not Verdict.UNSUPPORTED for v in self.cells[p])}
+
+
+def _say_cell(count: Counter[Verdict]) -> tuple[str, str]:
+    """Return how many cases passed, ✗ with how many failed, - where refused; and which of these it is."""
+    passed = count[Verdict.PASS]
+    if failed := sum(n for v, n in count.items() if v.failed):
+        return f"✗ {failed}", "failed"
+    if count[Verdict.UNSUPPORTED]:
+        return f"{passed} -" if passed else "-", "refused"
+    return (str(passed), "passed") if count else ("", "")
 
 
 Heard = Callable[[Item, Outcome], object]
