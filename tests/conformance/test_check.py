@@ -5,6 +5,7 @@ Covered are exit codes, the one JSON document, the lines that reproduce a failur
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -161,6 +162,29 @@ def test_a_stale_expected_failure_fails_the_check(cpu: Device, tmp_path: Path) -
     result = check("--op", "neg", "--quick", "--expected-failures", str(tmp_path / "known.txt"))
     assert result.exit_code == 1
     assert "expected to fail, and passes: neg/F32/*: the sign is a matter of taste" in result.stdout
+
+
+def test_shards_are_all_cases_once(cpu: Device) -> None:
+    def listed(*arguments: str) -> list[str]:
+        return check("--op", "add", "--quick", "--list", *arguments).stdout.split()
+
+    shards = [listed("--shard", f"{n}/3") for n in (1, 2, 3)]
+    assert all(shards)
+    assert sorted(i for ids in shards for i in ids) == sorted(listed())
+
+
+def test_a_budget_says_what_was_not_run(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(isokern.cli.check.time, "monotonic", lambda: next(clock))
+    result = check("--op", "add", "--quick", "--budget", "5", "--json")
+    assert json.loads(result.stdout)["summary"][cpu.name]["pass"] == 6
+    assert "cases were not run" in result.stderr
+
+
+def test_an_end_at_the_second_failure(cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(type(cpu), "variants", lambda self, stem: [])
+    result = check("--op", "add", "--quick", "--require", "all", "--max-fail", "2", "--json")
+    assert len(json.loads(result.stdout)["failures"]) == 2
 
 
 def test_an_error_of_the_backend_comes_with_its_traceback(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
@@ -37,7 +38,7 @@ class Aspect(str, Enum):
 
 
 class _Enough(Exception):
-    """Raised to stop after the first failure."""
+    """Raised to stop: there are as many failures as are wanted, or the time is over."""
 
 
 def check(
@@ -106,6 +107,13 @@ def check(
         float, typer.Option(min=1, help="Seconds that a case may take before its worker counts as hung.")
     ] = 300,
     first: Annotated[bool, typer.Option("-x", "--first", help="End at the first failure.")] = False,
+    max_fail: Annotated[int | None, typer.Option(min=1, metavar="N", help="End at the N-th failure.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="End after this time; what was not run is told.")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="N/M", help="Only the N-th of M parts of the chosen cases: for M machines.")
+    ] = None,
     expected_failures: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +138,7 @@ def check(
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.report_files import check_suffix, write_report
-    from ..conformance.suite import Choice, Part, Report, required_pairs, run
+    from ..conformance.suite import Choice, Part, Report, group_number, required_pairs, run
     from ..ops import find
 
     with quiet(json):
@@ -159,9 +167,14 @@ def check(
         work = [
             (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], *chosen[part])) for d in judged
         ]
+    if shard is not None:
+        part_of = Part.parse("--shard", shard)
+        work = [(d, [c for c in cases if part_of.has(group_number(c))]) for d, cases in work]
     if list_:
         _list(work, json)
         return
+    wanted = 1 if first else max_fail
+    end = None if budget is None else time.monotonic() + budget
     workers = jobs or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     reports = []
     with quiet(json), _progress(json) as bar:
@@ -173,7 +186,7 @@ def check(
                 found.add(c, outcome)
                 bar.advance(task)
                 bar.update(task, description=f"{found.device}, {len(found.failures)} failed")
-                if first and found.failures:
+                if found.is_enough(wanted) or (end is not None and time.monotonic() > end):
                     raise _Enough
 
             reports.append(found)
@@ -186,7 +199,9 @@ def check(
                     isolated=isolation,
                     patience=patience,
                 )
-            if first and found.failures:
+            if left := len(cases) - len(found.outcomes):
+                note(f"{d.name}: {left} of {len(cases)} cases were not run")
+            if found.is_enough(wanted):
                 break
     for path in report or []:
         write_report(path, reports)

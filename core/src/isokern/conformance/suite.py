@@ -114,6 +114,10 @@ class Report:
             self.worst[case.types[0].name] = outcome
         return outcome
 
+    def is_enough(self, wanted: int | None) -> bool:
+        """Return whether there are as many failures as are wanted, if any number is."""
+        return wanted is not None and len(self.failures) >= wanted
+
     def tabulate(self) -> tuple[list[str], list[tuple[str, list[tuple[str, str]]]]]:
         """Return first dtypes, and for each operator a cell of each: its text, and passed, failed, refused or empty."""
         sums: dict[tuple[str, str], Counter[Verdict]] = {}
@@ -194,12 +198,15 @@ class Part:
         return value % self.count == self.number - 1
 
 
-def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
-    """Return a part of all cases, divided by operator and dtypes.
+def group_number(item: Item) -> int:
+    """Return a number that cases of one operator and dtypes share: they share programs on devices that compile."""
+    group = item.id if isinstance(item, RuntimeCheck) else f"{item.operator.name}/{item.dtype}"
+    return zlib.crc32(group.encode())
 
-    Such cases share programs on devices that compile, and a hash assigns them to the same part every time.
-    """
-    return [c for c in cases if part.has(zlib.crc32(f"{c.operator.name}/{c.dtype}".encode()))]
+
+def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
+    """Return a part of all cases, divided by operator and dtypes; a case is in the same part every time."""
+    return [c for c in cases if part.has(group_number(c))]
 
 
 def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
