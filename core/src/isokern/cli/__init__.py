@@ -47,7 +47,9 @@ class Commands(TyperGroup):
             module = cmd_name.replace("-", "_")
             found = getattr(importlib.import_module(f"{__name__}.{module}"), module)
             if isinstance(found, typer.Typer):
-                return typer.main.get_group(found)
+                group = typer.main.get_group(found)
+                group.name = cmd_name
+                return group
             single = typer.Typer(add_completion=False)
             single.command(cmd_name)(found)
             return typer.main.get_command(single)

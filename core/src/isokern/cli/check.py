@@ -54,7 +54,7 @@ def check(
         ),
     ] = Aspect.ALL,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A representative part: every operator and dtype, under 30 s.")
+        bool, typer.Option("--quick", help="A representative part: every operator and dtype.")
     ] = False,
     turn: Annotated[
         str | None,

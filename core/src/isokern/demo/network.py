@@ -26,8 +26,8 @@ class DigitsNetwork:
     """The network of `digits` for batches of exactly `batch` images on one device.
 
     `images` [batch, 1, 8, 8] and `logits` [batch, 10] are F32 tensors of that device; every operator between them is a
-    descriptor bound to its tensors and to a workspace of the size that it asked for. Raises NotImplementedOnDevice
-    where the device lacks one.
+    descriptor bound to its tensors and to a workspace of the size that it asked for. One that the device has no kernel
+    for is made of others; NotImplementedOnDevice is raised where it lacks those, too.
     """
 
     def __init__(self, device: Device, batch: int, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
@@ -47,7 +47,7 @@ class DigitsNetwork:
 
     def _layer(self, operator: str, *inputs: Tensor, **attrs: Any) -> Tensor:
         """Append one operator and return its output."""
-        descriptor = create(operator, [t.desc for t in inputs], device=self.device, **attrs)
+        descriptor = create(operator, [t.desc for t in inputs], device=self.device, lower=True, **attrs)
         (desc,) = descriptor.outputs
         output = empty(desc.shape, desc.dtype, device=self.device)
         self._calls.append(descriptor.bind(inputs, [output], workspace=descriptor.alloc_workspace()))
