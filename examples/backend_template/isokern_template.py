@@ -64,10 +64,12 @@ class TemplateStream(Stream):
         """Return an event that has passed already."""
         return Event()
 
-    def _begin_capture(self) -> RecordedCalls[Callable[[], None]]:
+    def begin_capture(self) -> RecordedCalls[Callable[[], None]]:
+        """Return a recording, to which `launch` adds its calls."""
         return TemplateRecording(self.device)
 
-    def _end_capture(self, recording: Any) -> None:
+    def end_capture(self, recording: Any) -> None:
+        """Close the recording."""
         recording.close()
 
 

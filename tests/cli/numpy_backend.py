@@ -44,10 +44,10 @@ class NumpyStream(Stream):
     def record(self):
         return Event()
 
-    def _begin_capture(self):
+    def begin_capture(self):
         raise NotImplementedError
 
-    def _end_capture(self, recording):
+    def end_capture(self, recording):
         raise NotImplementedError
 
 

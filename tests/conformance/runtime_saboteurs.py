@@ -100,16 +100,16 @@ class NotZeroed(ThreadedMemory):
         block.bytes[...] = 0x11
         return block
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
-        return super()._allocate(nbytes, element, kind, alignment, True)
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        return super().allocate_buffer(nbytes, element, kind, alignment, True)
 
 
 @memory("memory/zeroes_what_it_allocates")
 class ZeroesTheStartOnly(ThreadedMemory):
     """`alloc` zeroes whole words alone."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
-        made = super()._allocate(nbytes, element, kind, alignment, True)
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super().allocate_buffer(nbytes, element, kind, alignment, True)
         made.handle.bytes[...] = 0x77
         made.handle.bytes[: nbytes // 4 * 4] = 0
         return made
@@ -129,18 +129,18 @@ class Misaligned(ThreadedMemory):
 class NoEmptyBuffers(ThreadedMemory):
     """Size 0 is refused."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
         if nbytes == 0:
             raise OutOfMemory("alloc", "0 bytes")
-        return super()._allocate(nbytes, element, kind, alignment, empty)
+        return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
 @memory("memory/says_when_memory_is_exhausted")
 class NeverExhausted(ThreadedMemory):
     """An allocation that is too large gives a small buffer."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
-        made = super()._allocate(min(nbytes, 1 << 26), element, kind, alignment, empty)
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super().allocate_buffer(min(nbytes, 1 << 26), element, kind, alignment, empty)
         made.nbytes = nbytes
         return made
 
@@ -149,20 +149,20 @@ class NeverExhausted(ThreadedMemory):
 class ExhaustedByAnotherError(ThreadedMemory):
     """An allocation that is too large raises MemoryError."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
         if nbytes > 1 << 40:
             raise MemoryError
-        return super()._allocate(nbytes, element, kind, alignment, empty)
+        return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
 @memory("memory/says_when_memory_is_exhausted")
 class CountsFailures(ThreadedMemory):
     """A failed allocation counts as live."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
         if nbytes > 1 << 40:
             self.live += 4096
-        return super()._allocate(nbytes, element, kind, alignment, empty)
+        return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
 @memory("memory/gives_memory_back")
@@ -221,8 +221,8 @@ class SharesBlocks(ThreadedMemory):
 class FreesTooEarly(ThreadedMemory):
     """Memory is used again while work in flight reads it."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
-        made = super()._allocate(nbytes, element, kind, alignment, empty)
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        made = super().allocate_buffer(nbytes, element, kind, alignment, empty)
         free = self.__dict__.setdefault("free", [])
         reused = next((b for b in reversed(free) if b.bytes.size == nbytes and b.address % alignment == 0), None)
         if reused is not None and nbytes > 4096:
@@ -240,18 +240,18 @@ class LiesAboutItsKinds(ThreadedMemory):
 
     kinds = ("default", "near", "far")
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
         if kind == "far":
             raise InvalidArgument("alloc", "no far memory")
-        return super()._allocate(nbytes, element, kind, alignment, empty)
+        return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
 @memory("claims/knows_its_kinds_of_memory")
 class MixesItsKinds(ThreadedMemory):
     """Near memory is given as default memory."""
 
-    def _allocate(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
-        return super()._allocate(nbytes, element, "default", alignment, empty)
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        return super().allocate_buffer(nbytes, element, "default", alignment, empty)
 
 
 # Buffers
@@ -259,35 +259,35 @@ class MixesItsKinds(ThreadedMemory):
 
 @buffer("memory/reads_and_writes_parts")
 class IgnoresTheOffsetOfWrites(ThreadedBuffer):
-    """`_write` ignores its offset."""
+    """`write_bytes` ignores its offset."""
 
-    def _write(self, offset: int, data: Any) -> None:
-        super()._write(0, data)
+    def write_bytes(self, offset: int, data: Any) -> None:
+        super().write_bytes(0, data)
 
 
 @buffer("memory/reads_and_writes_parts")
 class IgnoresTheOffsetOfReads(ThreadedBuffer):
-    """`_read` ignores its offset."""
+    """`read_bytes` ignores its offset."""
 
-    def _read(self, offset: int, nbytes: int) -> Any:
-        return super()._read(0, nbytes)
+    def read_bytes(self, offset: int, nbytes: int) -> Any:
+        return super().read_bytes(0, nbytes)
 
 
 @buffer("memory/reads_and_writes_parts")
 class WritesWholeLines(ThreadedBuffer):
     """A write clears the rest of its last line of 64 bytes."""
 
-    def _write(self, offset: int, data: Any) -> None:
-        super()._write(offset, data)
+    def write_bytes(self, offset: int, data: Any) -> None:
+        super().write_bytes(offset, data)
         end = offset + data.size
         self.handle.bytes[end : (end + 63) // 64 * 64] = 0
 
 
 @buffer("memory/reads_copies")
 class ReadsLive(ThreadedBuffer):
-    """`_read` returns a view."""
+    """`read_bytes` returns a view."""
 
-    def _read(self, offset: int, nbytes: int) -> Any:
+    def read_bytes(self, offset: int, nbytes: int) -> Any:
         return self.handle.bytes[offset : offset + nbytes]
 
 
@@ -295,9 +295,9 @@ class ReadsLive(ThreadedBuffer):
 class WritesLater(ThreadedBuffer):
     """A large write is not done with the caller's memory when it returns."""
 
-    def _write(self, offset: int, data: Any) -> None:
+    def write_bytes(self, offset: int, data: Any) -> None:
         if data.size < 1 << 17:
-            super()._write(offset, data)
+            super().write_bytes(offset, data)
         else:
             to = self.handle.bytes
 
@@ -322,7 +322,7 @@ class MapsRubbish(ThreadedBuffer):
 class LosesMappings(ThreadedBuffer):
     """What the host writes into a mapping is lost."""
 
-    def _unmap(self, mapped: Any) -> None:
+    def unmap_bytes(self, mapped: Any) -> None:
         pass
 
 
@@ -549,7 +549,7 @@ class _EagerRecording(ThreadedRecording):
 class RunsAtCapture(ThreadedStream):
     """A captured call runs as well."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _EagerRecording(self.device)
 
 
@@ -563,7 +563,7 @@ class _OnceRecording(ThreadedRecording):
 class ReplaysOnce(ThreadedStream):
     """The second replay does nothing."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _OnceRecording(self.device)
 
 
@@ -577,7 +577,7 @@ class _FrozenRecording(ThreadedRecording):
 class ReplaysInTheCaller(ThreadedStream):
     """A replay does not wait for work that was enqueued before it on its stream."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _FrozenRecording(self.device)
 
 
@@ -591,7 +591,7 @@ class _FirstRecording(ThreadedRecording):
 class RecordsTheFirstCall(ThreadedStream):
     """A recording has its first call alone."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _FirstRecording(self.device)
 
 
@@ -605,7 +605,7 @@ class _OpenRecording(ThreadedRecording):
 class ReplaysOpenRecordings(ThreadedStream):
     """A recording can be replayed before it is complete."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _OpenRecording(self.device)
 
 
@@ -636,7 +636,7 @@ class _ForgetfulRecording(ThreadedRecording):
 class RecordingsHoldNothing(ThreadedStream):
     """A recording does not hold the memory of its calls."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _ForgetfulRecording(self.device)
 
 
@@ -649,13 +649,13 @@ class CapturesAllThreads(ThreadedStream):
         own = super().recording
         return own if own is not None else self.__dict__.get("shared")
 
-    def _begin_capture(self) -> Any:
-        made = self.__dict__["shared"] = super()._begin_capture()
+    def begin_capture(self) -> Any:
+        made = self.__dict__["shared"] = super().begin_capture()
         return made
 
-    def _end_capture(self, recording: Any) -> None:
+    def end_capture(self, recording: Any) -> None:
         self.__dict__.pop("shared", None)
-        super()._end_capture(recording)
+        super().end_capture(recording)
 
 
 @stream("capture/refuses_a_nested_capture")
@@ -678,7 +678,7 @@ class _ImmediateReplay(ThreadedRecording):
 class ReplaysInsideACapture(ThreadedStream):
     """A replay on a stream that is being captured runs at once."""
 
-    def _begin_capture(self) -> Any:
+    def begin_capture(self) -> Any:
         return _ImmediateReplay(self.device)
 
 

@@ -37,10 +37,10 @@ class Block:
 class ThreadedBuffer(Buffer):
     """A buffer that the host reaches by copies alone."""
 
-    def _read(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
+    def read_bytes(self, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
         return self.handle.bytes[offset : offset + nbytes].copy()
 
-    def _write(self, offset: int, data: np.ndarray[Any, Any]) -> None:
+    def write_bytes(self, offset: int, data: np.ndarray[Any, Any]) -> None:
         self.handle.bytes[offset : offset + data.size] = data
 
 
@@ -50,7 +50,7 @@ class ThreadedMemory(Memory):
     kinds = ("default", "near")
     buffer: type[ThreadedBuffer] = ThreadedBuffer
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         if self.live + nbytes > LIMIT:
             raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory")
         block = self.make_block(nbytes, alignment)
@@ -137,10 +137,10 @@ class ThreadedStream(Stream):
             raise InvalidArgument("wait", f"event is a {type(event).__name__}", allowed="an event: stream.record()")
         self.tasks.put(event.synchronize)
 
-    def _begin_capture(self) -> ThreadedRecording:
+    def begin_capture(self) -> ThreadedRecording:
         return ThreadedRecording(self.device)
 
-    def _end_capture(self, recording: Any) -> None:
+    def end_capture(self, recording: Any) -> None:
         recording.close()
 
 

@@ -96,7 +96,7 @@ def test_a_capture_ends_in_its_own_thread(device):
     with pytest.raises(InvalidArgument, match="another thread"):
         in_another_thread(lambda: capture.__exit__(None, None, None))
     assert isinstance(device.default_stream.recording, Recording)
-    device.default_stream._end_capture(device.default_stream._of_thread.__dict__.pop("recording"))
+    device.default_stream.end_capture(device.default_stream._of_thread.__dict__.pop("recording"))
 
 
 def test_a_replay_inside_a_capture_is_recorded(device):

@@ -168,10 +168,12 @@ class HostSimtStream(Stream):
         """Return an event that has passed already."""
         return Event()
 
-    def _begin_capture(self) -> Recording:
+    def begin_capture(self) -> Recording:
+        """Return a recording, to which launches are added."""
         return HostSimtRecording(self.device)
 
-    def _end_capture(self, recording: Recording) -> None:
+    def end_capture(self, recording: Recording) -> None:
+        """Close the recording."""
         assert isinstance(recording, HostSimtRecording)
         recording.close()
 

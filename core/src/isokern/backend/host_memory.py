@@ -75,11 +75,13 @@ class HostBuffer(Buffer):
         """Do nothing."""
         self._check("unmap_for_gpu")
 
-    def _read(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
+        """Return a copy of a part of the memory."""
         taken: Bytes = self.view[offset : offset + nbytes].copy()
         return taken
 
-    def _write(self, offset: int, data: Bytes) -> None:
+    def write_bytes(self, offset: int, data: Bytes) -> None:
+        """Copy `data` to `offset`."""
         self.view[offset : offset + data.size] = data
 
     def close(self) -> None:
@@ -94,7 +96,8 @@ class HostMemory(Memory):
     wraps = True
     buffer: ClassVar[type[HostBuffer]] = HostBuffer
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return memory of the process; raise OutOfMemory where it has not so much."""
         try:
             raw = (np.empty if empty else np.zeros)(nbytes + alignment, np.uint8)
         except (MemoryError, ValueError):

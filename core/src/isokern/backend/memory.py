@@ -104,7 +104,7 @@ class Buffer(ABC):
         self._check("map_for_cpu")
         self.sync_device()
         if self._mapped is None:
-            self._mapped = self._map()
+            self._mapped = self.map_bytes()
         return Mapping(self, self._mapped[: self.nbytes])
 
     def unmap_for_gpu(self) -> None:
@@ -112,16 +112,17 @@ class Buffer(ABC):
         self._check("unmap_for_gpu")
         if self._mapped is not None:
             mapped, self._mapped = self._mapped, None
-            self._unmap(mapped)
+            self.unmap_bytes(mapped)
 
-    def _map(self) -> Bytes:
-        """Return the bytes that the CPU may touch; a backend without a copy overrides it, and `_unmap`."""
+    def map_bytes(self) -> Bytes:
+        """Return the bytes that the CPU may touch: by default a copy; a backend that needs none overrides it."""
         self.memory.count_copy(self.nbytes)
-        return self._read(0, self.nbytes)
+        return self.read_bytes(0, self.nbytes)
 
-    def _unmap(self, mapped: Any) -> None:
+    def unmap_bytes(self, mapped: Any) -> None:
+        """Give what `map_bytes` returned back to the device: by default it is written."""
         self.sync_device()
-        self._write(0, mapped)
+        self.write_bytes(0, mapped)
         self.memory.count_copy(self.nbytes)
 
     def sync_device(self) -> None:
@@ -135,7 +136,7 @@ class Buffer(ABC):
         count = self.nbytes - offset if nbytes is None else nbytes
         self.sync_device()
         self.memory.count_copy(count)
-        return self._read(offset, count)
+        return self.read_bytes(offset, count)
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Copy `data` (bytes, or an array as its raw memory) to `offset`, after the device's work."""
@@ -146,13 +147,21 @@ class Buffer(ABC):
         self._check_range("write", offset, raw.size)
         self.sync_device()
         self.memory.count_copy(raw.size)
-        self._write(offset, raw)
+        self.write_bytes(offset, raw)
 
     @abstractmethod
-    def _read(self, offset: int, nbytes: int) -> Bytes: ...
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
+        """Return a copy of a part of the memory, now; a backend implements it.
+
+        Users call `read`, which checks the range, waits for the device's work and counts the copy.
+        """
 
     @abstractmethod
-    def _write(self, offset: int, data: Bytes) -> None: ...
+    def write_bytes(self, offset: int, data: Bytes) -> None:
+        """Copy `data`, which is contiguous, to `offset`, now; a backend implements it.
+
+        The caller may change `data` when this returns. Users call `write`, which checks, waits and counts.
+        """
 
     def _check(self, what: str) -> None:
         if not self.alive:
@@ -246,7 +255,7 @@ class Memory(ABC):
             raise InvalidArgument("alloc", f"kind={quote(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
         if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
             raise InvalidArgument("alloc", f"alignment={quote(alignment)}", allowed="a power of two")
-        buffer = self._allocate(int(nbytes), dtype(element), kind, alignment, empty)
+        buffer = self.allocate_buffer(int(nbytes), dtype(element), kind, alignment, empty)
         with self._lock:
             self.live += buffer.nbytes
             self.peak = max(self.peak, self.live)
@@ -278,7 +287,13 @@ class Memory(ABC):
         return False
 
     @abstractmethod
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer: ...
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return a new buffer; a backend implements it. Users call `alloc`, which checks the arguments and counts.
+
+        `nbytes` may be 0, `kind` is one of `kinds`, and `alignment` is a power of two. The bytes are zero unless
+        `empty`. Where there is not so much memory, raise OutOfMemory, and leave nothing allocated. The buffer frees its
+        memory when its `handle` is collected, and no earlier: a call in flight holds the handle.
+        """
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """Return a buffer over an array's own memory, where the device can use it."""

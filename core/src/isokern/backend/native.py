@@ -228,12 +228,14 @@ class NativeStream(Stream):
         """Return an event that has already passed, since calls run in the caller's thread."""
         return Event()
 
-    def _begin_capture(self) -> Recording:
+    def begin_capture(self) -> Recording:
+        """Have the library collect this thread's calls on the stream."""
         status = self.library.lib.ik_stream_begin_capture(self.pointer)
         raise_for(status, "capture", self.library.last_error())
         return NativeRecording(self)
 
-    def _end_capture(self, recording: Recording) -> None:
+    def end_capture(self, recording: Recording) -> None:
+        """Take the list of calls from the library."""
         assert isinstance(recording, NativeRecording)
         recording.finish()
 

@@ -128,10 +128,16 @@ class Stream(ABC):
         return False
 
     @abstractmethod
-    def _begin_capture(self) -> Recording: ...
+    def begin_capture(self) -> Recording:
+        """Return a recording that will collect this thread's calls; a backend implements it.
+
+        Users write `with stream.capture() as recording:`. Until `end_capture`, `stream.recording` is this object in
+        this thread, and a kernel's `launch` adds to it instead of running.
+        """
 
     @abstractmethod
-    def _end_capture(self, recording: Recording) -> None: ...
+    def end_capture(self, recording: Recording) -> None:
+        """End what `begin_capture` began, also when the block raised: `recording` is complete now."""
 
     @contextmanager
     def capture(self) -> Iterator[Recording]:
@@ -146,7 +152,7 @@ class Stream(ABC):
                 hint="end that capture first",
             )
         of_thread = self._of_thread.__dict__
-        of_thread["recording"] = recording = self._begin_capture()
+        of_thread["recording"] = recording = self.begin_capture()
         try:
             yield recording
         finally:
@@ -157,7 +163,7 @@ class Stream(ABC):
                     hint="leave it where it began",
                 )
             del of_thread["recording"]
-            self._end_capture(recording)
+            self.end_capture(recording)
 
     def __enter__(self) -> Stream:
         _stack(self.device).append(self)

@@ -53,9 +53,7 @@ def check(
             "--part", help="The operators' results, or memory, streams, capture, workspaces, claims and threads."
         ),
     ] = Aspect.ALL,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A representative part: every operator and dtype.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A representative part: every operator and dtype.")] = False,
     turn: Annotated[
         str | None,
         typer.Option(

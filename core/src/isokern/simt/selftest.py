@@ -200,15 +200,15 @@ class SelfTests:
             if desc is None:
                 buffers.append(None)
                 continue
-            buffer = device.memory._allocate(desc.nbytes, desc.dtype, device.memory.kinds[0], 64, True)
+            buffer = device.memory.allocate_buffer(desc.nbytes, desc.dtype, device.memory.kinds[0], 64, True)
             raw = np.full(desc.nbytes, POISON, np.uint8)
             if i >= len(resolved.outputs) or operator.inout:
                 raw[...] = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-            buffer._write(0, raw)
+            buffer.write_bytes(0, raw)
             buffers.append(buffer)
         space = kernel.workspace.size
         scratch = (
-            device.memory._allocate(space, resolved.outputs[0].dtype, device.memory.kinds[0], 64, True)
+            device.memory.allocate_buffer(space, resolved.outputs[0].dtype, device.memory.kinds[0], 64, True)
             if space
             else None
         )
@@ -217,7 +217,9 @@ class SelfTests:
         kernel.launch(handles, None if scratch is None else scratch.handle, space, stream)
         stream.synchronize()
         return [
-            _array(b._read(0, d.nbytes), d) for b, d in zip(buffers, resolved.outputs, strict=False) if b is not None
+            _array(b.read_bytes(0, d.nbytes), d)
+            for b, d in zip(buffers, resolved.outputs, strict=False)
+            if b is not None
         ]
 
 

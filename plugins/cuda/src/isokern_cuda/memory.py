@@ -83,14 +83,16 @@ class CudaBuffer(Buffer):
     ) -> None:
         super().__init__(memory, nbytes, element, "default", address, Address(address, held), writable)
 
-    def _read(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
+        """Copy a part of the memory to the host."""
         found = np.empty(nbytes, np.uint8)
         if nbytes:
             device = self.memory.device
             device.ask("read", device.driver.copy, found.ctypes.data, self.address + offset, nbytes)
         return found
 
-    def _write(self, offset: int, data: Bytes) -> None:
+    def write_bytes(self, offset: int, data: Bytes) -> None:
+        """Copy `data` to the device."""
         if data.size:
             device = self.memory.device
             device.ask("write", device.driver.copy, self.address + offset, data.ctypes.data, data.size)
@@ -141,7 +143,8 @@ class CudaMemory(Memory):
         adopted = Adopted(self.device.deferred, address, nbytes, owner, release)
         return CudaBuffer(self, nbytes, element, adopted, address, writable)
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return memory of the device, from its pool; raise OutOfMemory beyond its size."""
         device = self.device
         if kind == "default" and nbytes > device.driver.limit:
             raise OutOfMemory("alloc", f"{nbytes} bytes on {device.name}", allowed=f"{device.driver.limit} in all")

@@ -248,10 +248,12 @@ class CudaStream(Stream):
         else:
             super().wait(event)
 
-    def _begin_capture(self) -> Recording:
+    def begin_capture(self) -> Recording:
+        """Return a recording, to which launches are added."""
         return CudaRecording(self.device)
 
-    def _end_capture(self, recording: Recording) -> None:
+    def end_capture(self, recording: Recording) -> None:
+        """Make a CUDA graph of the recording."""
         assert isinstance(recording, CudaRecording)
         recording.close()
 

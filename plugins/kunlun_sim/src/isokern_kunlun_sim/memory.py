@@ -34,12 +34,14 @@ class XpuBuffer(Buffer):
     def __init__(self, memory: XpuMemory, nbytes: int, element: DType, kind: str, handle: Address) -> None:
         super().__init__(memory, nbytes, element, kind, int(handle), handle)
 
-    def _read(self, offset: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def read_bytes(self, offset: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Copy a part of the memory to the host."""
         found = np.empty(nbytes, np.uint8)
         self.memory.copy(found.ctypes.data, self.address + offset, nbytes, TO_HOST)
         return found
 
-    def _write(self, offset: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    def write_bytes(self, offset: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        """Copy `data` to the device."""
         self.memory.copy(self.address + offset, data.ctypes.data, data.size, TO_DEVICE)
 
 
@@ -94,7 +96,8 @@ class XpuMemory(Memory):
         for address in garbage:
             self.runtime.lib.xpu_free(self.runtime.ffi.cast("void *", address))
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return memory of the device; raise OutOfMemory where it has not so much."""
         self._fresh += nbytes
         if len(self._garbage) > RETIRED or (self._garbage and self._fresh > FRESH):
             self.device.drain()
@@ -114,5 +117,5 @@ class XpuMemory(Memory):
         handle = Address(raw + -raw % alignment, owner)
         buffer = XpuBuffer(self, nbytes, element, kind, handle)
         for at in range(0, 0 if empty else nbytes, ZEROS.size):
-            buffer._write(at, ZEROS[: nbytes - at])
+            buffer.write_bytes(at, ZEROS[: nbytes - at])
         return buffer

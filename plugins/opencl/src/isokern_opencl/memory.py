@@ -121,12 +121,13 @@ class ClHostMemory(HostMemory):
         """Copy between devices of one context without the host."""
         return copy_between(target, offset, source, source_offset, nbytes)
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return memory of the device; raise OutOfMemory beyond what it may take."""
         self.room.check("alloc", nbytes)
         device: Any = self.device
         if device.deferred.full:
             device.finish()
-        return self._place(super()._allocate(nbytes, element, kind, alignment, empty))
+        return self._place(super().allocate_buffer(nbytes, element, kind, alignment, empty))
 
     def wrap(self, array: Array, element: DType) -> Buffer:
         """Return a buffer over an array's own memory.
@@ -183,7 +184,7 @@ class ClBuffer(Buffer):
         self._check("native")
         return int(self.handle.int_ptr)
 
-    def _map(self) -> Bytes:
+    def map_bytes(self) -> Bytes:
         """Return the memory itself where the device shares the host's, else a copy that is written back at the end."""
         queue = self.memory.device.transfers
         flags = cl.map_flags.READ | cl.map_flags.WRITE
@@ -195,20 +196,23 @@ class ClBuffer(Buffer):
         self.memory.count_mapping(self.nbytes)
         return mapped
 
-    def _unmap(self, mapped: Any) -> None:
+    def unmap_bytes(self, mapped: Any) -> None:
+        """Unmap the memory, and wait until the device has it."""
         try:
             mapped.base.release(self.memory.device.transfers).wait()
         except (cl.Error, TypeError) as error:
             raise typed_error("unmap_for_gpu", self.memory.device.name, error) from None
         self.memory.count_mapping(self.nbytes)
 
-    def _read(self, offset: int, nbytes: int) -> Bytes:
+    def read_bytes(self, offset: int, nbytes: int) -> Bytes:
+        """Copy a part of the memory to the host."""
         found = np.empty(nbytes, np.uint8)
         if nbytes:
             self._copy("read", found, self.handle, src_offset=offset)
         return found
 
-    def _write(self, offset: int, data: Bytes) -> None:
+    def write_bytes(self, offset: int, data: Bytes) -> None:
+        """Copy `data` to the device."""
         if data.size:
             self._copy("write", self.handle, data, dst_offset=offset)
 
@@ -249,7 +253,8 @@ class ClMemory(Memory):
         """Copy between devices of one context without the host."""
         return copy_between(target, offset, source, source_offset, nbytes)
 
-    def _allocate(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        """Return memory of the device; raise OutOfMemory beyond what it may take."""
         self.room.check("alloc", nbytes)
         size = max(1, nbytes)
         flags = _flags.READ_WRITE | (_flags.ALLOC_HOST_PTR if self.unified else 0)

@@ -169,10 +169,12 @@ class ClStream(Stream):
         else:
             super().wait(event)
 
-    def _begin_capture(self) -> Recording:
+    def begin_capture(self) -> Recording:
+        """Return a recording, to which launches are added."""
         return ClRecording(self)
 
-    def _end_capture(self, recording: Recording) -> None:
+    def end_capture(self, recording: Recording) -> None:
+        """Make a command buffer of the recording, where the driver has them."""
         assert isinstance(recording, ClRecording)
         recording.close()
 
