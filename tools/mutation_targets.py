@@ -11,7 +11,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,56 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 CPU = ROOT / "plugins" / "cpu"
 KUNLUN = ROOT / "plugins" / "kunlun_sim"
 PORTABLE = ROOT / "core" / "src" / "isokern" / "simt" / "kernels"
-CPU_KERNELS = (
-    "add_rms_norm.c",
-    "argmax.c",
-    "batch_norm.c",
-    "cache_update.c",
-    "cast.h",
-    "causal_softmax.c",
-    "concat.c",
-    "copy_slice.c",
-    "elementwise.c",
-    "embedding.c",
-    "fill.c",
-    "gather.c",
-    "layer_norm.c",
-    "move.h",
-    "pad.c",
-    "reduce.c",
-    "reduce_typed.h",
-    "rms_norm.c",
-    "rope.c",
-    "select.h",
-    "softmax.c",
-    "topk.c",
-)
-PORTABLE_KERNELS = (
-    "argmax.c",
-    "copy_slice.c",
-    "fold.h",
-    "gather.c",
-    "pad.c",
-    "reduce.c",
-    "rope.c",
-    "select.h",
-    "softmax.c",
-    "topk.c",
-)
-KUNLUN_KERNELS = (
-    "argmax.xpu",
-    "concat.xpu",
-    "gather.xpu",
-    "layer_norm.xpu",
-    "pad.xpu",
-    "reduce.xpu",
-    "rope.xpu",
-    "row_blocking.h",
-    "row_reduction.h",
-    "row_tiles.h",
-    "softmax.h",
-    "topk.xpu",
-)
+OPENCL = ROOT / "plugins" / "opencl"
+CUDA = ROOT / "plugins" / "cuda"
+CODE = (".c", ".h", ".xpu")  # suffixes of kernel files
+
+
+Check = tuple[str, dict[str, str]]  # a name, and the environment variables under which cases run again
 
 
 class NotBuilt(Exception):
@@ -84,10 +40,32 @@ def run(command: Sequence[str | Path], **options: object) -> None:
         raise NotBuilt(done.stderr)
 
 
+def sanitizer(compiler: str) -> dict[str, str]:
+    """Return the environment variables under which Python loads a library with a compiler's AddressSanitizer."""
+    command = [compiler, "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+
+
+def code_files(folder: Path) -> list[Path]:
+    """Return the kernel files of a folder."""
+    return sorted(p for p in folder.iterdir() if p.suffix in CODE)
+
+
+def link_installed(site: Path, package: str) -> None:
+    """Write what makes the copy of a plug-in in `site` one that is installed there."""
+    information = site / f"{package}-0.dist-info"
+    information.mkdir()
+    name = package.replace("_", "-")
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
+    plugin = package.removeprefix("isokern_")
+    (information / "entry_points.txt").write_text(f"[isokern]\n{plugin} = {package}\n")
+
+
 def including(folder: Path, file: Path, stems: Sequence[str]) -> list[str]:
     """Return the stems whose kernel in `folder` is the file, or includes it, directly or not."""
     found, waiting = {file.name}, [file.name]
-    texts = {p.name: p.read_text(encoding="utf-8") for p in folder.iterdir() if p.suffix in (".c", ".h", ".xpu")}
+    texts = {p.name: p.read_text(encoding="utf-8") for p in code_files(folder)}
     while waiting:
         name = waiting.pop()
         more = [n for n, text in texts.items() if f'#include "{name}"' in text and n not in found]
@@ -104,7 +82,11 @@ class CpuTarget:
 
     module = "isokern_cpu"
     kernels = CPU / "src" / "isokern_cpu" / "kernels"
-    names = CPU_KERNELS
+
+    @classmethod
+    def files(cls) -> list[Path]:
+        """Return the kernel files that mutants are made of."""
+        return code_files(cls.kernels)
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -161,8 +143,8 @@ class CpuTarget:
         )
         return target
 
-    def _kernel(self, stem: str, folder: str) -> Path:
-        flags = [*self.of_level, *self.settings["OF_STEM"].get(stem, [])]
+    def _kernel(self, stem: str, folder: str, *more: str) -> Path:
+        flags = [*self.of_level, *self.settings["OF_STEM"].get(stem, []), *more]
         return self._object(self.work / "kernels" / f"{stem}.c", self.work / folder / f"{stem}.o", flags)
 
     def stems(self, file: Path) -> list[str]:
@@ -175,24 +157,38 @@ class CpuTarget:
         for stem in stems:
             if stem not in self.originals:
                 self.originals[stem] = self._kernel(stem, "original")
+        objects = self._mutant(file, source, stems)
+        if all(o.read_bytes() == self.originals[o.stem].read_bytes() for o in objects):
+            return False
+        self._link(stems, objects)
+        return True
+
+    def _mutant(self, file: Path, source: str, stems: Sequence[str], *flags: str) -> list[Path]:
         target = self.work / "kernels" / file.name
         before = target.read_text(encoding="utf-8")
         target.write_text(source, encoding="utf-8")
         try:
-            objects = [self._kernel(s, "mutant") for s in stems]
+            return [self._kernel(s, "mutant", *flags) for s in stems]
         finally:
             target.write_text(before, encoding="utf-8")
-        if all(o.read_bytes() == self.originals[o.stem].read_bytes() for o in objects):
-            return False
+
+    def _link(self, stems: Sequence[str], objects: Sequence[Path], *flags: str) -> None:
         table = self.work / "variants.c"
         rows = [(self.level, 0, self.work / "kernels" / f"{s}.c") for s in stems]
         table.write_text(variant_table(rows))
         listed = self._object(table, self.work / "mutant" / "variants.o")
         library = self.site / "isokern_cpu" / "libisokern_cpu.so"
         library.unlink(missing_ok=True)
-        link = [os.environ.get("CC", "cc"), "-shared", "-pthread", "-Wl,-soname,libisokern_cpu.so"]
+        link = [os.environ.get("CC", "cc"), "-shared", "-pthread", "-Wl,-soname,libisokern_cpu.so", *flags]
         run([*link, *self.runtime, *objects, listed, "-lm", "-o", library])
-        return True
+
+    def checks(self, file: Path, source: str) -> Iterator[Check]:
+        """Yield the kernels of the mutant under AddressSanitizer and UBSan."""
+        stems = self.stems(file)
+        sanitize = "-fsanitize=address,undefined"
+        objects = self._mutant(file, source, stems, "-O1", sanitize, "-fno-sanitize-recover=all")
+        self._link(stems, objects, sanitize)
+        yield "sanitizers", {**self.environment, **sanitizer(os.environ.get("CC", "cc"))}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -201,35 +197,75 @@ class CpuTarget:
 
 
 class PortableTarget:
-    """The portable kernels on a device that compiles them when they are needed, from a copy of core."""
+    """The portable kernels, and those of a plug-in that replace some, on a device that compiles them when needed.
+
+    Core and the plug-in are copies.
+    """
 
     module = "isokern"
     kernels = PORTABLE
-    names = PORTABLE_KERNELS
+    plugin: Path  # its package
+    own: Path  # the plug-in's kernels that replace portable ones on the device that is judged
+
+    @classmethod
+    def files(cls) -> list[Path]:
+        """Return the plug-in's files, and the portable ones that are part of a kernel that it does not replace."""
+        stems = {p.stem for p in PORTABLE.glob("*.c")} - {p.stem for p in cls.own.glob("*.c")}
+        used = [p for p in code_files(PORTABLE) if including(PORTABLE, p, sorted(stems))]
+        return [*code_files(cls.own), *used]
 
     def __init__(self, work: Path) -> None:
         self.work, self.site = work, work / "site"
         shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(
-            ROOT / "core" / "src" / "isokern", work / "site" / "isokern", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        for package in (ROOT / "core" / "src" / "isokern", self.plugin):
+            shutil.copytree(package, self.site / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        link_installed(self.site, self.plugin.name)
 
     def stems(self, file: Path) -> list[str]:
         """Return the stems that a file is part of."""
-        return including(PORTABLE, file, [p.stem for p in PORTABLE.glob("*.c")])
+        known = [p.stem for p in file.parent.glob("*.c")]
+        replaced = {p.stem for p in self.own.glob("*.c")} if file.parent == PORTABLE else set()
+        return [s for s in including(file.parent, file, known) if s not in replaced]
 
     def build(self, file: Path, source: str) -> bool:
         """Change the file in the copy, and no other."""
-        folder = self.work / "site" / "isokern" / "simt" / "kernels"
-        for path in PORTABLE.glob("*.[ch]"):
-            shutil.copy(path, folder)
-        (folder / file.name).write_text(source, encoding="utf-8")
+        for folder in (PORTABLE, self.own):
+            for path in code_files(folder):
+                shutil.copy(path, self._copy(path))
+        self._copy(file).write_text(source, encoding="utf-8")
         return True
+
+    def _copy(self, file: Path) -> Path:
+        inside = PORTABLE.parents[1] if file.parent == PORTABLE else self.plugin
+        return self.site / inside.name / file.relative_to(inside)
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables of the judge."""
-        return {**os.environ, "PYTHONPATH": str(self.work / "site")}
+        return {**os.environ, "PYTHONPATH": str(self.site), "ISOKERN_CACHE": str(self.work / "cache")}
+
+
+class OpenClTarget(PortableTarget):
+    """OpenCL on a processor."""
+
+    plugin = OPENCL / "src" / "isokern_opencl"
+    own = plugin / "kernels" / "cpu"
+
+    def checks(self, file: Path, source: str) -> Iterator[Check]:
+        """Yield groups of 64 items, which meet at barriers."""
+        yield "work-groups of 64", {**self.environment, "ISOKERN_OPENCL_GROUP": "64"}
+
+
+class CudaTarget(PortableTarget):
+    """The emulated GPU."""
+
+    plugin = CUDA / "src" / "isokern_cuda"
+    own = plugin / "kernels" / "cuda"
+
+    def checks(self, file: Path, source: str) -> Iterator[Check]:
+        """Yield another order of the threads, and sanitizers."""
+        yield "another order", {**self.environment, "ISOKERN_CUDA_SIM_SEED": "1"}
+        yield "sanitizers", {**self.environment, **sanitizer("g++"), "ISOKERN_CUDA_SIM_SANITIZE": "1"}
 
 
 class KunlunTarget:
@@ -237,17 +273,18 @@ class KunlunTarget:
 
     module = "isokern_kunlun_sim"
     kernels = KUNLUN / "src" / "isokern_kunlun_sim" / "kernels"
-    names = KUNLUN_KERNELS
+
+    @classmethod
+    def files(cls) -> list[Path]:
+        """Return the kernel files that mutants are made of."""
+        return code_files(cls.kernels)
 
     def __init__(self, work: Path) -> None:
         self.work, self.site = work, work / "site"
         shutil.rmtree(work, ignore_errors=True)
         self.package = self.site / "isokern_kunlun_sim"
         shutil.copytree(self.kernels.parent, self.package, ignore=shutil.ignore_patterns("*.so*", "__pycache__"))
-        information = self.site / "isokern_kunlun_sim-0.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: isokern-kunlun-sim\nVersion: 0\n")
-        (information / "entry_points.txt").write_text("[isokern]\nkunlun_sim = isokern_kunlun_sim\n")
+        link_installed(self.site, "isokern_kunlun_sim")
         self.generated = self.package / "generated"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "core" / "src")}
         run([sys.executable, "-m", "isokern.cabi.generate", self.generated], env=environment)
@@ -283,10 +320,10 @@ class KunlunTarget:
         )
         return target
 
-    def _object(self, stem: str, folder: Path) -> Path:
+    def _object(self, stem: str, folder: Path, mode: str = "fast") -> Path:
         source = self.package / "kernels" / f"{stem}.xpu"
         try:
-            made: Path = self.compiling.kernel_object(self.compiler, source, "fast", folder, self.include)
+            made: Path = self.compiling.kernel_object(self.compiler, source, mode, folder, self.include)
         except self.compiling.CompileError as error:
             raise NotBuilt(str(error)) from None
         return made
@@ -301,21 +338,34 @@ class KunlunTarget:
         for stem in stems:
             if stem not in self.originals:
                 self.originals[stem] = self._object(stem, self.work / "original")
+        objects = self._mutant(file, source, stems, "fast")
+        if all(code(o) == code(self.originals[o.stem]) for o in objects):
+            return False
+        self._link(stems, objects, "fast")
+        return True
+
+    def _mutant(self, file: Path, source: str, stems: Sequence[str], mode: str) -> list[Path]:
         target = self.package / "kernels" / file.name
         before = target.read_text(encoding="utf-8")
         target.write_text(source, encoding="utf-8")
         try:
-            objects = [self._object(stem, self.work / "mutant") for stem in stems]
+            return [self._object(stem, self.work / "mutant", mode) for stem in stems]
         finally:
             target.write_text(before, encoding="utf-8")
-        if all(code(o) == code(self.originals[o.stem]) for o in objects):
-            return False
+
+    def _link(self, stems: Sequence[str], objects: Sequence[Path], mode: str) -> None:
         table = self.generated / "variants.c"
         table.write_text(variant_table([("xpu", 0, self.package / "kernels" / f"{s}.xpu") for s in stems]))
-        library = self.package / "libisokern_kunlun_fast.so"
+        library = self.package / f"libisokern_kunlun_{mode}.so"
         library.unlink(missing_ok=True)
-        self.compiling.library(self.compiler, library, [*self.host, self._host_object(table), *objects])
-        return True
+        self.compiling.library(self.compiler, library, [*self.host, self._host_object(table), *objects], mode)
+
+    def checks(self, file: Path, source: str) -> Iterator[Check]:
+        """Yield the mutant's checked kernels, in two schedules."""
+        stems = self.stems(file)
+        self._link(stems, self._mutant(file, source, stems, "checked"), "checked")
+        for seed in ("0", "1"):
+            yield "checked kernels", {**self.environment, "ISOKERN_XPU_CHECK": "1", "ISOKERN_XPU_SEED": seed}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -337,19 +387,22 @@ def code(object_file: Path) -> bytes:
     return stripped.read_bytes()
 
 
-Target = CpuTarget | PortableTarget | KunlunTarget
-KINDS: dict[str, type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]] = {
+Target = CpuTarget | OpenClTarget | CudaTarget | KunlunTarget
+Kind = type[CpuTarget] | type[OpenClTarget] | type[CudaTarget] | type[KunlunTarget]
+KINDS: dict[str, Kind] = {
     "cpu": CpuTarget,
+    "opencl": OpenClTarget,
+    "cuda_sim": CudaTarget,
     "kunlun_sim": KunlunTarget,
 }
 
 
-def kind_of(device: str) -> type[CpuTarget] | type[PortableTarget] | type[KunlunTarget]:
-    """Return the target of a device.
-
-    It is the one of portable kernels where the device's plug-in has no kernels that are compiled in advance.
-    """
-    return KINDS.get(device.partition(":")[0], PortableTarget)
+def kind_of(device: str) -> Kind:
+    """Return the target of a device."""
+    found = KINDS.get(device.partition(":")[0])
+    if found is None:
+        raise SystemExit(f"--device {device}: allowed: {', '.join(KINDS)}")
+    return found
 
 
 def check_found(target: Target) -> None:

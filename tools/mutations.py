@@ -6,9 +6,12 @@ Each mutant is built apart from the installed plug-in and judged by `isokern che
 all cases of its operators. The verdicts are written line by line to `.tox/mutations/<device>.jsonl`, and an interrupted
 run continues there.
 
+What all cases miss is tried once more by the quick cases under what checks kernels as they run: sanitizers, the checked
+kernels of the emulated XPU, other orders of threads.
+
 A change that leaves the object code as it was makes no mutant. A mutant that no case can notice is listed in
-tools/mutations_equivalent.txt with the reason. Every other one is killed by the quick cases, killed by the others, or
-survives: then a case is missing.
+tools/mutations_equivalent.txt with the reason. Every other one is killed by the quick cases, by the others, by a
+check, or survives: then a case is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance import CLAIMS
-from mutation_targets import ROOT, NotBuilt, Target, check_found, kind_of
+from mutation_targets import KINDS, ROOT, NotBuilt, Target, check_found, kind_of
 
 if TYPE_CHECKING:
     from isokern.declare.operator import Operator
@@ -40,6 +43,7 @@ PATIENCE = 20  # seconds that a case may take: a mutant may loop for ever
 # Operators that judge a mutant first, and by all cases. They are spread over those of its kernels:
 # elementwise operators share all code that is not generated.
 MOST = 12
+SHOWN = ("killed by quick cases", "killed by the others", "killed by checks", "survived", "equivalent")
 
 # Name → pattern to find in a line without comments and strings, and its replacement
 RULES: dict[str, tuple[str, str]] = {
@@ -62,6 +66,8 @@ RULES: dict[str, tuple[str, str]] = {
     "equal": (r" != ", " == "),
     "narrow sum": (r"\bdouble(?= \w+ = )", "float"),
     "replaced, not added": (r" \+= ", " = "),
+    "no barrier or fence": (r"\b(?:IK_BARRIER(?:_GLOBAL)?|mfence(?:_lm|_sm)?|sync_(?:cluster|group))\([^;]*\);", ";"),
+    "narrow index": (r"\b(?:ik_index|int64_t)(?= \w+ = )", "short"),
     "NaN is a number": (r"\bisnan\(\w+\)|\b(\w+) != \1\b", "0"),
 }
 
@@ -135,11 +141,12 @@ def pick(files: Sequence[Path], count: int, seed: int) -> list[Mutant]:
     A file's first mutant is of the rule that is the rarest over all files.
     """
     queues = []
-    common = Counter(mutant.rule for file in files for mutant in mutants(file))
-    for file in files:
+    found = {file: made for file in files if (made := mutants(file))}
+    common = Counter(mutant.rule for made in found.values() for mutant in made)
+    for file, made in found.items():
         chance = random.Random(f"{seed} {file.name}")
         by_rule: dict[str, list[Mutant]] = {}
-        for mutant in mutants(file):
+        for mutant in made:
             by_rule.setdefault(mutant.rule, []).append(mutant)
         for own in by_rule.values():
             chance.shuffle(own)
@@ -221,6 +228,9 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
     ):
         if chosen and (how := check(device, chosen, target.environment, *options)):
             return verdict, how
+    for name, environment in target.checks(mutant.file, mutant.source):
+        if how := check(device, some, environment, "--quick"):
+            return "killed by checks", f"{name}: {how}"
     return "survived", ""
 
 
@@ -242,19 +252,28 @@ def digest(mutant: Mutant, operators: Sequence[Operator]) -> str:
 def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str, str], str]) -> str:
     """Return the counts, the shares and every survivor, as Markdown."""
     count = Counter("equivalent" if r["verdict"] == "survived" and reason(r, reasons) else r["verdict"] for r in rows)
-    quick, others, survived = (count[v] for v in ("killed by quick cases", "killed by the others", "survived"))
-    real = quick + others + survived
+    quick, others, checked, survived = (
+        count[v] for v in ("killed by quick cases", "killed by the others", "killed by checks", "survived")
+    )
+    real = quick + others + checked + survived
     lines = [f"| mutants of the kernels of `{device}` | |", "| --- | --- |"]
     lines += [f"| {verdict} | {n} |" for verdict, n in sorted(count.items())]
     lines += [
         f"| share that quick cases kill | {quick / max(real, 1):.1%} |",
         f"| share that all cases kill | {(quick + others) / max(real, 1):.1%} |",
+        f"| share that all cases and checks kill | {(quick + others + checked) / max(real, 1):.1%} |",
     ]
     for row in rows:
-        if row["verdict"] == "killed by the others":
+        if row["verdict"] in ("killed by the others", "killed by checks"):
             lines.append(f"| only by {row['how'].split(':')[0]} | `{row['id']}` |")
         elif row["verdict"] == "survived":
             lines.append(f"| {reason(row, reasons) or '**survived**'} | `{row['id']}` `{row['text']}` |")
+    files: dict[str, Counter[str]] = {}
+    for row in rows:
+        of_file = files.setdefault(row["id"].split(":")[0].rpartition("/kernels/")[2], Counter())
+        of_file["equivalent" if row["verdict"] == "survived" and reason(row, reasons) else row["verdict"]] += 1
+    lines += ["", f"| file | {' | '.join(SHOWN)} |", "| --- " * (len(SHOWN) + 1) + "|"]
+    lines += [f"| {file} | {' | '.join(str(n[v] or '') for v in SHOWN)} |" for file, n in sorted(files.items())]
     return "\n".join(lines)
 
 
@@ -264,9 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Return 1 where one survives that is not listed as equivalent.
     """
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument(
-        "--device", default="cpu", help="cpu, kunlun_sim, or a device of portable kernels: opencl, cuda_sim"
-    )
+    parser.add_argument("--device", default="cpu", help=", ".join(KINDS))
     parser.add_argument("--count", type=int, default=COUNT, help="mutants in all")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--list", action="store_true", help="print the mutants and judge none")
@@ -274,11 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only mutants whose id has this in it")
     options = parser.parse_args(arguments)
     kind = kind_of(options.device)
-    chosen = [
-        m
-        for m in pick([kind.kernels / name for name in kind.names], options.count, options.seed)
-        if options.only in m.id
-    ]
+    chosen = [m for m in pick(kind.files(), options.count, options.seed) if options.only in m.id]
     if options.list:
         for mutant in chosen:
             print(f"{mutant.id}  {mutant.text.strip()}")

@@ -11,7 +11,7 @@ import pytest
 from isokern.backend import Device
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICES = ("cpu", "opencl", "kunlun_sim")
+DEVICES = ("cpu", "opencl", "cuda_sim", "kunlun_sim")
 KERNEL = """/* A comment with a < b and 1 + 2 in it. */
 #define PIECE 4
 static void run(const job *j, int64_t n)
@@ -41,6 +41,7 @@ def test_rules_change_code_and_nothing_else(kernel: Path) -> None:
         "kernel.c:6:at most": "for (int64_t i = 0; i <= n; i++)",
         "kernel.c:6:constant": "for (int64_t i = 1; i < n; i++)",
         "kernel.c:6:loop begins late": "for (int64_t i = 1; i < n; i++)",
+        "kernel.c:6:narrow index": "for (short i = 0; i < n; i++)",
         "kernel.c:6:loop ends early": "for (int64_t i = 0; i < (n) - 1; i++)",
         "kernel.c:7:floating constant": "sum += x[i * j->x.strides[0]] * (2.5f * 1.5f);",
         "kernel.c:7:product is a sum": "sum += x[i + j->x.strides[0]] * 2.5f;",
@@ -60,20 +61,21 @@ def test_rules_change_code_and_nothing_else(kernel: Path) -> None:
 
 
 def test_every_rule_finds_a_place_in_the_kernels() -> None:
-    places = [
-        m for target in map(tool.kind_of, DEVICES) for n in target.names for m in tool.mutants(target.kernels / n)
-    ]
+    files = {file for target in map(tool.kind_of, DEVICES) for file in target.files()}
+    places = [m for file in files for m in tool.mutants(file)]
     assert {m.rule for m in places} == set(tool.RULES)
     assert len({m.id for m in places}) == len(places)
 
 
 def test_the_same_mutants_are_picked_again_from_all_files() -> None:
-    files = [tool.kind_of("cpu").kernels / name for name in tool.kind_of("cpu").names]
+    files = tool.kind_of("cpu").files()
     first, again, other = (tool.pick(files, 100, seed) for seed in (tool.SEED, tool.SEED, tool.SEED + 1))
     assert first == again != other
     assert len(first) == 100
-    assert {m.file for m in first} == set(files)
-    assert len({m.rule for m in first}) == len(tool.RULES)
+    places = {file: tool.mutants(file) for file in files}
+    assert {m.file for m in first} == {file for file, made in places.items() if made}
+    rules = {m.rule for made in places.values() for m in made}
+    assert {m.rule for m in tool.pick(files, 200, tool.SEED)} == rules
     assert tool.pick(files, 30, tool.SEED) == first[:30]
 
 
@@ -116,7 +118,7 @@ def test_a_mutant_is_built_and_judged(
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     monkeypatch.setattr(tool, "KEPT", tmp_path)
-    monkeypatch.setattr(tool.kind_of("cpu"), "names", ("fill.c",))
+    monkeypatch.setattr(tool.kind_of("cpu"), "files", lambda: [tool.kind_of("cpu").kernels / "fill.c"])
     target = tool.kind_of("cpu")(tmp_path / "a:b")  # a path that cannot be part of PYTHONPATH
     with pytest.raises(SystemExit, match="not below"):
         tool.check_found(target)
