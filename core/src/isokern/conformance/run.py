@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,7 @@ POISONS = (0xFF, 0x5A)
 RUBBISH = 0xC3
 
 Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buffer
+Observe = Callable[[Case, Array, Array, DType], object]
 
 
 @dataclass
@@ -67,10 +68,14 @@ class PlacedTensor:
 
 
 class Runner:
-    """Runs cases on one device; `fallback` makes the kernel of a call that no variant takes, if it is given."""
+    """Runs cases on one device.
 
-    def __init__(self, device: Device, *, fallback: Fallback | None = None) -> None:
-        self.device, self.fallback = device, fallback
+    `fallback` makes the kernel of a call that no variant takes, if it is given. `observe` gets each right result of an
+    operator that rounds: case, result, expected result and dtype.
+    """
+
+    def __init__(self, device: Device, *, fallback: Fallback | None = None, observe: Observe | None = None) -> None:
+        self.device, self.fallback, self.observe = device, fallback, observe
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
     def run(self, case: Case) -> Outcome:
@@ -300,6 +305,8 @@ class Runner:
             judged = judge(got, problem, i, strict_nan=keeps_bits(op), flushes=flushes)
             if judged.wrong:
                 raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
+            if self.observe is not None and problem.intervals[i] is not None and problem.outputs[i].dtype.kind == "f":
+                self.observe(case, got, problem.expected[i], problem.outputs[i].dtype)
             worst = max(worst, judged, key=lambda j: j.share)
         return worst
 

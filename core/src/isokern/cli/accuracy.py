@@ -1,0 +1,88 @@
+"""`isokern accuracy`: how exact a device's results are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._output import Json, complain, emit, note, quiet, table
+
+FAILED = 1
+
+
+def accuracy(
+    device: Annotated[list[str], typer.Option("--device", help="The device, or devices: repeat the option.")],
+    op: Annotated[list[str] | None, typer.Option("--op", help="These operators alone: repeat the option.")] = None,
+    part: Annotated[
+        str,
+        typer.Option("--slice", metavar="N/M", help="The part of all F32 that functions of one number are tried on."),
+    ] = "1/4096",
+    cases: Annotated[bool, typer.Option("--cases/--no-cases", help="Measure the quick cases, too.")] = True,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="A table; exit with 1 where an error is larger than in it.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="Write the table: rows of other devices in it stay.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why errors grew that --write raises: a sentence for the table.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Measure the errors of results in ULP, over the quick cases and over a sweep of numbers.
+
+    A ULP is the distance to the next number of the dtype; a correctly rounded result is at most 0.5 off. The exact
+    values are the declarations' references in float64; those of functions of one number are computed with 60 digits for
+    F64, and where float64 cancels. Exits with 1 where a result is beyond what its declaration allows, or less exact
+    than in the table that --against names.
+    """
+    from ..backend.discovery import device as find_device
+    from ..conformance import accuracy as measuring
+    from ..conformance.suite import Part
+    from ..ops import all_operators, find
+
+    sweep = Part.parse("--slice", part)
+    operators = [find(name) for name in op] if op else list(all_operators())
+    rows: list[Any] = []
+    with quiet(json):
+        known = measuring.read_table(against) if against else {}
+        for name in device:
+            found = find_device(name)
+            rows += measuring.measure_cases(found, operators) if cases else []
+            rows += measuring.measure_sweep(found, operators, sweep)
+        worse = measuring.find_worse(rows, known)
+        if write:
+            _write(write, rows, reason)
+    if json:
+        emit({"rows": [asdict(r) for r in rows], "worse": worse})
+    else:
+        columns = ["operator", "dtype", "device", "source", "values", "largest", "mean", "at"]
+        cells = [
+            [r.operator, r.dtype, r.device, r.source, r.values, f"{r.largest:.3f}", f"{r.mean:.4f}", r.at] for r in rows
+        ]
+        table("errors in ULP", columns, cells, right=["values", "largest", "mean"])
+    for line in worse:
+        complain(line)
+    if worse:
+        note("where a larger error is meant, write the table again: --write FILE --reason 'why it is less exact'")
+        raise typer.Exit(FAILED)
+
+
+def _write(path: Path, rows: list[Any], reason: str) -> None:
+    """Write the table; a row that grew needs a reason."""
+    from ..conformance import accuracy as measuring
+    from ..status import InvalidArgument
+
+    before = measuring.read_table(path) if path.exists() else {}
+    without = measuring.keep_reasons(rows, before, reason)
+    if without:
+        raise InvalidArgument(
+            "--write",
+            f"{len(without)} errors are larger than in {path}: {without[0]}",
+            hint="say why: --reason 'a sentence'",
+        )
+    measured = {row.key: row for row in rows}
+    measuring.write_table(path, [*(row for key, row in before.items() if key not in measured), *rows])
