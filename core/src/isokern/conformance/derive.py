@@ -3,7 +3,7 @@
 Each (operator, dtypes) pair runs every small sample dense once and strided twice. It cycles through the layouts from a
 start that depends on operator and dtypes, so that all pairs together cover every layout. Then come special values,
 in-place calls, out-of-range indices, and the device's claims. Wide samples (for threads, and stores that bypass the
-caches) run in a few dtypes. Variants that the device would not choose get a smaller set.
+caches) and long rows run in a few dtypes. Variants that the device would not choose get a smaller set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backend import Device
-from ..declare.operator import Operator, Sample
+from ..declare.operator import LENGTHS, Operator, Sample
 from ..declare.samples import assignments, describe, fits, slots
 from ..dtypes import F16, F32, F64, I32, Q4_0, DType
 from ..ops import all_operators
@@ -61,6 +61,7 @@ class _Derivation:
     def __init__(self, operator: Operator, types: Mapping[str, DType]) -> None:
         self.operator = operator
         self.small = [_shape(operator, s, types) for s in samples(operator, "small", types)]
+        self.long = [_shape(operator, s, types) for s in samples(operator, "long", types)]
         self.wide = [_shape(operator, s, types) for s in samples(operator, "wide", types)]
         self.large = max(self.small, key=lambda s: (min(s.elements, SPECIAL_SIZE), -s.elements))
         self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows intermediate rounding
@@ -72,7 +73,14 @@ class _Derivation:
         """Return the cases of one (operator, dtypes) pair with the device's own choice of variant."""
         turn = zlib.crc32(self.operator.name.encode()) + position
         return self._balance(
-            unique([*self._plain(types, position, turn), *self._values(types, turn), *self._wide(types)])
+            unique(
+                [
+                    *self._plain(types, position, turn),
+                    *self._values(types, turn),
+                    *self._wide(types),
+                    *self._long(types),
+                ]
+            )
         )
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
@@ -132,9 +140,20 @@ class _Derivation:
             if s.aliases and F32 in types:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 
+    def _long(self, types: tuple[DType, ...]) -> Iterator[Case]:
+        """Yield long rows; those of a power of two, and the longest, are quick in F32."""
+        if not set(types) <= {F32, F16, I32}:
+            return
+        for s in self.long:
+            length = max(next(iter(s.sample.shapes.values())))
+            exact = length & (length - 1) == 0 or length == max(LENGTHS)
+            yield Case(self.operator, types, s.sample, "offset", quick=exact and types[0] is F32)
+            if exact:
+                yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
+
     def _balance(self, cases: list[Case]) -> list[Case]:
         """Return the cases, with more strided ones added until there are as many as dense ones."""
-        places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide)}
+        places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide, *self.long)}
         lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
         known, first = {c.id for c in cases}, cases[0]
         unused = (Case(first.operator, first.types, s.sample, n) for s in self.small for n in s.strided)

@@ -3,7 +3,7 @@
 Checks, inference, normal forms, samples and error bounds.
 """
 
-from .operator import ErrorCase, Operator, Sample, SampleTable, Tolerance
+from .operator import LENGTHS, ErrorCase, Operator, Sample, SampleTable, Tolerance
 from .registry import declare
 
-__all__ = ["ErrorCase", "Operator", "Sample", "SampleTable", "Tolerance", "declare"]
+__all__ = ["LENGTHS", "ErrorCase", "Operator", "Sample", "SampleTable", "Tolerance", "declare"]

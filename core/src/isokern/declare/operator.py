@@ -34,9 +34,9 @@ class Sample:
     `types` restricts type variables for a sample that suits only some dtypes: `{"W": BLOCKS}`. Block types take only
     samples whose last dims are whole blocks, so an operator's first sample has such dims.
 
-    `size` small and wide samples are conformance cases. Wide ones run in fewer dtypes and layouts; they are large
-    enough for several threads and for stores that bypass the caches (more than 2 MiB of F32). Medium and large ones are
-    only for `isokern bench`.
+    `size` small, wide and long samples are conformance cases. Wide ones run in fewer dtypes and layouts; they are large
+    enough for several threads and for stores that bypass the caches (more than 2 MiB of F32). Long ones, two rows of
+    each of `LENGTHS`, run in one or two dtypes. Medium and large ones are only for `isokern bench`.
     """
 
     shapes: Mapping[str, Any]
@@ -45,6 +45,11 @@ class Sample:
     outputs: Mapping[str, Shape] = field(default_factory=dict)
     size: str = "small"
     types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
+
+
+# Lengths of rows around which kernels do something else: sizes of tiles, of what is kept in registers or local memory,
+# of parts that several groups work on
+LENGTHS = (*(n + d for n in (256, 512, 2048, 4096, 8192, 16384) for d in (0, -1, 1)), 40_000)
 
 
 @dataclass(frozen=True)

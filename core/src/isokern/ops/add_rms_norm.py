@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, Tolerance, declare
+from ..declare import LENGTHS, ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import rows
@@ -52,21 +52,24 @@ add_rms_norm = declare(
     aliases=("x", "residual"),
     flops=lambda i, o: 5.0 * o[0].numel,
     samples=lambda: [
-        Sample({"x": s, "residual": s, **({"w": s[-1:]} if weighted else {})}, {"eps": eps}, size=size)
-        for s, weighted, eps, size in [
-            ((7,), True, 1e-6, "small"),
-            ((3, 5), True, 1e-5, "small"),
-            ((3, 5), False, 0.1, "small"),
-            ((2, 3, 4), True, 1e-6, "small"),
-            ((5, 1025), True, 1e-6, "small"),
-            ((0, 3), True, 1e-6, "small"),
-            ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6, "small"),
-            ((6, 64), False, 1e-6, "small"),
-            ((601, 1025), True, 1e-6, "wide"),
-            ((3, 16_411), True, 1e-6, "wide"),
-            ((512, 512), True, 1e-6, "medium"),
-            ((4096, 4096), True, 1e-6, "large"),
-        ]
+        *(
+            Sample({"x": s, "residual": s, **({"w": s[-1:]} if weighted else {})}, {"eps": eps}, size=size)
+            for s, weighted, eps, size in [
+                ((7,), True, 1e-6, "small"),
+                ((3, 5), True, 1e-5, "small"),
+                ((3, 5), False, 0.1, "small"),
+                ((2, 3, 4), True, 1e-6, "small"),
+                ((5, 1025), True, 1e-6, "small"),
+                ((0, 3), True, 1e-6, "small"),
+                ((2, 1, 2, 1, 3, 1, 2, 2), True, 1e-6, "small"),
+                ((6, 64), False, 1e-6, "small"),
+                ((601, 1025), True, 1e-6, "wide"),
+                ((3, 16_411), True, 1e-6, "wide"),
+                ((512, 512), True, 1e-6, "medium"),
+                ((4096, 4096), True, 1e-6, "large"),
+            ]
+        ),
+        *(Sample({"x": (2, n), "residual": (2, n), "w": (n,)}, size="long") for n in LENGTHS),
     ],
     errors=[
         ErrorCase({"x": (3, 4), "residual": (4,)}, BadTensorShape),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, declare
+from ..declare import LENGTHS, ErrorCase, Sample, declare
 from ..declare.attributes import attrs, flag, integer
 from ..declare.normal_form import Descs, axis_of, coalesce
 from ..dtypes import NUMBERS
@@ -51,23 +51,27 @@ argmax = declare(
     normal_form=_normal_form,
     flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
     samples=lambda: [
-        Sample({"x": s}, {"axis": a, "keepdims": k}, size=size)
-        for s, a, k, size in [
-            ((1,), 0, False, "small"),
-            ((7,), 0, True, "small"),
-            ((3, 5), 1, False, "small"),
-            ((3, 5), 0, True, "small"),
-            ((2, 3, 4), 1, False, "small"),
-            ((2, 3, 4), -1, True, "small"),
-            ((5, 1025), 1, False, "small"),
-            ((1025, 3), 0, False, "small"),
-            ((0, 3), 1, False, "small"),
-            ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
-            ((601, 1025), 1, False, "wide"),
-            ((601, 1025), 0, False, "wide"),
-            ((512, 512), 1, False, "medium"),
-            ((4096, 4096), 1, False, "large"),
-        ]
+        *(
+            Sample({"x": s}, {"axis": a, "keepdims": k}, size=size)
+            for s, a, k, size in [
+                ((1,), 0, False, "small"),
+                ((7,), 0, True, "small"),
+                ((3, 5), 1, False, "small"),
+                ((3, 5), 0, True, "small"),
+                ((2, 3, 4), 1, False, "small"),
+                ((2, 3, 4), -1, True, "small"),
+                ((5, 1025), 1, False, "small"),
+                ((1025, 3), 0, False, "small"),
+                ((0, 3), 1, False, "small"),
+                ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
+                ((601, 1025), 1, False, "wide"),
+                ((601, 1025), 0, False, "wide"),
+                ((512, 512), 1, False, "medium"),
+                ((4096, 4096), 1, False, "large"),
+            ]
+        ),
+        *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+        *(Sample({"x": (2, n)}, values={"x": "peaks"}, size="long") for n in LENGTHS),
     ],
     errors=[
         ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, Tolerance, declare
+from ..declare import LENGTHS, ErrorCase, Sample, Tolerance, declare
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
 from ..dtypes import ACTIVATIONS, F64
@@ -79,21 +79,25 @@ causal_softmax = declare(
     aliases=("x",),
     flops=lambda i, o: 5.0 * o[0].numel,
     samples=lambda: [
-        Sample({"x": s}, size=size)
-        for s, size in [
-            ((1, 1), "small"),
-            ((3, 5), "small"),
-            ((5, 3), "small"),
-            ((2, 4, 4), "small"),
-            ((2, 3, 7, 33), "small"),
-            ((3, 1025), "small"),
-            ((2, 0, 4), "small"),
-            ((2, 3, 0), "small"),
-            ((2, 1, 2, 1, 3, 1, 2, 2), "small"),
-            ((4, 300, 601), "wide"),
-            ((8, 128, 512), "medium"),
-            ((32, 512, 1024), "large"),
-        ]
+        *(
+            Sample({"x": s}, size=size)
+            for s, size in [
+                ((1, 1), "small"),
+                ((3, 5), "small"),
+                ((5, 3), "small"),
+                ((2, 4, 4), "small"),
+                ((2, 3, 7, 33), "small"),
+                ((3, 1025), "small"),
+                ((2, 0, 4), "small"),
+                ((2, 3, 0), "small"),
+                ((2, 1, 2, 1, 3, 1, 2, 2), "small"),
+                ((4, 300, 601), "wide"),
+                ((8, 128, 512), "medium"),
+                ((32, 512, 1024), "large"),
+            ]
+        ),
+        Sample({"x": (200, 200)}, values={"x": "peaks"}),
+        *(Sample({"x": (2, n)}, size="long") for n in LENGTHS),
     ],
     errors=[
         ErrorCase({"x": (3,)}, BadTensorShape),

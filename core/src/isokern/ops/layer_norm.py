@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, Tolerance, declare
+from ..declare import LENGTHS, ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import rows
@@ -91,6 +91,7 @@ layer_norm = declare(
             Sample({"x": s, "w": s[-1:], "bias": s[-1:]}, size=size)
             for s, size in [((64, 64), "small"), ((601, 1025), "wide"), ((512, 512), "medium"), ((4096, 4096), "large")]
         ),
+        *(Sample({"x": (2, n), "w": (n,), "bias": (n,)}, size="long") for n in LENGTHS),
     ],
     errors=[
         ErrorCase({"x": (3, 4), "w": (3,)}, BadTensorShape),

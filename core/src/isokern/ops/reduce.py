@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
+from ..declare import LENGTHS, ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, flag, integers
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, axis_of, coalesce
@@ -115,6 +115,7 @@ def reduction(
     **fields: Any,
 ) -> Operator:
     """Declare one reduction; `empty` says whether it is defined for no elements."""
+    extremes = {"reduce_max": ["peaks"], "reduce_min": ["valleys"]}.get(name, [])
     shapes = [
         ((), ()),
         ((7,), ()),
@@ -150,6 +151,8 @@ def reduction(
         samples=lambda: [
             *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),
             *(Sample({"x": s}, {"axes": a}, size=size) for s, a, size in bench),
+            *(Sample({"x": (200, 200)}, {"axes": (a,)}, values={"x": v}) for a in (0, 1) for v in extremes),
+            *(Sample({"x": (2, n)}, {"axes": (1,)}, size="long") for n in LENGTHS),
         ],
         errors=[
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (2,)}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
+from ..declare import LENGTHS, ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, integer
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.normal_form import along_axis, axis_of
@@ -106,6 +106,8 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                     ((5, 34), 0),
                 ]
             ),
+            *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+            *(Sample({"x": (2, n)}, size="long") for n in LENGTHS),
             *(Sample({"x": s}, size=size) for size, s in SIZES.items()),
         ],
         errors=[

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, declare
+from ..declare import LENGTHS, ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer
 from ..declare.normal_form import Descs, axis_of, coalesce
 from ..dtypes import BF16, F16, F32, F64, I32, I64
@@ -62,22 +62,26 @@ topk = declare(
     normal_form=_normal_form,
     flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
     samples=lambda: [
-        Sample({"x": s}, {"k": k, "axis": a}, size=size)
-        for s, k, a, size in [
-            ((1,), 1, 0, "small"),
-            ((7,), 3, 0, "small"),
-            ((3, 5), 5, 1, "small"),
-            ((3, 5), 2, 0, "small"),
-            ((2, 3, 4), 2, 1, "small"),
-            ((5, 1025), 40, -1, "small"),
-            ((1025, 3), 7, 0, "small"),
-            ((0, 3), 2, 1, "small"),
-            ((3, 4), 0, 1, "small"),
-            ((2, 1, 2, 1, 3, 1, 2, 2), 2, 4, "small"),
-            ((601, 1025), 9, 1, "wide"),
-            ((512, 512), 8, 1, "medium"),
-            ((512, 32768), 40, 1, "large"),
-        ]
+        *(
+            Sample({"x": s}, {"k": k, "axis": a}, size=size)
+            for s, k, a, size in [
+                ((1,), 1, 0, "small"),
+                ((7,), 3, 0, "small"),
+                ((3, 5), 5, 1, "small"),
+                ((3, 5), 2, 0, "small"),
+                ((2, 3, 4), 2, 1, "small"),
+                ((5, 1025), 40, -1, "small"),
+                ((1025, 3), 7, 0, "small"),
+                ((0, 3), 2, 1, "small"),
+                ((3, 4), 0, 1, "small"),
+                ((2, 1, 2, 1, 3, 1, 2, 2), 2, 4, "small"),
+                ((601, 1025), 9, 1, "wide"),
+                ((512, 512), 8, 1, "medium"),
+                ((512, 32768), 40, 1, "large"),
+            ]
+        ),
+        *(Sample({"x": (200, 200)}, {"k": 3, "axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+        *(Sample({"x": (2, n)}, {"k": 5}, size="long") for n in LENGTHS),
     ],
     errors=[
         ErrorCase({"x": (3, 4)}, InvalidArgument, {"k": 5}),

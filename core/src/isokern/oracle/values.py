@@ -39,6 +39,8 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - logits: around 0, some equal, some -inf
     - index:N: -N to N-1
     - length:N: 0 to N
+    - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
+    - valleys: peaks with the other sign
 
     An unknown domain is a ValueError.
     """
@@ -89,7 +91,16 @@ def _logits(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return np.where(hidden, -np.inf, values)
 
 
+def _peaks(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    values = rng.standard_normal(size)
+    at = np.arange(min(size[-2:]))
+    values[..., at, at] = 1000
+    return values
+
+
 _FLOATS["logits"] = _logits
+_FLOATS["peaks"] = _peaks
+_FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
 CHECKED = ("index", "length", "logits")  # domains whose values the device checks
 
 
@@ -117,6 +128,8 @@ def _scales(raw: Array, dtype: DType) -> Array:
 def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     assert dtype.numpy is not None
     limits = np.iinfo(dtype.numpy)
+    if kind in ("peaks", "valleys"):
+        return np.asarray(np.clip(_FLOATS[kind](rng, size), max(limits.min, -100), 100)).astype(dtype.numpy)
     low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(
         kind, (max(limits.min, -8), 8)
     )
