@@ -10,7 +10,7 @@ import numpy as np
 from ..declare import LENGTHS, ErrorCase, Sample, declare
 from ..declare.attributes import attrs, flag, integer
 from ..declare.normal_form import Descs, axis_of, coalesce
-from ..dtypes import NUMBERS
+from ..dtypes import FLOATS, NUMBERS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from .reduce import kept_shape, spread
@@ -71,6 +71,7 @@ argmax = declare(
             ]
         ),
         *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+        *(Sample({"x": (199, 200)}, {"axis": axis}, values={"x": "nans"}, types={"T": FLOATS}) for axis in (0, 1)),
         *(Sample({"x": (2, n)}, values={"x": "peaks"}, size="long") for n in LENGTHS),
     ],
     errors=[

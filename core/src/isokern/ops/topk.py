@@ -81,6 +81,10 @@ topk = declare(
             ]
         ),
         *(Sample({"x": (200, 200)}, {"k": 3, "axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+        *(
+            Sample({"x": (199, 200)}, {"k": 3, "axis": axis}, values={"x": "nans"}, types={"T": (F32, F16, BF16)})
+            for axis in (0, 1)
+        ),
         *(Sample({"x": (2, n)}, {"k": 5}, size="long") for n in LENGTHS),
     ],
     errors=[

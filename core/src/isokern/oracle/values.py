@@ -41,6 +41,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - length:N: 0 to N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
+    - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, further on
 
     An unknown domain is a ValueError.
     """
@@ -59,7 +60,11 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
         return _integers(kind, dtype, size, rng)
     if kind not in _FLOATS:
         raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
-    return np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
+    drawn = np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
+    if kind == "nans":
+        at = np.arange(min(size[-2:]) // 2)
+        drawn[..., at, at + len(at)] = drawn[..., at + len(at), at] = special_values(dtype)[-1]
+    return drawn
 
 
 def _range(domain: str, dtype: DType) -> tuple[int, int]:
@@ -100,6 +105,7 @@ def _peaks(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 _FLOATS["logits"] = _logits
 _FLOATS["peaks"] = _peaks
+_FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
 CHECKED = ("index", "length", "logits")  # domains whose values the device checks
 
