@@ -54,8 +54,6 @@ def accuracy(
             rows += measuring.measure_cases(found, operators) if cases else []
             rows += measuring.measure_sweep(found, operators, sweep)
         worse = measuring.find_worse(rows, known)
-        if write:
-            _write(write, rows, reason)
     if json:
         emit({"rows": [asdict(r) for r in rows], "worse": worse})
     else:
@@ -64,6 +62,8 @@ def accuracy(
             [r.operator, r.dtype, r.device, r.source, r.values, f"{r.largest:.3f}", f"{r.mean:.4f}", r.at] for r in rows
         ]
         table("errors in ULP", columns, cells, right=["values", "largest", "mean"])
+    if write:
+        _write(write, rows, reason)
     for line in worse:
         complain(line)
     if worse:
