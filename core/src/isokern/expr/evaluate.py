@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .tree import Expr
+from .tree import Expr, fit
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -49,12 +49,19 @@ def function(name: str) -> Callable[..., Any]:
     return _ARITH.get(name) or _FUNCTIONS.get(name) or getattr(np, name)
 
 
+def _constant(value: float, kind: np.dtype[Any]) -> Any:
+    if kind.kind not in "iu":
+        return np.array(value).astype(kind)
+    limits = np.iinfo(kind)
+    return np.array(fit(value, int(limits.min), int(limits.max)), kind)
+
+
 def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
     """Return the expression's value over NumPy arrays of dtype `kind`; a condition is 1 or 0."""
 
     def number(node: Expr) -> Any:
         if node.kind == "const":
-            return np.array(node.value).astype(kind)
+            return _constant(node.value, np.dtype(kind))
         if node.kind == "name":
             return values[node.value]
         if node.kind == "neg":

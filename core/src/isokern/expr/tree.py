@@ -267,10 +267,20 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
     return number(tree)
 
 
+def fit(value: float, least: int, most: int) -> int:
+    """Return a constant as an integer from `least` to `most`: truncated, saturated, 0 for NaN."""
+    if math.isnan(value):
+        return 0
+    return max(least, min(most, int(value))) if math.isfinite(value) else least if value < 0 else most
+
+
 def literal(value: float, compute: str) -> str:
-    """Return a C literal of the compute type that reads back as the same value."""
-    if compute in ("I64", "U64"):
-        return f"{'INT64_C' if compute == 'I64' else 'UINT64_C'}({int(value)})"
+    """Return a C literal of the compute type that reads back as the same value; an integer one as `fit` has it."""
+    if compute == "U64":
+        return f"UINT64_C({fit(value, 0, (1 << 64) - 1)})"
+    if compute == "I64":
+        whole = fit(value, -(1 << 63), (1 << 63) - 1)
+        return f"INT64_C({whole})" if whole > -(1 << 63) else f"(INT64_C({whole + 1}) - 1)"
     text, end = repr(float(value)), "f" if compute == "F32" else ""
     if text in ("inf", "-inf"):
         return f"({text.removesuffix('inf')}1.0{end} / 0.0{end})"

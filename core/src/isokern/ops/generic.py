@@ -266,6 +266,8 @@ def _samples() -> list[Sample]:
         _sample("ab->", "x0", (33, 65), combine="sum", types=PLAIN),
         _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
         _sample("ab->b", "x0", (1025, 37), combine="maximum", types=numbers),
+        _sample("a->a", "minimum(x0, 18446744073709551616)", (37,), types=(U64,)),
+        _sample("a->a", "minimum(x0, 9223372036854775808)", (37,), types=(I64, U64)),
         _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
         _sample("mk,nk->mn", "x0 * x1", (7, 70), (37, 70), combine="sum"),
         _sample("bmk,bkn->bmn", "x0 * x1", (3, 4, 33), (3, 33, 35), combine="sum", types=(F32, F16)),
