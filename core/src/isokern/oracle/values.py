@@ -41,7 +41,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - length:N: 0 to N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
-    - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, further on
+    - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
     An unknown domain is a ValueError.
     """
@@ -62,8 +62,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
         raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
     drawn = np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
     if kind == "nans":
-        at = np.arange(min(size[-2:]) // 2)
-        drawn[..., at, at + len(at)] = drawn[..., at + len(at), at] = special_values(dtype)[-1]
+        drawn[..., -1] = drawn[..., -1, :] = special_values(dtype)[-1]
     return drawn
 
 
