@@ -4,6 +4,7 @@ A backend's author needs this import, `isokern.status` for errors, and `isokern.
 items.
 """
 
+from ..cabi.plan import Plan
 from .buffer_view import BufferView
 from .device import Device, Unavailable
 from .fork import renew_in_child
@@ -36,6 +37,7 @@ __all__ = [
     "PackedLayout",
     "Peer",
     "Place",
+    "Plan",
     "RecordedCalls",
     "Recording",
     "Register",

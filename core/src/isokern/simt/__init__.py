@@ -4,15 +4,18 @@
 that they keep to; `SimtDevice` is what a backend subclasses.
 """
 
+from ..disk_cache import DiskCache, user_cache
 from .deferred_release import DeferredRelease
 from .device import SimtDevice
 from .kernel import GroupTooLarge, Launch, SimtKernel
 from .programs import Programs, Unusable
 from .queued import QueuedDevice
+from .source import list_include_folders
 from .traits import Folder, Traits
 
 __all__ = [
     "DeferredRelease",
+    "DiskCache",
     "Folder",
     "GroupTooLarge",
     "Launch",
@@ -22,4 +25,6 @@ __all__ = [
     "SimtKernel",
     "Traits",
     "Unusable",
+    "list_include_folders",
+    "user_cache",
 ]

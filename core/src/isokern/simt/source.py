@@ -26,8 +26,18 @@ from .launch import PIECE, LaunchRequest, launch_file
 
 KERNELS = Path(__file__).parent / "kernels"
 ABI = Path(__file__).parents[1] / "cabi" / "include"
+EMULATION = Path(__file__).parents[1] / "emulation"
 NARROW = 1 << 31  # from here on indices take 64 bits
 FAR = 1 << 20  # and also in a plan with an integer attribute from here on, by which they may be multiplied or shifted
+
+
+def list_include_folders() -> list[Path]:
+    """Return the folders of the C++ headers for a backend that runs work-groups on the host: pass each as `-I`.
+
+    They have `work_groups.h`, whose `WorkGroups` runs the items of a group as fibers, and the headers that it includes.
+    Kernel sources need neither folder: `Launch.source` has their includes in place.
+    """
+    return [EMULATION, ABI]
 
 
 def is_wide(plan: Plan, request: LaunchRequest, told: Sequence[Attr]) -> bool:
