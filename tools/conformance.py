@@ -3,8 +3,7 @@
 `--moving` adds cases that depend on the commit: all of the operators that differ from the commit at which everything
 was last green (docs/status.md), and one part of all others, another one at each commit, so that `PARTS` commits in a
 row cover everything. `--turning` runs fewer quick cases (`isokern check --turn`), which change in the same way. Where
-git cannot tell the commit, one line reports what is left out and the rest runs. `--claimed` makes it a failure to
-refuse what the backend claims: all that is declared, or the list of the backend.
+git cannot tell the commit, one line reports what is left out and the rest runs.
 
 With one backend the exit status is that of `isokern check`: 3 where no device is available. With several, a line
 reports each that is not available, and the others decide. With `--keep` the report is saved as JSON for the support
@@ -28,8 +27,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "reports"
 STATUS = ROOT / "docs" / "status.md"
-# What a backend claims (`isokern check --require`), where it does not claim all
-CLAIMS = {"kunlun_sim": str(ROOT / "plugins" / "kunlun_sim" / "required.txt")}
 NO_DEVICE, NO_CASE = 3, 4  # exit statuses of `isokern check`
 VERDICTS = {0: "passed", 1: "failed", NO_DEVICE: "not run", NO_CASE: "no case ran"}
 PARTS = 200  # parts of all cases: after so many commits each case has run
@@ -125,8 +122,6 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
     The status is that of `isokern check`, 1 where the plug-in is broken.
     """
     begin = time.monotonic()
-    claims = ["--require", CLAIMS.get(backend, "all")]
-    options = [word for option in options for word in (claims if option == "--claimed" else [option])]
     options = limit(backend, options)
     status, check = isokern("check", "--device", backend, *options)
     report: dict[str, Any] = {"backend": backend, "options": options, "reason": "", "check": check}

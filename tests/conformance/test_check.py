@@ -18,7 +18,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 import isokern.cli.check
-from isokern.backend import Device, KernelVariant
+from isokern.backend import Device, KernelVariant, Register
+from isokern.backend.discovery import backends
 from isokern.cli.check import document
 from isokern.conformance.derive import device_cases
 from isokern.conformance.expected_failures import ExpectedFailures
@@ -88,6 +89,30 @@ def test_what_is_required_may_not_be_refused(cpu: Device, monkeypatch: pytest.Mo
     failures = json.loads(result.stdout)["failures"]
     assert {tuple(f["id"].split("/")[:2]) for f in failures} == {("exp", "F32")}
     assert {f["verdict"] for f in failures} == {"fail-claim"}
+
+
+def test_nothing_that_a_backend_claims_may_be_refused(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without `--claimed`, a kernel that refuses every call passes as unsupported."""
+    (backend,) = (b for b in backends() if b.name == "cpu")
+    listed = tmp_path / "claims.txt"
+    listed.write_text("exp F32\n")
+    monkeypatch.setattr(type(cpu), "variants", lambda self, stem: [])
+    for claims, refused in ((listed, {"exp"}), (None, {"add", "exp"})):
+        monkeypatch.setattr(backend, "claims", claims)
+        result = check("--op", "add", "--op", "exp", "--quick", "--json", "--claimed")
+        assert result.exit_code == 1
+        failures = json.loads(result.stdout)["failures"]
+        assert {f["id"].split("/")[0] for f in failures} == refused
+        assert {f["verdict"] for f in failures} == {"fail-claim"}
+    monkeypatch.setattr(backend, "claims", tmp_path / "absent.txt")
+    assert "absent.txt" in str(check("--op", "add", "--claimed").exception)
+
+
+def test_claims_are_the_path_of_a_file() -> None:
+    with pytest.raises(TypeError, match=r"'acme': claims is a str, not the pathlib\.Path of a file"):
+        Register("acme", "1").backend("acme", list, hook_version=1, claims="claims.txt")  # type: ignore[arg-type]
 
 
 def test_the_whole_table_can_be_required(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .. import debug, settings
@@ -28,8 +29,8 @@ HOOK_VERSION = 1
 class Backend:
     """One backend of one plug-in; its devices are opened when they are asked for.
 
-    `status` is available, unavailable or broken, and `reason` says why. `usurps` is true of a backend that claims the
-    name of another plug-in's.
+    `status` is available, unavailable or broken, and `reason` says why. `claims` is the file of what its devices may
+    not refuse, None where that is everything. `usurps` is true of a backend that takes the name of another plug-in's.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Backend:
     open: Callable[[], Sequence[Device]] | None = None
     libraries: Callable[[], Sequence[str]] | None = None
     emulated: bool = False
+    claims: Path | None = None
     usurps: bool = False
     reason: str = ""
     trace: str = ""
@@ -171,6 +173,7 @@ class Register:
         fingerprints: Mapping[str, int] | None = None,
         libraries: Callable[[], Sequence[str]] | None = None,
         emulated: bool = False,
+        claims: Path | None = None,
     ) -> None:
         """Register a backend whose devices are called `name:INDEX`.
 
@@ -179,7 +182,9 @@ class Register:
         `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against.
         `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
         backend can be used from Python alone. `emulated` says that the devices imitate hardware: they compute where
-        they are named, and are never the default.
+        they are named, and are never the default. `claims` is a file of the operators and dtypes that the devices may
+        not refuse, in the form of `isokern check --require`; `isokern check --claimed` holds them to it, and to
+        everything that is declared where there is no such file.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
@@ -191,7 +196,9 @@ class Register:
             raise TypeError(f"backend {name!r}: a name is letters, digits, _ and -, and `open` a function")
         if name in {b.name for b in self.backends}:
             raise ValueError(f"plug-in {self._plugin} has two backends called {name}")
-        self.backends.append(Backend(name, self._plugin, self._version, open, libraries=libraries, emulated=emulated))
+        if claims is not None and not isinstance(claims, Path):
+            raise TypeError(f"backend {name!r}: claims is a {type(claims).__name__}, not the pathlib.Path of a file")
+        self.backends.append(Backend(name, self._plugin, self._version, open, libraries, emulated, claims))
 
     def operator(self, operator: Operator) -> None:
         """Register an operator that the plug-in declares; the conformance suite covers it.

@@ -89,6 +89,10 @@ def check(
             help="(operator, dtype) pairs that may not be unsupported, one a line; `all` for every declared one.",
         ),
     ] = None,
+    claimed: Annotated[
+        bool,
+        typer.Option("--claimed", help="What the backend claims may not be unsupported: its list, else everything."),
+    ] = False,
     case: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,13 +140,14 @@ def check(
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.report_files import check_suffix, write_report
-    from ..conformance.suite import Choice, Part, Report, group_number, required_pairs, run
+    from ..conformance.suite import Choice, Part, Report, claimed_pairs, group_number, required_pairs, run
     from ..ops import find
 
     with quiet(json):
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
         operators = [find(name) for name in dict.fromkeys(op)] if op else None
         pairs = required_pairs(require) if require else frozenset()
+        claims = {d.name: claimed_pairs(d) for d in judged} if claimed else {}
         for path in report or []:
             check_suffix(path)
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
@@ -177,7 +182,7 @@ def check(
     reports = []
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
-            found = Report(d.name, pairs, expected=ExpectedFailures(known))
+            found = Report(d.name, pairs | claims.get(d.name, frozenset()), expected=ExpectedFailures(known))
             task = bar.add_task(d.name, total=len(cases))
 
             def report_progress(c: Item, outcome: Outcome, found: Report = found, task: Any = task) -> None:

@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="(operator, dtype) pairs that may not be unsupported; `all` for every one",
     )
+    group.addoption("--isokern-claimed", action="store_true", help="what the backend claims may not be unsupported")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..backend import Device
+from ..backend.discovery import backends
 from ..declare.samples import assignments
 from ..dtypes import ALL, F32
 from ..ops import all_operators, find
@@ -57,6 +58,12 @@ def required_pairs(where: str) -> frozenset[Pair]:
             raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed=allowed)
         pairs = pairs - matching if away else pairs | matching
     return frozenset(pairs)
+
+
+def claimed_pairs(device: Device) -> frozenset[Pair]:
+    """Return the pairs that the device's backend claims: those of the file that it registered, else all declared."""
+    registered = {b.name: b.claims for b in backends()}
+    return required_pairs(str(registered.get(device.name.partition(":")[0]) or "all"))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from ..backend import Device
 from ..oracle.verdicts import Verdict
 from .items import judge_item
 from .run import Runner
-from .suite import Report, required_pairs
+from .suite import Report, claimed_pairs, required_pairs
 
 
 @cache
@@ -20,14 +20,16 @@ def _runner(device: Device) -> Runner:
 
 
 @cache
-def _report(device: Device, required: str | None) -> Report:
-    return Report(device.name, required_pairs(required) if required else frozenset())
+def _report(device: Device, required: str | None, claimed: bool) -> Report:
+    pairs = required_pairs(required) if required else frozenset()
+    return Report(device.name, pairs | claimed_pairs(device) if claimed else pairs)
 
 
 def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
     """The device gives the declared result, and touches nothing else."""
     device, case = conformance_case
-    report = _report(device, request.config.getoption("--isokern-require"))
+    option = request.config.getoption
+    report = _report(device, option("--isokern-require"), option("--isokern-claimed"))
     outcome = report.add(case, judge_item(_runner(device), case))
     if outcome.verdict is Verdict.UNSUPPORTED:
         pytest.skip(outcome.detail)

@@ -17,6 +17,7 @@ from .settings import CHECK, DEVICES, PROFILE, REPORT, RUNTIME, SEED, SUPPRESS, 
 
 HERE = Path(__file__).parent
 EMULATOR = HERE / "libxpurt.so"
+CLAIMS = HERE / "claims.txt"
 VENDOR_KERNELS = HERE / "libisokern_kunlun_xtdk.so"  # the output of `isokern-xpu build --xtdk`
 
 
@@ -44,8 +45,9 @@ def isokern_register_backends(register: Register) -> None:
         hook_version=1,
         emulated=True,
         libraries=lambda: [get_library(), str(EMULATOR)],
+        claims=CLAIMS,
     )
-    register.backend("kunlun", _open_vendor, hook_version=1)
+    register.backend("kunlun", _open_vendor, hook_version=1, claims=CLAIMS)
 
 
 def get_library() -> str:
