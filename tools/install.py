@@ -32,6 +32,7 @@ NOT_DERIVED_FROM = {  # parts of core that no plug-in's generated files depend o
     "passes",
     "rewriting",
     "runtime",
+    "scaffold",
     "tensors",
     "view",
 }

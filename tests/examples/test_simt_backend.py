@@ -1,4 +1,4 @@
-"""Test the example `simt_backend`: a second prelude for the portable kernels, installed from its sources.
+"""Test the template `simt`: a second prelude for the portable kernels, installed from its sources.
 
 The conformance suite passes on it, and the faults that it promises to catch are caught.
 """
@@ -24,7 +24,7 @@ from isokern.simt import Folder
 from isokern.simt.source import KERNELS
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "simt_backend"
+EXAMPLE = ROOT / "core/src/isokern/scaffold/simt"
 GUIDE = (ROOT / "docs" / "simt.md").read_text(encoding="utf-8")
 STEMS = sorted(p.stem for p in KERNELS.glob("*.c"))
 SEEDS = range(4)
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
     """Install the example by pip; return the folder."""
-    folder = tmp_path_factory.mktemp("simt_backend")
+    folder = tmp_path_factory.mktemp("simt")
     shutil.copytree(EXAMPLE, folder / "sources", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run(
@@ -52,7 +52,7 @@ def command(installed, cache):
     def run(*arguments, **environment):
         path = os.pathsep.join([str(installed), *filter(None, sys.path)])
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ISOKERN_")}
-        given = {"ISOKERN_PLUGINS": "host_simt", "ISOKERN_CACHE": str(cache), "PYTHONPATH": path, **environment}
+        given = {"ISOKERN_PLUGINS": "acme", "ISOKERN_CACHE": str(cache), "PYTHONPATH": path, **environment}
         return subprocess.run(
             [sys.executable, "-m", "isokern", *arguments],
             env={**inherited, **given},
@@ -76,10 +76,10 @@ def opened(installed, cache, monkeypatch):
     monkeypatch.syspath_prepend(str(installed))
 
     def make(seed=0, folder=None, selftest=0):
-        monkeypatch.setenv("ISOKERN_HOST_SIMT_SEED", str(seed))
+        monkeypatch.setenv("ISOKERN_ACME_SEED", str(seed))
         monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", str(selftest))
-        register = Register("host_simt", "")
-        importlib.import_module("isokern_host_simt").isokern_register_backends(register)
+        register = Register("acme", "")
+        importlib.import_module("isokern_acme").isokern_register_backends(register)
         (backend,) = register.backends
         assert backend.status == "available", backend.trace
         (device,) = backend.devices
@@ -144,12 +144,10 @@ def judged(command, stems, *choice):
     ops = {op.stem: op.name for op in all_operators() if op.stem in stems}
     assert sorted(ops) == sorted(stems)
     names = {**ops, **({"elementwise": "add", "more": "pow"} if "elementwise" in ops else {})}.values()
-    done = command(
-        "check", "--device", "host_simt:0", *choice, "--json", *(w for name in names for w in ("--op", name))
-    )
+    done = command("check", "--device", "acme:0", *choice, "--json", *(w for name in names for w in ("--op", name)))
     report = json.loads(done.stdout)
     assert report["failures"] == []
-    counts = report["summary"]["host_simt:0"]
+    counts = report["summary"]["acme:0"]
     assert counts == {**dict.fromkeys(counts, 0), "pass": counts["pass"]}
     return counts["pass"]
 
@@ -171,8 +169,8 @@ def test_every_stem_conforms_in_every_dtype(command):
     ids=["one turn of the dtypes", "1", "2"],
 )
 def test_the_order_of_items_changes_no_verdict(command, seed, choice):
-    check = ("check", "--device", "host_simt:0", "--op", "layer_norm", "--quick", *choice)
-    done = command(*check, ISOKERN_HOST_SIMT_SEED=str(seed))
+    check = ("check", "--device", "acme:0", "--op", "layer_norm", "--quick", *choice)
+    done = command(*check, ISOKERN_ACME_SEED=str(seed))
     assert done.returncode == 0, done.stdout
 
 
@@ -261,7 +259,7 @@ def test_a_library_is_built_once(opened, cache, monkeypatch):
 def test_a_library_that_is_not_what_was_built_is_built_again(opened, cache):
     """The content of each library is replaced by that of another one."""
     rms_norm(opened())
-    libraries = sorted((cache / "isokern" / "host_simt").glob("*.so"))
+    libraries = sorted((cache / "isokern" / "acme").glob("*.so"))
     contents = [library.read_bytes() for library in libraries]
     for library, content in zip(libraries, contents[1:] + contents[:1], strict=True):
         library.unlink()  # the old file is still mapped into memory
@@ -277,15 +275,15 @@ def test_without_a_compiler_the_reason_is_told(command):
 
 
 def test_a_seed_is_a_number(command):
-    (row,) = json.loads(command("devices", "--json", ISOKERN_HOST_SIMT_SEED="often").stdout)
-    reason = "environment: ISOKERN_HOST_SIMT_SEED=often; allowed: an integer from 0"
+    (row,) = json.loads(command("devices", "--json", ISOKERN_ACME_SEED="often").stdout)
+    reason = "environment: ISOKERN_ACME_SEED=often; allowed: an integer from 0"
     assert (row["status"], row["reason"]) == ("broken", reason)
 
 
 @pytest.mark.parametrize(
     "prelude",
     [
-        EXAMPLE / "isokern_host_simt" / "prelude.h",
+        EXAMPLE / "isokern_acme" / "prelude.h",
         ROOT / "plugins/cuda/src/isokern_cuda/prelude.h",
         ROOT / "plugins/opencl/src/isokern_opencl/prelude.h",
     ],

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core" / "src" / "isokern"
 PLUGINS = {p.name: p / "src" / f"isokern_{p.name}" for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}
+SCAFFOLD = CORE / "scaffold"
 PACKAGES = {"core": CORE, **PLUGINS}
 BACKENDS = {folder.name for folder in PLUGINS.values()}
 
@@ -118,7 +119,7 @@ rewriting
 passes measure
 runtime
 eager simt
-bench demo view llm
+bench demo view llm scaffold
 conformance
 cli build_plugin
 __main__
@@ -131,6 +132,8 @@ def modules(folder: Path) -> dict[str, Path]:
     """Return dotted name below the package → file, for every module; the package itself has the empty name."""
     found = {}
     for path in folder.rglob("*.py"):
+        if folder == CORE and path.is_relative_to(SCAFFOLD) and path.parent != SCAFFOLD:
+            continue  # of a template, which is a package of its own
         parts = path.relative_to(folder).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

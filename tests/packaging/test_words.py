@@ -96,7 +96,9 @@ def named_twice(modules: dict[str, str], private: bool) -> dict[str, list[str]]:
 
 def sources_of(package: str) -> dict[str, str]:
     """Return path → text of the Python files of a package."""
-    paths = (p for p in files(".py") if f"{p.relative_to(ROOT)}".startswith(f"{package}/"))
+    paths = [p for p in files(".py") if f"{p.relative_to(ROOT)}".startswith(f"{package}/")]
+    template = ROOT / "core/src/isokern/scaffold"  # has packages that are installed without each other
+    paths = [p for p in paths if not p.is_relative_to(template) or p.parent == template]
     return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
 
 

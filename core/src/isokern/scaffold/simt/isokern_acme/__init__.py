@@ -29,7 +29,7 @@ from isokern.simt import Launch, SimtDevice, Traits
 from isokern.status import InternalError, InvalidArgument
 
 HERE = Path(__file__).parent
-SEED = "ISOKERN_HOST_SIMT_SEED"
+SEED = "ISOKERN_ACME_SEED"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 
 
@@ -40,7 +40,7 @@ def isokern_register_backends(register: Register) -> None:
     Where there is none, the function that creates it raises `Unavailable(reason)`.
     """
     register.setting(SEED, "0: work-groups and their items run in order; another number: in an order of its own")
-    register.backend("host_simt", open_devices, hook_version=1)
+    register.backend("acme", open_devices, hook_version=1)
 
 
 def open_devices() -> list[Device]:
@@ -53,7 +53,7 @@ def open_devices() -> list[Device]:
     seed = settings.get(SEED) or "0"
     if not seed.isdecimal():
         raise InvalidArgument("environment", f"{SEED}={seed}", allowed="an integer from 0")
-    return [HostSimtDevice(Programs(compiler), int(seed))]
+    return [AcmeDevice(Programs(compiler), int(seed))]
 
 
 class Programs:
@@ -63,7 +63,7 @@ class Programs:
         self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{STATIC}", "-x", "c++", "-"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
-        self.disk_cache = user_cache("host_simt")
+        self.disk_cache = user_cache("acme")
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
         host = (HERE / "host.cpp").read_text()
@@ -90,7 +90,7 @@ class Programs:
             return Path(made, "library.so").read_bytes()
 
 
-class HostSimtDevice(SimtDevice):
+class AcmeDevice(SimtDevice):
     """This machine, as a device with work-groups."""
 
     asynchronous = False
@@ -100,7 +100,7 @@ class HostSimtDevice(SimtDevice):
         traits = Traits(kind="cpu", group=64, items=64)
         properties = {"compiler": programs.version, "group": traits.group, "seed": seed}
         super().__init__(
-            "host_simt:0",
+            "acme:0",
             properties,
             HostMemory(),
             conditions={},
@@ -112,7 +112,7 @@ class HostSimtDevice(SimtDevice):
 
     def stream(self) -> Stream:
         """Return a new stream."""
-        return HostSimtStream(self)
+        return AcmeStream(self)
 
     def same_memory(self, a: Any, b: Any) -> bool:
         """Return whether two buffers share memory: two may wrap one array, so handles are not compared."""
@@ -120,7 +120,7 @@ class HostSimtDevice(SimtDevice):
 
     def compile(self, launch: Launch) -> Any:
         """Return the function of prelude.h that runs the entry."""
-        function = self.programs.get(launch.digest, lambda: launch.source).host_launch
+        function = self.programs.get(launch.digest, lambda: launch.source).acme_launch
         function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64]
         return function
 
@@ -145,14 +145,14 @@ class HostSimtDevice(SimtDevice):
                 operator = by_kind(kind)
                 raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
 
-        assert isinstance(stream, HostSimtStream)
+        assert isinstance(stream, AcmeStream)
         stream.take(run)
 
 
-class HostSimtStream(Stream):
+class AcmeStream(Stream):
     """A stream that does its work and raises its errors at once, so there is never anything to wait for."""
 
-    recording: HostSimtRecording | None
+    recording: AcmeRecording | None
 
     def take(self, call: Callable[[], None]) -> None:
         """Make a call, or record it."""
@@ -170,15 +170,15 @@ class HostSimtStream(Stream):
 
     def begin_capture(self) -> Recording:
         """Return a recording, to which launches are added."""
-        return HostSimtRecording(self.device)
+        return AcmeRecording(self.device)
 
     def end_capture(self, recording: Recording) -> None:
         """Close the recording."""
-        assert isinstance(recording, HostSimtRecording)
+        assert isinstance(recording, AcmeRecording)
         recording.close()
 
 
-class HostSimtRecording(RecordedCalls[Callable[[], None]]):
+class AcmeRecording(RecordedCalls[Callable[[], None]]):
     """The recorded calls, as functions."""
 
     def run(self, stream: Stream) -> None:

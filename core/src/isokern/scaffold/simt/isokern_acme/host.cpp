@@ -4,14 +4,14 @@
 
 static ik_emulation::WorkGroups work_groups(128 << 10);
 
-extern "C" std::int64_t host_group() { return work_groups.group(); }
-extern "C" int host_item() { return work_groups.item(); }
-extern "C" void host_barrier(const char *site) { work_groups.barrier(site); }
-extern "C" std::uint64_t host_shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
+extern "C" std::int64_t acme_group() { return work_groups.group(); }
+extern "C" int acme_item() { return work_groups.item(); }
+extern "C" void acme_barrier(const char *site) { work_groups.barrier(site); }
+extern "C" std::uint64_t acme_shuffle_down(std::uint64_t bits, int lanes, int width, const char *site)
 { return work_groups.shuffle_down(bits, lanes, width, site); }
 
 /* Returns null, or what the kernel did wrong. */
-extern "C" const char *host_run(void (*item)(void *), void *values, std::int64_t groups, int local, char *memory,
+extern "C" const char *acme_run(void (*item)(void *), void *values, std::int64_t groups, int local, char *memory,
     std::size_t bytes, std::uint64_t seed)
 {
     static std::string wrong;

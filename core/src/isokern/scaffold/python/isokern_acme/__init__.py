@@ -2,8 +2,8 @@
 
 NumPy computes the elementwise operators and moves elements; other plans are refused, with the reason.
 
-To start your own, copy this folder, rename `template`, and replace `view` and the two kernels; `isokern check --device
-template:0` judges the result.
+To start your own, copy this folder, rename `acme`, and replace `view` and the two kernels; `isokern check --device
+acme:0` judges the result.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {  # functions that have another name
 @hookimpl
 def isokern_register_backends(register: Register) -> None:
     """Register a function that creates the devices, or raises `Unavailable(reason)`, when they are first asked for."""
-    register.backend("template", lambda: [TemplateDevice("template:0", {}, HostMemory())], hook_version=1)
+    register.backend("acme", lambda: [AcmeDevice("acme:0", {}, HostMemory())], hook_version=1)
 
 
-class TemplateDevice(Device):
+class AcmeDevice(Device):
     """A device whose memory is the host's."""
 
     def stream(self) -> Stream:
         """Return a new stream."""
-        return TemplateStream(self)
+        return AcmeStream(self)
 
     def variants(self, stem: str) -> Sequence[KernelVariant]:
         """Return one variant for each of the two stems that have kernels."""
         return [v for v in VARIANTS if v.stem == stem]
 
 
-class TemplateStream(Stream):
+class AcmeStream(Stream):
     """A stream that does its work at once, so there is never anything to wait for."""
 
     def synchronize(self) -> None:
@@ -66,14 +66,14 @@ class TemplateStream(Stream):
 
     def begin_capture(self) -> RecordedCalls[Callable[[], None]]:
         """Return a recording, to which `launch` adds its calls."""
-        return TemplateRecording(self.device)
+        return AcmeRecording(self.device)
 
     def end_capture(self, recording: Any) -> None:
         """Close the recording."""
         recording.close()
 
 
-class TemplateRecording(RecordedCalls[Callable[[], None]]):
+class AcmeRecording(RecordedCalls[Callable[[], None]]):
     """The calls that were made while a stream captured."""
 
     def run(self, stream: Stream) -> None:
@@ -82,7 +82,7 @@ class TemplateRecording(RecordedCalls[Callable[[], None]]):
             call()
 
 
-class TemplateKernel(Kernel):
+class AcmeKernel(Kernel):
     """A plan and the function that runs it; it needs no scratch memory."""
 
     workspace = Workspace()
@@ -93,7 +93,7 @@ class TemplateKernel(Kernel):
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Run now, or add the call to the stream's recording."""
         arrays = [None if d is None else view(d, h) for d, h in zip(self.plan.table, handles, strict=True)]
-        if isinstance(stream.recording, TemplateRecording):
+        if isinstance(stream.recording, AcmeRecording):
             stream.recording.add(lambda: self.run(self.plan, arrays))
         else:
             self.run(self.plan, arrays)
@@ -145,6 +145,6 @@ def evaluate(node: Expr, names: dict[str, Any], element: Any) -> Any:
 
 
 VARIANTS = [
-    KernelVariant("elementwise", "numpy", 0, refuse_elementwise, partial(TemplateKernel, elementwise)),
-    KernelVariant("rearrange", "numpy", 0, lambda plan: None, partial(TemplateKernel, rearrange)),
+    KernelVariant("elementwise", "numpy", 0, refuse_elementwise, partial(AcmeKernel, elementwise)),
+    KernelVariant("rearrange", "numpy", 0, lambda plan: None, partial(AcmeKernel, rearrange)),
 ]
