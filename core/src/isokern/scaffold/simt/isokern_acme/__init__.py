@@ -1,4 +1,4 @@
-"""A SIMT backend to start from: the portable kernels as C++17 on this machine, built by g++ when they are first needed.
+"""A backend for the Acme over the portable kernels: C++17 on this machine, built by g++ when they are first needed.
 
 The items of a work-group are fibers, so barriers are real; groups run one after the other. It is for reading and for
 checking kernels, not for speed.
@@ -19,13 +19,9 @@ from typing import Any
 import numpy as np
 
 from isokern import hookimpl, settings
-from isokern.backend import Device, Event, HostMemory, Recording, Stream, Unavailable
-from isokern.backend.discovery import Register
-from isokern.backend.host_recording import RecordedCalls
-from isokern.cabi.generate import EMULATION, STATIC
-from isokern.disk_cache import user_cache
+from isokern.backend import Device, Event, HostMemory, RecordedCalls, Recording, Register, Stream, Unavailable
 from isokern.ops import by_kind
-from isokern.simt import Launch, SimtDevice, Traits
+from isokern.simt import Launch, SimtDevice, Traits, list_include_folders, user_cache
 from isokern.status import InternalError, InvalidArgument
 
 HERE = Path(__file__).parent
@@ -60,14 +56,15 @@ class Programs:
     """Libraries built once, cached in memory and on disk by all that they depend on."""
 
     def __init__(self, compiler: str) -> None:
-        self.command = [compiler, *FLAGS, f"-I{EMULATION}", f"-I{STATIC}", "-x", "c++", "-"]
+        folders = list_include_folders()
+        self.command = [compiler, *FLAGS, *(f"-I{folder}" for folder in folders), "-x", "c++", "-"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
         self.disk_cache = user_cache("acme")
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._lock = threading.Lock()
         host = (HERE / "host.cpp").read_text()
-        headers = "".join(h.read_text() for folder in (EMULATION, STATIC) for h in sorted(folder.glob("*.h")))
+        headers = "".join(h.read_text() for folder in folders for h in sorted(folder.glob("*.h")))
         # Its symbols are global: the kernels' libraries leave them undefined and find them here
         self.get(headers + host, lambda: host, ctypes.RTLD_GLOBAL)
 
