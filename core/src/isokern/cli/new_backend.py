@@ -1,0 +1,53 @@
+"""`isokern new-backend`: write the package of a backend to start from."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..scaffold import KINDS, write_package
+from ..status import InvalidArgument
+from ._output import Json, emit, quiet
+
+
+def new_backend(
+    name: Annotated[str, typer.Argument(help="The backend's name, by which its devices are called: my_chip.")],
+    python: Annotated[bool, typer.Option("--python", help=KINDS["python"])] = False,
+    simt: Annotated[bool, typer.Option("--simt", help=KINDS["simt"])] = False,
+    async_: Annotated[bool, typer.Option("--async", help=KINDS["async"])] = False,
+    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder, else ./isokern-NAME.")] = None,
+    json: Json = False,
+) -> None:
+    """Write an installable package of a backend, which passes the conformance suite as it is.
+
+    It has kernels or calls for a made-up chip, which are to be replaced, tests, and recipes for tox and for continuous
+    integration.
+    """
+    asked = [kind for kind, wanted in (("python", python), ("simt", simt), ("async", async_)) if wanted]
+    if len(asked) != 1:
+        given = " and ".join(f"--{kind}" for kind in asked) or "no kind"
+        allowed = "one of " + ", ".join(f"--{kind}" for kind in KINDS)
+        raise InvalidArgument("new-backend", f"{given} was asked for", allowed=allowed)
+    folder = into or Path(f"isokern-{name}")
+    with quiet(json):
+        files = write_package(asked[0], name, folder)
+    commands = list_commands(asked[0], name, folder)
+    if json:
+        emit({"folder": str(folder), "files": [str(file) for file in files], "commands": commands})
+        return
+    typer.echo(f"{folder} has {len(files)} files; begin with its README.md. Next:\n")
+    for command in commands:
+        typer.echo(f"  {command}")
+
+
+def list_commands(kind: str, name: str, folder: Path) -> list[str]:
+    """Return the commands that install a new package, judge it, and run its tests."""
+    where = folder if folder.is_absolute() else f"./{folder}"
+    return [
+        f"pip install {shlex.quote(f'{where}[test]')}",
+        f"isokern check --device {name}:0 --claimed{' --quick --turn 1/8' if kind == 'simt' else ''}",
+        f"pytest {shlex.quote(str(where))}",
+    ]
