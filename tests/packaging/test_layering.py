@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires
@@ -88,6 +89,50 @@ def test_imports_declared_dependencies_only(package):
 )
 def test_the_reader_sees_every_kind_of_import(source):
     assert imported(source) & backends("core") == {"isokern_cpu"}
+
+
+# What a backend may import of core: the templates, which outsiders start from, import nothing else
+PUBLIC = {
+    "isokern",
+    "isokern.backend",
+    "isokern.conformance.test_conformance",
+    "isokern.dtypes",
+    "isokern.expr.evaluate",
+    "isokern.ops",
+    "isokern.settings",
+    "isokern.simt",
+    "isokern.status",
+}
+
+
+def private(source: str) -> list[str]:
+    """Return the imports from core that are not public: of another module, or of a name that its __all__ lacks."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.startswith("isokern.") and a.name not in PUBLIC]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and str(node.module).split(".")[0] == "isokern":
+            if node.module not in PUBLIC:
+                found.append(str(node.module))
+                continue
+            module = importlib.import_module(node.module)
+            known = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
+            found += [f"{node.module}.{a.name}" for a in node.names if a.name not in known]
+    return found
+
+
+def test_templates_import_what_is_public():
+    modules = [p for p in SCAFFOLD.rglob("*.py") if p.parent != SCAFFOLD]
+    assert len(modules) > 8
+    found = {str(p.relative_to(SCAFFOLD)): private(p.read_text(encoding="utf-8")) for p in modules}
+    assert {name: imports for name, imports in found.items() if imports} == {}
+
+
+@pytest.mark.parametrize(
+    "source", ["from isokern.cabi.plan import Plan", "import isokern.cabi", "from isokern.backend import Backend"]
+)
+def test_a_private_import_is_seen(source):
+    assert len(private(source)) == 1
 
 
 def test_no_file_of_core_tells_backends_apart_by_name():

@@ -18,9 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from isokern import hookimpl, settings
-from isokern.backend import Device, Event, HostMemory, RecordedCalls, Recording, Register, Stream, Unavailable
+from isokern.backend import (
+    Device,
+    Event,
+    HostMemory,
+    RecordedCalls,
+    Recording,
+    Register,
+    Stream,
+    Unavailable,
+    hookimpl,
+)
 from isokern.ops import by_kind
+from isokern.settings import get as get_setting
 from isokern.simt import Launch, SimtDevice, Traits, list_include_folders, user_cache
 from isokern.status import InternalError, InvalidArgument
 
@@ -46,7 +56,7 @@ def open_devices() -> list[Device]:
         raise Unavailable(
             "it compiles kernels when they are needed, and there is no g++ on the PATH: install g++ 11 or newer"
         )
-    seed = settings.get(SEED) or "0"
+    seed = get_setting(SEED) or "0"
     if not seed.isdecimal():
         raise InvalidArgument("environment", f"{SEED}={seed}", allowed="an integer from 0")
     return [AcmeDevice(Programs(compiler), int(seed))]
