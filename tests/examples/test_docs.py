@@ -44,7 +44,7 @@ DEVICES = {
     "language_models.md": ("cpu:0", "tokenizers"),
     "opencl.md": ("opencl:0", "isokern_opencl"),
 }
-EXAMPLE_FILE = re.compile(r"^<!-- generated: code \w+ examples/", re.M)
+EXAMPLE_FILE = re.compile(r"^<!-- generated: code \w+ (?:examples|core/src/isokern/scaffold)/", re.M)
 PLACE = re.compile(r"([\w/]+\.(?:py|c)): ([\w.]+)")
 
 
