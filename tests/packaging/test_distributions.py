@@ -82,6 +82,7 @@ def test_wheel_from_sdist_holds_what_it_must(built):
         for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
             assert f"isokern/{needed}" in files
         compiled = [*source.rglob("simt/kernels/*"), *source.rglob("emulation/*.h")]
+        compiled += [p for p in source.rglob("scaffold/**/*") if p.is_file() and "__pycache__" not in p.parts]
         assert {str(p.relative_to(source)) for p in compiled} <= set(files)
     if name not in NATIVE:
         assert metadata(wheel, "WHEEL")["Tag"] == "py3-none-any"
