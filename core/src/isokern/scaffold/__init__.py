@@ -11,7 +11,6 @@ import keyword
 import re
 from pathlib import Path
 
-from ..backend.discovery import backends
 from ..status import InvalidArgument, quote
 
 HERE = Path(__file__).parent
@@ -28,6 +27,8 @@ _WORD = re.compile("acme|Acme|ACME")
 
 def check_name(name: str) -> None:
     """Raise InvalidArgument unless a new backend can have the name."""
+    from ..backend.discovery import backends
+
     allowed = f"lower-case letters and digits, with single _ between them, at most {LONGEST}: my_chip"
     if not NAME.fullmatch(name) or len(name) > LONGEST:
         raise InvalidArgument("new-backend", f"the name is {quote(name)}", allowed=allowed)
