@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isokern_acme.devices import AcmeDevice, AcmeKernel
-from isokern_acme.memory import AcmeBuffer as ThreadedBuffer, AcmeMemory, AcmePointer as Block
+from isokern_acme.memory import FIRST, AcmeBuffer as ThreadedBuffer, AcmeMemory, AcmePointer
 from isokern_acme.streams import AcmeEvent as ThreadedEvent, AcmeRecording as ThreadedRecording, AcmeStream
 
 import isokern
@@ -27,6 +27,14 @@ __all__ = [
     "ThreadedRecording",
     "ThreadedStream",
 ]
+
+
+class Block(AcmePointer):
+    """A run of the device's memory, whose address is the host's, so that the kernels of the CPU can use it."""
+
+    def __init__(self, nbytes: int, alignment: int) -> None:
+        super().__init__(nbytes, alignment)
+        self.address -= FIRST
 
 
 class ThreadedMemory(AcmeMemory):
@@ -56,10 +64,10 @@ class ThreadedKernel(AcmeKernel):
         self.workspace = inner.workspace
 
     def compute(self, handles: Sequence[Block | None], workspace: Block | None, nbytes: int) -> None:
-        """Run the call now, on the memory of the host behind the pointers."""
-        addresses = [None if h is None else h.bytes.ctypes.data for h in handles]
+        """Run the call now."""
+        addresses = [None if h is None else h.address for h in handles]
         on = self.device.inner.default_stream
-        self.inner.launch(addresses, None if workspace is None else workspace.bytes.ctypes.data, nbytes, on)
+        self.inner.launch(addresses, None if workspace is None else workspace.address, nbytes, on)
 
 
 class ThreadedDevice(AcmeDevice):
