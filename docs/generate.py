@@ -235,10 +235,20 @@ def matrix(*backends: str) -> str:
 
 def xpu_rules() -> str:
     """Return the table of rules that the checked mode of the emulated XPU enforces."""
-    text = (ROOT / "plugins/kunlun_sim/src/isokern_kunlun_sim/xpurt/check_rules.h").read_text(encoding="utf-8")
+    return rules("kunlun_sim/src/isokern_kunlun_sim/xpurt")
+
+
+def cuda_rules() -> str:
+    """Return the table of rules that `isokern-gpu check` enforces."""
+    return rules("cuda/src/isokern_cuda/emulator")
+
+
+def rules(folder: str) -> str:
+    """Return the table of the rules in the check_rules.h of a folder of a plug-in."""
+    text = (ROOT / "plugins" / folder / "check_rules.h").read_text(encoding="utf-8")
     found = re.findall(r'Rule \w+\{\s*"([\w-]+)", Severity::(\w+),\s*"(.*?)( \[[\w ]+\])?",\s*"(.*?)"\s*\}', text, re.S)
     if len(found) != text.count("inline constexpr Rule "):
-        raise LookupError("check_rules.h has rules that are not read")
+        raise LookupError(f"check_rules.h of {folder} has rules that are not read")
     return table(
         ["rule", "", "what holds", "remedy"], [[f"`{i}`", kind, rule, remedy] for i, kind, rule, _, remedy in found]
     )
@@ -290,6 +300,7 @@ PARTS: dict[str, Callable[..., str]] = {
         c_operators,
         matrix,
         xpu_rules,
+        cuda_rules,
         source_documents,
     )
 }

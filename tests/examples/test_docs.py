@@ -39,6 +39,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
 # The device of a page's examples, and the module without which there is none
 DEVICES = {
     "cuda.md": ("cuda_sim:0", "isokern_cuda"),
+    "cuda_check.md": ("cuda_sim:0", "isokern_cuda"),
     "kunlun.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "kunlun_language.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "language_models.md": ("cpu:0", "tokenizers"),

@@ -30,6 +30,7 @@ struct Place {
     int group = -1, member = -1;
     std::string where; /* file:line */
     std::string what; /* what was done there, without a subject: "reads 4 bytes" */
+    std::string who = {}; /* the subject in the text, where it is not "group 0 member 3" */
 };
 
 struct Finding {
@@ -144,8 +145,10 @@ class Findings
     {
         if (p.group < 0)
             return p.what;
-        return (p.where.empty() ? "" : p.where + ": ") + group_ + ' ' + std::to_string(p.group) + ' ' + member_ + ' '
-            + std::to_string(p.member) + ' ' + p.what;
+        const std::string who = !p.who.empty()
+            ? p.who
+            : group_ + (' ' + std::to_string(p.group)) + ' ' + member_ + ' ' + std::to_string(p.member);
+        return (p.where.empty() ? "" : p.where + ": ") + who + ' ' + p.what;
     }
 
     std::string line(const Finding &f, std::uint64_t seed) const

@@ -1,0 +1,263 @@
+"""The command `isokern-gpu`: run and check your own CUDA kernel on an emulated GPU."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from typer.core import TyperGroup
+
+from isokern.status import InvalidArgument, IsokernError
+
+from .emulator.arguments import Argument, parse
+from .emulator.compiling import CompileError, build, read
+from .emulator.rewriting import KernelEntry, kernels
+
+MAX_THREADS = 1024  # of a block (CUDA C++ Programming Guide, "Compute Capabilities")
+MAX_BLOCK, MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
+FOUND, REFUSED = 4, 2  # the program's status: findings, with results all the same; a mistake in the arguments
+
+Source = Annotated[Path, typer.Argument(help="The .cu file.", exists=True, dir_okay=False)]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The kernel's arguments, in order or as NAME=: 3, 2.5, null, x.npy, x.npy:saved.npy,"
+        " float32[8,4]:saved.npy, zeros:float32[8,4]:saved.npy, or the name of an earlier argument for the same array."
+    ),
+]
+KernelName = Annotated[str, typer.Option("--kernel", help="The kernel's name; not needed where the file has one.")]
+Grid = Annotated[str, typer.Option("--grid", help="Blocks: 4, 4,2 or 4,2,1.")]
+Block = Annotated[str, typer.Option("--block", help="Threads of a block: 256, 32,8 or 8,8,4; at most 1024.")]
+Shared = Annotated[int, typer.Option("--shared", min=0, help="Bytes of `extern __shared__` memory.")]
+Define = Annotated[list[str] | None, typer.Option("-D", help="A macro: NAME or NAME=VALUE.")]
+Include = Annotated[list[Path] | None, typer.Option("-I", help="A folder of headers.")]
+Expect = Annotated[list[str] | None, typer.Option("--expect", help="NAME=ref.npy: what the array has to be.")]
+Relative = Annotated[float, typer.Option("--rtol", min=0, help="Of --expect: the relative tolerance.")]
+Absolute = Annotated[float, typer.Option("--atol", min=0, help="Of --expect: the absolute tolerance.")]
+Limit = Annotated[int, typer.Option("--time-limit", min=1, max=86400, help="Seconds after which it is endless.")]
+
+
+class Commands(TyperGroup):
+    """Commands that print typed errors as one line, and a compiler's messages unchanged."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command; exit 2 for the caller's error. A command exits 1 if its kernel fails or breaks a rule."""
+        try:
+            return super().main(*args, **options)
+        except CompileError as error:
+            typer.echo(str(error), err=True)
+        except IsokernError as error:
+            typer.secho(" ".join(str(error).split()), fg="red", err=True)
+        sys.exit(2)
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
+)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # -2.5 is an argument
+def run(
+    source: Source,
+    arguments: Arguments = None,
+    kernel: KernelName = "",
+    grid: Grid = "1",
+    block: Block = "256",
+    shared: Shared = 0,
+    define: Define = None,
+    include: Include = None,
+    expect: Expect = None,
+    rtol: Relative = 1e-5,
+    atol: Absolute = 1e-6,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of blocks and threads; 0: in order.")] = 0,
+    time_limit: Limit = 60,
+) -> None:
+    """Compile SOURCE and launch its kernel once, without checks; exit 1 if it fails or the result is another."""
+    launch(source, arguments, kernel, grid, block, shared, define, include, expect, rtol, atol, (seed, 1), time_limit)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def check(
+    source: Source,
+    arguments: Arguments = None,
+    kernel: KernelName = "",
+    grid: Grid = "1",
+    block: Block = "256",
+    shared: Shared = 0,
+    define: Define = None,
+    include: Include = None,
+    expect: Expect = None,
+    rtol: Relative = 1e-5,
+    atol: Absolute = 1e-6,
+    seed: Annotated[int, typer.Option(min=0, help="The first order of blocks and threads; 0: in order.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many orders.")] = 3,
+    report: Annotated[Path | None, typer.Option(help="Append the findings to this file as lines of JSON.")] = None,
+    time_limit: Limit = 60,
+) -> None:
+    """Compile SOURCE and launch its kernel with every access watched; exit 1 if it fails or breaks a rule."""
+    order = (seed, seeds)
+    launch(
+        source, arguments, kernel, grid, block, shared, define, include, expect, rtol, atol, order, time_limit,
+        check=True, report=report,
+    )  # fmt: skip
+
+
+def launch(
+    source: Path,
+    texts: list[str] | None,
+    kernel: str,
+    grid: str,
+    block: str,
+    shared: int,
+    define: list[str] | None,
+    include: list[Path] | None,
+    expect: list[str] | None,
+    rtol: float,
+    atol: float,
+    seeds: tuple[int, int],
+    time_limit: int,
+    check: bool = False,
+    report: Path | None = None,
+) -> None:
+    """Compile, launch, save and compare; exits 1 if the kernel fails or breaks a rule."""
+    blocks = sizes("grid", grid, MAX_GRID)
+    threads = sizes("block", block, MAX_BLOCK)
+    if threads[0] * threads[1] * threads[2] > MAX_THREADS:
+        raise InvalidArgument("run", f"--block {block}", allowed=f"at most {MAX_THREADS} threads")
+    chosen = choose(source, kernel)
+    given = parse(texts or [], chosen.parameters)
+    expected = expectations(expect or [], given)
+    options = [f"-D{d}" for d in define or []] + [f"-I{p}" for p in include or []]
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        program, symbols, warnings = build(source.resolve(), chosen.name, check, options, folder)
+        if warnings:
+            typer.echo(warnings.rstrip(), err=True)
+        description = folder / "launch"
+        lines = [
+            "grid\t" + "\t".join(map(str, blocks)),
+            "block\t" + "\t".join(map(str, threads)),
+            f"shared\t{shared}",
+            f"seeds\t{seeds[0]}\t{seeds[1]}",
+            f"check\t{int(check)}",
+            f"limit\t{time_limit}",
+            f"report\t{'' if report is None else report.resolve()}",
+            f"kernel\t{chosen.name}",
+            *(a.line(folder, given, a.label in expected) for a in given),
+        ]
+        description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
+        status = execute([program, description, symbols], time_limit + 30)
+        if status in (0, FOUND):
+            for argument in given:
+                if argument.save:
+                    save(argument, folder)
+            found = [compare(a, a.result(folder), expected[a.label], rtol, atol) for a in given if a.label in expected]
+            status = 1 if status or any(found) else 0
+    if status:
+        sys.exit(2 if status == REFUSED else 1)
+
+
+def sizes(option: str, text: str, largest: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return three sizes from `4`, `4,2` or `4,2,1`."""
+    parts = text.split(",")
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    if (
+        len(numbers) != len(parts)
+        or len(parts) > 3
+        or any(not 1 <= n <= m for n, m in zip(numbers, largest, strict=False))
+    ):
+        raise InvalidArgument("run", f"--{option} {text}", allowed=f"one to three sizes of at most {largest}")
+    x, y, z = [*numbers, 1, 1][:3]
+    return x, y, z
+
+
+def choose(source: Path, name: str) -> KernelEntry:
+    """Return the kernel of that name, or the only one of the file."""
+    found = kernels(read(source))
+    if not found:
+        raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
+    if not name:
+        if len(found) > 1:
+            names = ", ".join(k.name for k in found)
+            raise InvalidArgument("run", f"{source} has {len(found)} kernels: {names}", hint="add --kernel NAME")
+        return found[0]
+    if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", name):
+        raise InvalidArgument("run", f"--kernel {name}", allowed="a name, or a template's with its arguments: k<float>")
+    plain = name.partition("<")[0]
+    for kernel in found:
+        if plain in (kernel.name, kernel.name.rpartition("::")[2]):
+            return KernelEntry(kernel.name + name.removeprefix(plain), kernel.parameters)
+    raise InvalidArgument("run", f"--kernel {name}", allowed=", ".join(k.name for k in found))
+
+
+def expectations(texts: list[str], given: list[Argument]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the expected arrays by the name of their argument."""
+    found = {}
+    for text in texts:
+        label, _, path = text.partition("=")
+        argument = next((a for a in given if a.label == label and a.array is not None), None)
+        if argument is None or argument.array is None:
+            names = ", ".join(a.label for a in given if a.array is not None)
+            raise InvalidArgument("run", f"--expect {text}", allowed=f"NAME=ref.npy, with an array of {names}")
+        try:
+            array = np.load(path)
+        except (OSError, EOFError, ValueError) as error:
+            raise InvalidArgument("run", f"--expect {text}: {error}", allowed="a .npy file") from None
+        if not isinstance(array, np.ndarray) or array.shape != argument.array.shape:
+            raise InvalidArgument("run", f"--expect {text}", allowed=f"an array of the shape {argument.array.shape}")
+        found[label] = array
+    return found
+
+
+def execute(command: list[Path], seconds: int) -> int:
+    """Run the program, print what it prints, and return its status; 1 where the kernel ended it."""
+    try:
+        done = subprocess.run(
+            [str(c) for c in command], capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        typer.secho(f"the kernel did not end within {seconds} seconds, nor did its time limit", fg="red", err=True)
+        return 1
+    typer.echo(done.stderr, err=True, nl=False)
+    typer.echo(done.stdout, nl=False)
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        typer.secho(f"the kernel ended its process by {name}; `isokern-gpu check` shows the line", fg="red", err=True)
+        return 1
+    return done.returncode if done.returncode in (0, REFUSED, FOUND) else 1
+
+
+def save(argument: Argument, folder: Path) -> None:
+    """Save an array to the file that its argument names."""
+    array = argument.result(folder)
+    try:
+        np.save(argument.save, array)
+    except OSError as error:
+        allowed = "a file that can be written"
+        raise InvalidArgument("run", f"{argument.save}: {error.strerror}", allowed=allowed) from None
+    typer.echo(f"{argument.save}: {array.dtype}{list(array.shape)}")
+
+
+def compare(
+    argument: Argument, array: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], rtol: float, atol: float
+) -> bool:
+    """Return whether the array differs from what is expected; prints which it is."""
+    same = np.isclose(array.astype(wanted.dtype), wanted, rtol=rtol, atol=atol, equal_nan=True)
+    if same.all():
+        typer.echo(f"{argument.label}: as expected, {array.size} elements")
+        return False
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    typer.secho(
+        f"{argument.label}: {np.count_nonzero(~same)} of {array.size} elements differ, first at {list(at)}:"
+        f" {array[at]} instead of {wanted[at]}",
+        fg="red",
+        err=True,
+    )
+    return True

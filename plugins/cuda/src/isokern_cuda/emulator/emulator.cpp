@@ -1,0 +1,4 @@
+/* The emulated GPU of `isokern-gpu` as one translation unit: most of the compile time is the standard library's. */
+#include "schedule.cpp"
+#include "check.cpp"
+#include "report.cpp"

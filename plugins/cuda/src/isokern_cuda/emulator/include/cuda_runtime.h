@@ -1,0 +1,2 @@
+/* What nvcc includes by itself. */
+#include "cuda_language.h"
