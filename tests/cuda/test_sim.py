@@ -12,6 +12,7 @@ import pytest
 from planted import Planted
 
 import isokern
+from isokern.simt.source import KERNELS
 
 KERNEL = """/* rms_norm of short dense rows without weights, to plant faults in. */
 /* launch
@@ -219,6 +220,33 @@ def test_a_fault_is_told_in_any_order(opened, tmp_path, fault, seed):
         rms_norm(opened(seed, fault.plant(tmp_path)))
 
 
+GROUP = (KERNELS / "group.h").read_text(encoding="utf-8")
+BARRIERS = [m.start() for m in re.finditer(r"IK_BARRIER\(\);", GROUP)]
+ROWS = np.random.default_rng(0).standard_normal((4, 1500)).astype(np.float32)
+
+
+def softmax_by_blocks(opened, monkeypatch, folder, threads, group):
+    """Return for each seed whether softmax is right, with that text for group.h and so many threads to a block."""
+    folder.mkdir()
+    for path in (*KERNELS.glob("*.h"), KERNELS / "softmax.c"):
+        shutil.copy(path, folder)
+    (folder / "group.h").write_text(group, encoding="utf-8")
+    monkeypatch.setenv("ISOKERN_CUDA_SIM_THREADS", str(threads))
+    e = np.exp(ROWS - ROWS.max(1, keepdims=True))
+    right = e / e.sum(1, keepdims=True)
+    results = [isokern.softmax(isokern.tensor(ROWS, device=opened(seed, folder))).numpy() for seed in (0, 1)]
+    return [np.allclose(y, right, rtol=1e-4, atol=1e-7) for y in results]
+
+
+def test_blocks_of_256_show_a_barrier_that_blocks_of_64_do_not_need(opened, monkeypatch, tmp_path):
+    """A tree over two warps has one step, in which no barrier between steps can be missed."""
+    assert softmax_by_blocks(opened, monkeypatch, tmp_path / "right", 256, GROUP) == [True, True]
+    place = BARRIERS[1]  # between the steps of the sum
+    without = GROUP[:place] + GROUP[place + len("IK_BARRIER();") :]
+    assert softmax_by_blocks(opened, monkeypatch, tmp_path / "few", 64, without) == [True, True]
+    assert softmax_by_blocks(opened, monkeypatch, tmp_path / "many", 256, without) == [False, False]
+
+
 def test_a_kernel_that_does_not_compile_names_its_line(opened, tmp_path):
     fault = Fault("", "part[thread] = v * v;", "part[thread] = v * w;", r"{at}:\d+: error: .w. was not declared")
     with pytest.raises(isokern.InternalError, match=fault.expected):
@@ -297,6 +325,7 @@ DEVICES = "from isokern.cli.devices import rows; print([r['reason'] for r in row
     ("name", "value", "said"),
     [
         ("SEED", "often", "ISOKERN_CUDA_SIM_SEED=often; allowed: an integer from 0"),
+        ("THREADS", "100", "ISOKERN_CUDA_SIM_THREADS=100; allowed: 32, 64, 128, 256, 512, 1024"),
         ("SANITIZE", "yes", "ISOKERN_CUDA_SIM_SANITIZE=yes; allowed: 0 or 1"),
         ("SANITIZE", "1", "ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)"),
     ],

@@ -75,11 +75,18 @@ class Group
                     return false;
             }
             bool live = false, moved = false;
+            const Barrier *closed = nullptr; /* most members wait at one barrier: it is looked at once */
             for (int i = 0; i < count; i++) {
                 Member &m = members_[static_cast<std::size_t>(i)];
-                live |= !m.fiber->done();
-                if (!m.fiber->done())
-                    moved |= !m.waits || release(m.at, released, context);
+                if (m.fiber->done())
+                    continue;
+                live = true;
+                if (m.waits && closed != nullptr && m.at.same(*closed))
+                    continue;
+                if (!m.waits || release(m.at, released, context))
+                    moved = true;
+                else
+                    closed = &m.at;
             }
             if (!live)
                 return true;

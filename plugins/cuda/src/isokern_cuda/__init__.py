@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from isokern.backend import Device, Register, hookimpl
 
-from .settings import SANITIZE, SEED
+from .settings import SANITIZE, SEED, THREADS
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -21,6 +21,9 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(SEED, "0: emulated blocks and threads run in order; another number: in an order of its own")
     register.setting(
         SANITIZE, "1: emulated kernels run under AddressSanitizer and UBSan, which end the process at the first fault"
+    )
+    register.setting(
+        THREADS, "the most threads of an emulated block: 32 to 1024, a power of two; 64 by default, 256 on a GPU"
     )
     register.backend("cuda", _open_cuda, hook_version=1)
     register.backend("cuda_sim", _open_sim, hook_version=1, emulated=True)

@@ -30,7 +30,7 @@ from isokern.simt.source import ABI, expand
 from isokern.status import InvalidArgument
 
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
-from .settings import SANITIZE, SEED
+from .settings import SANITIZE, SEED, THREADS
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
@@ -45,6 +45,7 @@ SANITIZED = [
     "-fno-sanitize-recover=all",
     "-fsanitize-sections=cuda_shared",
 ]
+ALLOWED_THREADS = ("32", "64", "128", "256", "512", "1024")  # of a block
 POISON = 0xFF  # memory that was never written reads as NaN
 INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED, WRONG_THREAD = 1, 2, 400, 401, 900, 901, 908
 Launched = tuple[Any, int, int, Arguments]
@@ -68,7 +69,10 @@ def driver() -> SimDriver:
             f"{SANITIZE}=1 needs the sanitizer's library before all others: start the process with"
             " ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
         )
-    return SimDriver(compiler, int(seed), sanitize == "1")
+    threads = settings.get(THREADS) or "64"
+    if threads not in ALLOWED_THREADS:
+        raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=", ".join(ALLOWED_THREADS))
+    return SimDriver(compiler, int(seed), sanitize == "1", int(threads))
 
 
 class SimDriver(Driver):
@@ -80,12 +84,13 @@ class SimDriver(Driver):
     name = "emulated"
     forks = True
     dlpack_device = (12, 0)  # kDLExtDev: no other library mistakes it for a GPU's
-    traits = Traits(kind="gpu", group=64, items=64, units=4, features=frozenset({"mma_f16", "mma_bf16"}))
     limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cache = 0
 
-    def __init__(self, compiler: str, seed: int, sanitize: bool = False) -> None:
+    def __init__(self, compiler: str, seed: int, sanitize: bool = False, threads: int = 64) -> None:
         self.seed, self.sanitize = seed, sanitize
+        features = frozenset({"mma_f16", "mma_bf16"})
+        self.traits = Traits(kind="gpu", group=threads, items=threads, units=4, features=features)
         flags = [*FLAGS, *SANITIZED] if sanitize else FLAGS
         self.command = [compiler, *flags, f"-I{EMULATION}", f"-I{STATIC}", f"-I{HOST}"]
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
