@@ -36,12 +36,12 @@ def driver(settings):
     """Return a function that makes a driver which runs blocks and threads in an order drawn from a seed."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
-    sim = pytest.importorskip("isokern_cuda.sim")
+    emulated = pytest.importorskip("isokern_cuda.emulated")
 
     def make(seed=0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ISOKERN_CUDA_SIM_SEED", str(seed))
-            return sim.driver()
+            return emulated.driver()
 
     return make
 

@@ -238,6 +238,15 @@ def softmax_by_blocks(opened, monkeypatch, folder, threads, group):
     return [np.allclose(y, right, rtol=1e-4, atol=1e-7) for y in results]
 
 
+def test_checks_tell_a_barrier_that_is_left_out_at_its_line(opened, monkeypatch, tmp_path):
+    monkeypatch.setenv("ISOKERN_CUDA_SIM_CHECK", "1")
+    assert softmax_by_blocks(opened, monkeypatch, tmp_path / "right", 256, GROUP) == [True, True]
+    place = BARRIERS[5]  # between the steps of the maximum, which softmax only subtracts: the result is right
+    without = GROUP[:place] + GROUP[place + len("IK_BARRIER();") :]
+    with pytest.raises(isokern.InternalError, match=r"race-shared in softmax.*\n +\S*group\.h:14[68]: block"):
+        softmax_by_blocks(opened, monkeypatch, tmp_path / "without", 256, without)
+
+
 def test_blocks_of_256_show_a_barrier_that_blocks_of_64_do_not_need(opened, monkeypatch, tmp_path):
     """A tree over two warps has one step, in which no barrier between steps can be missed."""
     assert softmax_by_blocks(opened, monkeypatch, tmp_path / "right", 256, GROUP) == [True, True]
@@ -326,6 +335,7 @@ DEVICES = "from isokern.cli.devices import rows; print([r['reason'] for r in row
     [
         ("SEED", "often", "ISOKERN_CUDA_SIM_SEED=often; allowed: an integer from 0"),
         ("THREADS", "100", "ISOKERN_CUDA_SIM_THREADS=100; allowed: 32, 64, 128, 256, 512, 1024"),
+        ("CHECK", "yes", "ISOKERN_CUDA_SIM_CHECK=yes; allowed: 0 or 1"),
         ("SANITIZE", "yes", "ISOKERN_CUDA_SIM_SANITIZE=yes; allowed: 0 or 1"),
         ("SANITIZE", "1", "ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)"),
     ],

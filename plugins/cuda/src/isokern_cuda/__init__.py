@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from isokern.backend import Device, Register, hookimpl
 
-from .settings import SANITIZE, SEED, THREADS
+from .settings import CHECK, SANITIZE, SEED, THREADS
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -25,6 +25,7 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(
         THREADS, "the most threads of an emulated block: 32 to 1024, a power of two; 64 by default, 256 on a GPU"
     )
+    register.setting(CHECK, "1: every access of an emulated kernel is watched, as `isokern-gpu check` does; slow")
     register.backend("cuda", _open_cuda, hook_version=1)
     register.backend("cuda_sim", _open_sim, hook_version=1, emulated=True)
 
@@ -36,7 +37,7 @@ def _open_cuda() -> list[Device]:
 
 
 def _open_sim() -> list[Device]:
-    from .sim import driver
+    from .emulated import driver
 
     return _devices("cuda_sim", [driver()])
 

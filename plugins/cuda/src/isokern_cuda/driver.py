@@ -52,6 +52,16 @@ class Arguments:
         self.address = ctypes.addressof(table)
         self._kept = (given, by_value, table)
 
+    @property
+    def pointers(self) -> list[int]:
+        """The pointers, again."""
+        return list(self._kept[0])
+
+    @property
+    def record(self) -> bytes:
+        """The record, again."""
+        return self._kept[1].raw
+
 
 @dataclass(frozen=True)
 class Matrix:

@@ -21,16 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from isokern import settings
-from isokern.backend import BASE_ALIGNMENT, Unavailable, renew_in_child
+from isokern.backend import BASE_ALIGNMENT, renew_in_child
 from isokern.cabi.generate import EMULATION, STATIC
 from isokern.disk_cache import user_cache
 from isokern.simt import Traits
 from isokern.simt.source import ABI, expand
-from isokern.status import InvalidArgument
 
 from .driver import Arguments, BuildFailed, CudaError, Driver, Wrong
-from .settings import SANITIZE, SEED, THREADS
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
@@ -45,34 +42,9 @@ SANITIZED = [
     "-fno-sanitize-recover=all",
     "-fsanitize-sections=cuda_shared",
 ]
-ALLOWED_THREADS = ("32", "64", "128", "256", "512", "1024")  # of a block
 POISON = 0xFF  # memory that was never written reads as NaN
 INVALID, MEMORY, HANDLE, STATE, UNSUPPORTED, INVALIDATED, WRONG_THREAD = 1, 2, 400, 401, 900, 901, 908
 Launched = tuple[Any, int, int, Arguments]
-
-
-def driver() -> SimDriver:
-    """Return the one emulated GPU, where there is a compiler."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        raise Unavailable(
-            "it compiles kernels when they are needed, and there is no g++ on the PATH: install g++ 11 or newer"
-        )
-    seed = settings.get(SEED) or "0"
-    if not seed.isdecimal():
-        raise InvalidArgument("environment", f"{SEED}={seed}", allowed="an integer from 0")
-    sanitize = settings.get(SANITIZE) or "0"
-    if sanitize not in ("0", "1"):
-        raise InvalidArgument("environment", f"{SANITIZE}={sanitize}", allowed="0 or 1")
-    if sanitize == "1" and not hasattr(ctypes.CDLL(None), "__asan_init"):
-        raise Unavailable(
-            f"{SANITIZE}=1 needs the sanitizer's library before all others: start the process with"
-            " ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)"
-        )
-    threads = settings.get(THREADS) or "64"
-    if threads not in ALLOWED_THREADS:
-        raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=", ".join(ALLOWED_THREADS))
-    return SimDriver(compiler, int(seed), sanitize == "1", int(threads))
 
 
 class SimDriver(Driver):
@@ -106,7 +78,7 @@ class SimDriver(Driver):
         self._libc = ctypes.CDLL(None)
         self._libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
         self._libc.free.argtypes = [ctypes.c_void_p]
-        self._memory: set[int] = set()
+        self._memory: dict[int, int] = {}  # address → bytes
         self._captures: dict[int, list[Launched] | None] = {}
         self._capturing: dict[int, int] = {}  # stream → the thread that began its capture
         self._invalid: set[int] = set()
@@ -219,7 +191,11 @@ class SimDriver(Driver):
             if made is not None:
                 made.append((kernel, blocks, threads, arguments))
                 return
-            wrong = kernel(arguments.address, blocks, threads, self.seed)
+            self._run(kernel, blocks, threads, arguments)
+
+    def _run(self, kernel: Any, blocks: int, threads: int, arguments: Arguments) -> None:
+        """Run what `load` returned, or a copy."""
+        wrong = kernel(arguments.address, blocks, threads, self.seed)
         if wrong:
             raise Wrong(wrong.decode())
 
@@ -250,7 +226,7 @@ class SimDriver(Driver):
             if self._libc.posix_memalign(ctypes.byref(made), BASE_ALIGNMENT, nbytes) or made.value is None:
                 raise CudaError(MEMORY, f"cudaErrorMemoryAllocation: {nbytes} bytes")
             ctypes.memset(made.value, POISON, nbytes)
-            self._memory.add(made.value)
+            self._memory[made.value] = nbytes
             return made.value
 
     def free(self, address: int, pinned: bool = False) -> None:
@@ -258,7 +234,7 @@ class SimDriver(Driver):
         with self._lock:
             if address not in self._memory:
                 raise CudaError(INVALID, f"cudaErrorInvalidValue: nothing was allocated at {address:#x}")
-            self._memory.remove(address)
+            del self._memory[address]
             self._libc.free(address)
 
     def copy(self, to: int, of: int, nbytes: int) -> None:

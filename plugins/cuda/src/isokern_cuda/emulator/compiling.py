@@ -52,6 +52,7 @@ CHECKED = [
     "-fno-tree-cselim",
     "-fstack-reuse=none",
 ]
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 _SYMBOL = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\S*\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
 
@@ -88,32 +89,36 @@ def build(source: Path, kernel: str, check: bool, options: Sequence[str], folder
 
     Both files are in `folder`; `options` are for the compiler (-D, -I).
     """
-    cxx = compiler()
-    text = folder / "kernel.cpp"
-    entry = (
-        f'\n#line 1 "isokern-gpu"\n#undef main\n'
-        f"int main(int, char **argv) {{ return ::cuda_emulator::run(&{kernel}, argv); }}\n"
-    )
-    # A main of the file's own is kept out of the way
-    _write(text, "#define main cuda_file_main\n" + _rewritten(source, source, check) + entry)
     for header in _local_headers(source):
         copy = folder / header.relative_to(source.parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        _write(copy, _rewritten(header, header, check))
-    flags = [*COMMON, *(CHECKED if check else []), *WARNINGS, *options, f"-I{source.parent}", *INCLUDE]
-    parsed = call([cxx, *flags, "-E", text]).stdout
+        _write(copy, _rewrite(read(header), str(header), check))
+    # A main of the file's own is kept out of the way
+    text = "#define main cuda_file_main\n" + _rewrite(read(source), str(source), check) + "\n#undef main\n"
+    return build_text(text, kernel, check, [*options, f"-I{source.parent}"], folder)
+
+
+def build_text(text: str, kernel: str, check: bool, options: Sequence[str], folder: Path) -> tuple[Path, Path, str]:
+    """Return what `build` returns, for the text of a source that needs no rewriting."""
+    cxx = compiler()
+    source = folder / "kernel.cpp"
+    entry = f"int main(int, char **argv) {{ return ::cuda_emulator::run(&{kernel}, argv); }}\n"
+    _write(source, f'{text}\n#line 1 "isokern-gpu"\n{entry}')
+    flags = [*COMMON, *(CHECKED if check else []), *WARNINGS, *options, *INCLUDE]
+    parsed = call([cxx, *flags, "-E", source]).stdout
+    _refuse_assembly(parsed)
     version = call([cxx, "--version"]).stdout
-    emulator = _emulator(cxx, version, folder)
+    emulator, emulators_key = _emulator(cxx, version, folder)
     key = hashlib.sha256(
-        "\0".join([version, *flags, parsed.replace(str(folder), ""), emulator[1]]).encode(errors="surrogateescape")
+        "\0".join([version, *flags, parsed.replace(str(folder), ""), emulators_key]).encode(errors="surrogateescape")
     ).hexdigest()
     cache = user_cache("cuda")
     program, symbols = folder / "program", folder / "symbols"
     kept = [cache.get(f"{key}.{part}") for part in ("program", "symbols", "warnings")]
     if kept[0] is None or kept[1] is None or kept[2] is None:
-        warnings = call([cxx, *flags, "-c", text, "-o", folder / "kernel.o"]).stderr
-        call([cxx, "-no-pie", "-pthread", folder / "kernel.o", emulator[0], "-o", program])
-        symbols.write_text(_shared_variables(program), encoding="utf-8")
+        warnings = call([cxx, *flags, "-c", source, "-o", folder / "kernel.o"]).stderr
+        call([cxx, "-no-pie", "-pthread", folder / "kernel.o", emulator, "-o", program])
+        symbols.write_text(shared_variables(program), encoding="utf-8")
         for part, content in (
             ("program", program.read_bytes()),
             ("symbols", symbols.read_bytes()),
@@ -131,11 +136,24 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def _rewritten(path: Path, source: Path, check: bool) -> str:
+def _rewrite(text: str, name: str, check: bool) -> str:
     try:
-        return rewrite(read(path), str(path), check)
+        return rewrite(text, name, check)
     except ValueError as error:
         raise CompileError(str(error)) from None
+
+
+def _refuse_assembly(parsed: str) -> None:
+    """Raise CompileError for inline assembly in preprocessed text, except in the system's headers."""
+    name, number = "", 1
+    for line in parsed.splitlines():
+        if mark := re.match(r'# (\d+) "([^"]*)"', line):
+            name, number = mark[2], int(mark[1])
+            continue
+        if _ASSEMBLY.search(line) and not name.startswith("/usr/"):
+            why = "inline PTX is not emulated; use the intrinsic, or plain C++ where __CUDA_ARCH__ is not defined"
+            raise CompileError(f"{name}:{number}: {why}")
+        number += 1
 
 
 def _local_headers(source: Path) -> list[Path]:
@@ -170,7 +188,7 @@ def _emulator(cxx: str, version: str, folder: Path) -> tuple[Path, str]:
     return target, key
 
 
-def _shared_variables(program: Path) -> str:
+def shared_variables(program: Path) -> str:
     """Return lines "offset bytes name" of the `__shared__` variables, which are the program's thread-local ones."""
     rows = []
     for line in call(["objdump", "-tC", program]).stdout.splitlines():

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 _NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.S | re.M
 )
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 _DIMS = r"(?:\s*\[[^\[\];]*\])+"
 _VARIABLES = re.compile(
     rf"\s*([A-Za-z_][\w:\s]*(?:<[^;{{}}]*>)?[\w:\s]*?[\s>])(\w+(?:{_DIMS})?(?:\s*,\s*\w+(?:{_DIMS})?)*)\s*$"
@@ -50,12 +49,9 @@ def blank(text: str) -> str:
 def rewrite(text: str, name: str, check: bool) -> str:
     """Return the source `text` of file `name`, rewritten; raises ValueError, which names the line."""
     code = blank(text)
-    for found, why in (
-        (_ASSEMBLY.search(code), "inline PTX is not emulated; use the intrinsic or plain C++ there"),
-        (re.search(r"<<<", code), "<<< starts a kernel from the host; keep kernels in a file of their own"),
-    ):
-        if found:
-            raise ValueError(f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {why}")
+    if found := re.search(r"<<<", code):
+        why = "<<< starts a kernel from the host; keep kernels in a file of their own"
+        raise ValueError(f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {why}")
     edits: list[tuple[int, int, str]] = []  # begin, end, the new text
     for statement in _statements(code):
         part = code[statement.begin : statement.end]

@@ -373,6 +373,7 @@ static char *map_guarded(std::size_t bytes)
     return begin;
 }
 
+/* A line of the description: an argument, or memory to which arguments point. */
 struct Given {
     std::string kind, text, file, type, label;
     bool initialised = false, saved = false;
@@ -437,6 +438,8 @@ static void store(std::vector<Given> &given, std::size_t i, const std::string &t
 {
     Given &g = given[i];
     const std::string argument = "argument " + std::to_string(i + 1) + ", " + g.text;
+    if (g.kind == "record")
+        return;
     if (type[0] != 'p') {
         store_number(g, type, static_cast<int>(i) + 1);
         return;
@@ -445,9 +448,9 @@ static void store(std::vector<Given> &given, std::size_t i, const std::string &t
         return;
     if (g.kind != "array")
         refuse(argument + "; allowed: an array, or null");
-    if (!fits(type.substr(1), g.type))
+    if (!g.type.empty() && !fits(type.substr(1), g.type))
         refuse(argument + "; the kernel's parameter points to " + spell_type(type.substr(1)) + ": convert the array");
-    char *const at = arrays[g.region].begin;
+    char *const at = arrays[g.region].begin + g.integer;
     std::memcpy(g.value, &at, sizeof at);
 }
 
@@ -524,7 +527,7 @@ static void catch_signals(unsigned seconds)
 extern "C" int cuda_emulator_main(char **argv, const char *const *types, int count, void (*call)(void **))
 {
     std::ifstream in(argv[1]);
-    std::vector<Given> given;
+    std::vector<Given> given, memories;
     std::uint64_t seeds = 1, shared = 0;
     unsigned limit = 60;
     for (std::string line; std::getline(in, line);) {
@@ -557,7 +560,7 @@ extern "C" int cuda_emulator_main(char **argv, const char *const *types, int cou
             Given g;
             g.kind = f[0];
             g.text = f[1];
-            if (g.kind == "array") {
+            if (g.kind == "array" || g.kind == "memory") {
                 g.file = f[2];
                 g.type = f[3];
                 g.initialised = f[4] == "1";
@@ -569,19 +572,31 @@ extern "C" int cuda_emulator_main(char **argv, const char *const *types, int cou
                 g.kind = "array";
                 g.type = given[of].type;
                 g.region = given[of].region;
+            } else if (g.kind == "pointer") {
+                g.kind = "array";
+                g.region = static_cast<std::size_t>(number(2));
+                g.integer = static_cast<long long>(number(3));
+            } else if (g.kind == "record") {
+                std::ifstream bytes(f[2], std::ios::binary);
+                g.initial.assign(std::istreambuf_iterator<char>(bytes), {});
             } else if (g.kind != "null") {
                 g.integer = std::strtoll(f[2].c_str(), nullptr, 10);
                 g.real = std::strtod(f[2].c_str(), nullptr);
             }
-            given.push_back(std::move(g));
+            (g.kind == "memory" ? memories : given).push_back(std::move(g));
         }
     }
     if (static_cast<int>(given.size()) != count)
         refuse(std::to_string(given.size()) + " arguments; allowed: the kernel takes " + std::to_string(count));
     for (std::size_t i = 0; i < given.size(); i++)
         store(given, i, types[i]);
+    std::vector<const Given *> files;
+    for (const std::vector<Given> *list : { &given, &memories })
+        for (const Given &g : *list)
+            if (!g.file.empty())
+                files.push_back(&g);
     for (Given &g : given)
-        values.push_back(g.value);
+        values.push_back(g.kind == "record" ? g.initial.data() : g.value);
     kernel_call = call;
     launch.threads = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
     read_symbols(argv[2]);
@@ -598,16 +613,16 @@ extern "C" int cuda_emulator_main(char **argv, const char *const *types, int cou
     }
     catch_signals(limit);
     for (std::uint64_t seed = launch.first_seed; seed < launch.first_seed + seeds; seed++) {
-        for (const Given &g : given)
-            if (!g.file.empty() && !g.initial.empty())
-                std::memcpy(arrays[g.region].begin, g.initial.data(), g.initial.size());
+        for (const Given *g : files)
+            if (!g->initial.empty())
+                std::memcpy(arrays[g->region].begin, g->initial.data(), g->initial.size());
         run_grid(seed);
         std::fflush(stdout);
         if (seed == launch.first_seed && !launch.stopped)
-            for (const Given &g : given)
-                if (g.saved)
-                    std::ofstream(g.file, std::ios::binary)
-                        .write(arrays[g.region].begin, static_cast<std::streamsize>(arrays[g.region].bytes));
+            for (const Given *g : files)
+                if (g->saved)
+                    std::ofstream(g->file, std::ios::binary)
+                        .write(arrays[g->region].begin, static_cast<std::streamsize>(arrays[g->region].bytes));
         if (launch.stopped)
             break;
     }
