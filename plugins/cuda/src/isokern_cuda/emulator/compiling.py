@@ -25,6 +25,7 @@ WARNINGS = [
     "-Wno-unused",
     "-Wno-class-memaccess",
     "-Wno-sign-compare",
+    "-Wno-maybe-uninitialized",  # where it happens, the checks say so
 ]
 # Addresses in the program are those in its debug information; frame pointers and clash protection make an overflow of
 # a thread's stack meet the guard page

@@ -74,8 +74,7 @@ static std::map<Pc, std::string> lines_of(const std::vector<Pc> &wanted)
         char text[4096];
         while (std::fgets(text, sizeof text, pipe) != nullptr) {
             std::string line = text;
-            line = line.substr(0, line.find_first_of("\n("));
-            line.erase(line.find_last_not_of(' ') + 1);
+            line = line.substr(0, std::min(line.find('\n'), line.find(" (discriminator")));
             if (line.compare(0, 2, "0x") == 0)
                 number++;
             else if (line.find("??") == std::string::npos && line.find("/emulator/include/cuda_") == std::string::npos

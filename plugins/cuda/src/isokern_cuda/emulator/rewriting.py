@@ -64,7 +64,7 @@ def rewrite(text: str, name: str, check: bool) -> str:
     for begin, end, new in edits:
         out += [text[at:begin], new]
         at = end
-    return f'#include "cuda_entry.h"\n#line 1 "{name}"\n' + "".join([*out, text[at:]])
+    return f'#include "cuda_entry.h"\n#line 1 "{name.replace(chr(34), "?")}"\n' + "".join([*out, text[at:]])
 
 
 def _statements(code: str) -> Iterator[_Statement]:
