@@ -282,3 +282,55 @@ def test_findings_are_written_as_json(axpy: Path) -> None:
     assert found["rule"] == "global-bounds"
     assert found["place"]["where"].endswith("axpy.cu:5")
     assert (found["place"]["block"], found["place"]["thread"]) == (0, 100)
+
+
+def arrays_of_forms() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    return {
+        "f": random.standard_normal(4096).astype(np.float32),
+        "i": random.integers(-50, 50, 256).astype(np.int32),
+        "b": random.integers(0, 255, 200).astype(np.uint8),
+        "h": random.standard_normal(512).astype(np.float16),
+        "p": random.integers(0, 9, 30).astype(np.int32),
+        "row": np.array([0, 2, 3, 5, 9], np.int32),
+        "col": np.array([0, 1, 2, 3, 0, 1, 2, 3, 1], np.int32),
+    }
+
+
+# Kernel, options, arguments, and which array must be what: its name, and a function of the arrays above
+FORMS = [
+    ("conv", "--grid 4", "f.npy float32[1000] 1000", "y",
+     lambda a: np.convolve(a["f"][:1000], [0.1, 0.2, 0.4, 0.2, 0.1], "same")),
+    ("bitonic", "", "i.npy", "x", lambda a: np.sort(a["i"])),
+    ("aggregated", "", "i.npy zeros:int32[1] 256", "count", lambda a: np.array([(a["i"] > 0).sum()])),
+    ("locals", "--block 64", "f.npy float32[64] 7", "", None),
+    ("doubled", "--block 64", "f.npy float32[64] 5", "y", lambda a: a["f"][:320].reshape(5, 64).sum(0)[::-1]),
+    ("structs", "--block 32", "p.npy int32[30] 10", "", None),
+    ("bytes", "--shared 200 --block 96", "b.npy uint8[200] 200", "y", lambda a: a["b"][::-1]),
+    ("warp_scan", "", "i.npy int32[256]", "y", lambda a: a["i"].cumsum()),
+    ("halves", "", "h.npy float16[512] 256", "y", lambda a: (a["h"].astype(np.float32) ** 2 + 1).astype(np.float16)),
+    ("warp_private", "--block 32,4", "f.npy float32[4]", "y", lambda a: a["f"][:128].reshape(4, 32).sum(1)),
+    ("early_exit", "--grid 2", "float32[300] 300", "y", lambda a: np.arange(300, dtype=np.float32)),
+    ("spmv", "--block 32", "row.npy col.npy f.npy f.npy float32[4] 4", "y",
+     lambda a: np.add.reduceat(a["f"][:9] * a["f"][a["col"]], a["row"][:4])),
+    ("max_cas", "", "f.npy zeros:int32[1] 256", "m", lambda a: a["f"][:256].max().reshape(1).view(np.int32)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(f, id=f[0], marks=[] if f[0] == "locals" else pytest.mark.full) for f in FORMS]
+)
+def test_a_correct_kernel_of_another_form_breaks_no_rule(form: tuple) -> None:
+    name, options, arguments, result, right = form
+    shutil.copy(Path(__file__).parent / "gpu" / "forms.cu", ".")
+    given = arrays_of_forms()
+    for file, array in given.items():
+        np.save(f"{file}.npy", array)
+    command = ["forms.cu", "--kernel", name, *options.split(), *arguments.split()]
+    if result:
+        np.save("expected.npy", right(given))
+        command += ["--expect", f"{result}=expected.npy", *TOLERANCE]
+    done = gpu("check", *command)
+    assert done.exit_code == 0, done.output
+    assert ": error: " not in done.stderr
+    assert "warning" not in done.stderr
