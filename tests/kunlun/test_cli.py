@@ -204,9 +204,43 @@ def test_the_kernel_of_a_file_is_named_where_it_has_several_or_none(folder: Path
     two = "__global__ void a() {}\n__global__ void b() {}"
     assert "k.xpu has 2 kernels: a, b; add --kernel NAME" in said(two)
     assert said(two, "--kernel", "b") == ""
-    assert "isokern-xpu run:" in said(two, "--kernel", "c")  # an error of the command, not at one of the author's lines
+    assert "--kernel c; allowed: k.xpu has 2 kernels: a, b" in said(two, "--kernel", "c")
     assert "--kernel a; x; allowed: a name" in said(two, "--kernel", "a; x")
-    assert said("template <class T> __global__ void t() {}", "--kernel", "t<float>") == ""
+    template = "template <class T> __global__ void t() {}"
+    assert said(template, "--kernel", "t<float>") == ""
+    assert "t is a template; add its arguments: --kernel 't<float>'" in said(template)
+
+
+@needs_compiler
+def test_a_kernel_is_found_in_namespaces_headers_and_macros(folder: Path) -> None:
+    """The kernel is a header's, and a macro names it; its host function launches another one in lines of a macro."""
+    (folder / "k.h").write_text(
+        "#define KERNEL(name) __global__ void name(__global_ptr__ int *out)\n"
+        "namespace one::two { KERNEL(count) { *out = 5; } }\n"
+        "template <int N> __global__ void other(__global_ptr__ int *out) { *out = N; }\n"
+        "#define LAUNCH(N)          \\\n"
+        "    other<N>               \\\n"
+        "        <<<1, 1, stream>>>(\\\n"
+        "            out);\n"
+        "inline void host(XPUStream stream, int *out) {\n"
+        "    LAUNCH(7)\n"
+        "    LAUNCH(8)\n"
+        "}\n"
+    )
+    (folder / "k.xpu").write_text('#include "xpu/kernel/xtdk.h"\n#include "xpu/runtime.h"\n#include "k.h"\n')
+    for options, value in (
+        (["--kernel", "count"], 5),
+        (["--kernel", "one::two::count"], 5),
+        (["--kernel", "other<7>"], 7),
+    ):
+        done = xpu("run", "--fast", "--clusters", "1", "--cores", "1", *options, "k.xpu", "int32[1]:out.npy")
+        assert done.exit_code == 0, done.output
+        assert np.load("out.npy") == value
+    text = (folder / "k.xpu").read_text()
+    (folder / "k.xpu").write_text(text + "namespace { __global__ void count(__global_ptr__ int *out) { *out = 6; } }\n")
+    done = xpu("run", "--fast", "--clusters", "1", "--cores", "1", "--kernel", "count", "k.xpu", "int32[1]:out.npy")
+    assert done.exit_code == 0, done.output  # the name as it was given goes before those with namespaces
+    assert np.load("out.npy") == 6
 
 
 @needs_compiler

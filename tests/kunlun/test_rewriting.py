@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from isokern_kunlun_sim.rewriting import rewrite
+from isokern_kunlun_sim.rewriting import Kernel, kernels, place, rewrite
 
 
 def body(text: str) -> str:
-    head, line, rest = rewrite(text, "k.xpu").split("\n", 2)
-    assert head == '#include "xpusim/launch.h"'
-    assert line == '#line 1 "k.xpu"'
-    return rest
+    return rewrite(text, "k.xpu")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +67,62 @@ def test_a_cast_between_vectors_becomes_a_function() -> None:
     )
 
 
-def test_inline_assembly_is_told_with_its_line() -> None:
-    with pytest.raises(ValueError, match=r"k\.xpu:2: not modelled: inline assembly"):
-        rewrite('// __asm__\nvoid f() { __asm__("nop"); }', "k.xpu")
+@pytest.mark.parametrize("keywords", ["asm", "__asm__ __volatile__", "asm volatile "])
+def test_inline_assembly_becomes_a_call_on_its_line(keywords: str) -> None:
+    made = body(f'// __asm__\nvoid f(int x) {{ {keywords}("nop %0, (\\n"\n  : "=r"(x)); }}')
+    assert made == "// __asm__\nvoid f(int x) { ::xpusim::assembly()\n; }"
+
+
+# What the preprocessor makes of a file: its lines, those of headers, and those of system headers
+EXPANDED = """# 0 "k.xpu"
+# 1 "k.xpu"
+# 1 "/usr/include/s.h" 1 3 4
+extern int f() __asm__ ("g"); int a = b<<<c;
+# 2 "k.xpu" 2
+# 1 "the header.h" 1
+int one;
+void h() { k<float>
+# 7 "the header.h"
+            <<<1, 64>>>(x); }
+# 3 "k.xpu" 2
+int three;
+"""
+
+
+def test_only_what_is_the_author_s_is_rewritten_and_its_lines_stay() -> None:
+    made = rewrite(EXPANDED, "k.xpu")
+    launch = '::xpusim::kernel(k<float>, "k<float>")\n# 7 "the header.h"\n.on(1, 64)(x); }'
+    assert made == EXPANDED.replace('k<float>\n# 7 "the header.h"\n            <<<1, 64>>>(x); }', launch)
+
+
+@pytest.mark.parametrize(("at", "line"), [("one", "the header.h:1"), ("<<<1", "the header.h:7"), ("three", "k.xpu:3")])
+def test_a_place_is_told_with_its_file(at: str, line: str) -> None:
+    assert place(EXPANDED, EXPANDED.index(at), "k.xpu") == line
+
+
+def test_a_launch_in_a_header_is_told_with_the_header_s_line() -> None:
+    with pytest.raises(ValueError, match=r"^the header\.h:7: <<< is not part of a launch"):
+        rewrite(EXPANDED.replace(">>>(x)", ">>>"), "k.xpu")
+
+
+def test_kernels_have_their_namespaces() -> None:
+    text = """
+    __global__ void a(int n) { if (n) { } }
+    namespace b { namespace { __global__ void c(); } struct d { int e; }; }
+    namespace f::g { template <class T, int N> static __global__ void h(T *x); using namespace b; }
+    namespace i = f; extern "C" { void __global__ j(); __global__ void __attribute__((noinline)) l(int); }
+    __attribute__((xpusim_kernel)) void a(int n); // "namespace x {" __global__ void y()
+    """
+    names = [Kernel("a", False), Kernel("b::c", False), Kernel("f::g::h", True), Kernel("j", False), Kernel("l", False)]
+    assert kernels(text) == names
+
+
+@pytest.mark.parametrize("kind", ["long", "unsigned long", "const size_t", "std::ptrdiff_t", "long int"])
+def test_a_parameter_that_the_device_reads_differently_is_told(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"^k\.xpu:2: f: .* has 32 bits on the device and 64 on the host"):
+        rewrite(f"\n__global__ void f(int n, {kind} m) {{}}", "k.xpu")
+
+
+def test_parameters_of_64_bits_and_pointers_are_taken() -> None:
+    text = "__global__ void f(long long n, unsigned long long int m, int64_t k, const uint64_t l, const long *p) {}"
+    assert rewrite(text, "k.xpu") == text

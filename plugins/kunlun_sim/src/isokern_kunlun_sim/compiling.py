@@ -76,16 +76,19 @@ def compiler() -> str | None:
 
 
 def run(command: Sequence[str | Path]) -> str:
-    """Run a compiler's command and return what it prints; raise CompileError if it fails."""
+    """Run a compiler's command and return what it prints; raise CompileError if it fails.
+
+    Bytes of the output that are not UTF-8 are kept as `read` keeps them.
+    """
     try:
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run([str(c) for c in command], capture_output=True, check=False)
     except OSError as error:
         raise CompileError(
             f"{command[0]}: {error.strerror}; g++, or the one compiler that CXX names, has to run"
         ) from None
     if done.returncode != 0:
-        raise CompileError(done.stderr or done.stdout)
-    return done.stdout
+        raise CompileError((done.stderr or done.stdout).decode(errors="replace"))
+    return done.stdout.decode(errors="surrogateescape")
 
 
 def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
@@ -148,24 +151,44 @@ def read(source: Path) -> str:
     return source.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
+def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path]) -> str:
+    """Return what the preprocessor makes of a `.xpu` file for a mode: all headers and macros expanded."""
+    flags = [*kernel_flags(source, mode, include), "-include", "xpusim/run.h"]
+    return run([cxx, *flags, "-E", "-x", "c++", source])
+
+
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
     """Compile one `.xpu` file for a mode and return the object; `behind` is C++ that is compiled after it."""
-    written = kernel_source(source, folder / mode, behind)
+    return expanded_object(cxx, source, mode, folder, preprocess(cxx, source, mode, include) + behind)
+
+
+def expanded_object(cxx: str, source: Path, mode: str, folder: Path, text: str) -> Path:
+    """Compile the preprocessed `text` of a `.xpu` file for a mode and return the object."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{source.stem}.{mode}.ii"
+    write_changed(written, rewritten(text, source))
     target = written.with_suffix(".o")
-    run([cxx, *kernel_flags(source, mode, include), "-c", written, "-o", target])
+    run([cxx, *kernel_flags(source, mode, []), "-c", written, "-o", target])
     return target
 
 
-def kernel_source(source: Path, folder: Path, behind: str = "") -> Path:
-    """Write the C++ of a `.xpu` file to a folder, unless it is there unchanged, and return its path."""
-    try:
-        text = rewrite(read(source), str(source)) + behind
-    except ValueError as error:
-        raise CompileError(str(error)) from None
+def kernel_source(source: Path, folder: Path) -> Path:
+    """Write the C++ of a `.xpu` file to a folder, unless it is there unchanged, and return its path.
+
+    Its headers are not rewritten, so that they can be precompiled: launches are in the file itself.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f"{source.stem}.cpp"
-    write_changed(written, text)
+    write_changed(written, f'#include "xpusim/launch.h"\n#line 1 "{source}"\n{rewritten(read(source), source)}')
     return written
+
+
+def rewritten(text: str, source: Path) -> str:
+    """Return a source's text as C++; raise CompileError for what is not modelled."""
+    try:
+        return rewrite(text, str(source))
+    except ValueError as error:
+        raise CompileError(str(error)) from None
 
 
 def write_changed(path: Path, text: str) -> None:
@@ -178,24 +201,6 @@ def write_changed(path: Path, text: str) -> None:
 def kernel_flags(source: Path, mode: str, include: Sequence[Path]) -> list[str]:
     """Return the compiler's flags for the C++ of a `.xpu` file."""
     return ["-std=c++17", *COMMON, *LINES, *MODES[mode], *_includes(source, include)]
-
-
-def headers(cxx: str, source: Path, mode: str) -> list[Path]:
-    """Return the files that `kernel_object` would read for a `.xpu` file, except system headers."""
-    command: list[str | Path] = [
-        cxx,
-        "-std=c++17",
-        *MODES[mode],
-        *_includes(source, []),
-        "-include",
-        "xpusim/run.h",
-        "-x",
-        "c++",
-        "-MM",
-        source,
-    ]
-    _, _, found = run(command).replace("\\\n", " ").partition(":")
-    return [Path(re.sub(r"\\(.)", r"\1", name)) for name in re.findall(r"(?:\\.|\S)+", found)]
 
 
 def _includes(source: Path, include: Sequence[Path]) -> list[str]:

@@ -1,7 +1,11 @@
 """Rewriting kernel sources to C++ that g++ compiles, with every line where it was.
 
 `kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; a `__group_shared__` object becomes one object for each
-group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call.
+group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; inline
+assembly becomes a call that is a compile error if the code is used.
+
+The text is a source file, or what the preprocessor made of it: then its line markers (`# 12 "file.h" 1 3`) say where
+each line comes from, and what comes from system headers is left alone.
 
 This module does not import `isokern`, because the build of the plug-in uses it before `isokern` is installed.
 """
@@ -9,12 +13,35 @@ This module does not import `isokern`, because the build of the plug-in uses it 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 _CALLEE = re.compile(r"[A-Za-z_]\w*$")
 _DIMS = r"(?:\s*\[[^\]]*\])*"
-_GROUP_SHARED = re.compile(rf"\b__group_shared__\s+([\w:<>\s]+?[\s>])(\w+{_DIMS}(?:\s*,\s*\w+{_DIMS})*)\s*;")
+_ALIGNED = r"__simd__|__attribute__\(\(aligned\(64\)\)\)"
+_GROUP_SHARED = re.compile(
+    rf"\b__group_shared__\s+((?:{_ALIGNED}|[\w:<>\s])+?[\s>])(\w+{_DIMS}(?:\s*,\s*\w+{_DIMS})*)\s*;"
+)
 _VECTOR_CAST = re.compile(r"\breinterpret_cast\s*<\s*((?:u?int|b?float)\d+x\d+_t)\s*>")
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b(?:\s*\b(?:volatile|__volatile__|inline|goto)\b)*\s*(?=\()")
+_MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\\n])*)"[^\n]*$', flags=re.M)
+_SYSTEM = re.compile(r'^# \d+ "(?:\\.|[^"\\\n])*"(?: \d)* 3\b[^\n]*\n(?:(?!# \d).*\n?)*', flags=re.M)
+_LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', flags=re.S)
+_WORDS = r"(?:\s*(?:\b(?:static|inline|void)\b|\b__attribute__\(\([^()]*\)\)))*"
+_SCOPE = re.compile(
+    r"(?P<space>\bnamespace\b\s*(?P<name>[\w:]*)[^;{}=]*)?\{|\}|"
+    rf"(?:\b__global__|\b__attribute__\(\(xpusim_kernel\)\)){_WORDS}\s*(?P<kernel>\w+)\s*\("
+)
+_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]+>\s*(?:(?:static|inline)\s+)*$")
+_NARROW = re.compile(r"\b(?:long|size_t|ssize_t|ptrdiff_t|intptr_t|uintptr_t)\b")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that a text declares: its name with namespaces, and whether it is a template."""
+
+    name: str
+    template: bool
 
 
 def rewrite(text: str, name: str) -> str:
@@ -22,32 +49,92 @@ def rewrite(text: str, name: str) -> str:
 
     Raises ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
     """
-    text = _VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name))
+    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name)), name)
+    _check_parameters(text, name)
     out: list[str] = []
     at = 0
     code = blank(text)
-    assembly = _ASSEMBLY.search(code)
-    if assembly:
-        raise ValueError(
-            f"{name}:{_line(text, assembly.start())}: not modelled: inline assembly: "
-            "the XPU's instructions are not public"
-        )
     while (found := code.find("<<<", at)) >= 0:
         start = _callee(code, found)
         end = code.find(">>>", found)
         if start is None or end < 0 or not code[end + 3 :].lstrip().startswith("("):
             raise ValueError(
-                f"{name}:{_line(text, found)}: <<< is not part of a launch: kernel<<<clusters, cores[, stream]>>>(…)"
+                f"{place(text, found, name)}: <<< is not part of a launch: kernel<<<clusters, cores[, stream]>>>(…)"
             )
-        callee = text[start:found].rstrip()
-        spelled = " ".join(callee.split()).replace('"', r"\"")
-        out.append(f'{text[at:start]}::xpusim::kernel({callee}, "{spelled}").on({text[found + 3 : end]})')
+        callee = " ".join(code[start:found].split())
+        out.append(f'{text[at:start]}::xpusim::kernel({callee}, "{callee}"){_lines(text[start:found])}')
+        out.append(f".on({text[found + 3 : end]})")
         at = end + 3
-    return f'#include "xpusim/launch.h"\n#line 1 "{name}"\n{"".join(out)}{text[at:]}'
+    return "".join(out) + text[at:]
 
 
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+def kernels(text: str) -> list[Kernel]:
+    """Return the kernels that a text declares, each once, in order."""
+    return list(dict.fromkeys(kernel for kernel, _, _ in _declarations(blank(text))))
+
+
+def _declarations(code: str) -> Iterator[tuple[Kernel, int, int]]:
+    """Yield each declaration of a kernel, and where its parameters start and end."""
+    scopes: list[str] = []
+    for found in _SCOPE.finditer(code):
+        if found["kernel"]:
+            template = _TEMPLATE.search(code, max(0, found.start() - 1000), found.start())
+            kernel = Kernel("::".join([s for s in scopes if s] + [found["kernel"]]), template is not None)
+            yield kernel, found.end(), _close(code, found.end() - 1) - 1
+        elif found[0] != "}":
+            scopes.append(found["name"] or "")
+        elif scopes:
+            scopes.pop()
+
+
+def _check_parameters(text: str, name: str) -> None:
+    """Refuse kernel parameters whose type has another size on the device."""
+    code = blank(text)
+    for kernel, start, end in _declarations(code):
+        for parameter in code[start:end].split(","):
+            narrow = _NARROW.search(re.sub(r"\blong\s+(?:long|double)\b", "", parameter))
+            if narrow and not re.search(r"[*&]", parameter):
+                raise ValueError(
+                    f"{place(text, start, name)}: {kernel.name}: a kernel parameter of type {narrow[0]} "
+                    "has 32 bits on the device and 64 on the host: use int, long long or int64_t"
+                )
+
+
+def place(text: str, at: int, name: str) -> str:
+    """Return `file:line` of an offset; the file is `name` unless line markers name another one."""
+    marker = None
+    for marker in _MARKER.finditer(text, 0, at):  # noqa: B007, the last one is wanted
+        pass
+    if marker is None:
+        return f"{name}:{text.count(chr(10), 0, at) + 1}"
+    return f"{marker[2]}:{int(marker[1]) + text.count(chr(10), marker.end(), at) - 1}"
+
+
+def _lines(text: str) -> str:
+    """Return a text's line ends and line markers, which keep the following lines where they are."""
+    return "".join(re.findall(r"\n(?:# \d[^\n]*(?=\n))?", text))
+
+
+def _close(code: str, start: int) -> int:
+    """Return the offset after the parenthesis that closes the one at `start`, or the end of the text."""
+    depth = 0
+    for found in re.compile(r"[()]").finditer(code, start):
+        depth += 1 if found[0] == "(" else -1
+        if depth == 0:
+            return found.end()
+    return len(code)
+
+
+def _assembly(text: str, name: str) -> str:
+    """Rewrite inline assembly as calls that stop the compiler only where they are used."""
+    out: list[str] = []
+    at = 0
+    code = blank(text)
+    for found in _ASSEMBLY.finditer(code):
+        end = _close(code, found.end())
+        out.append(f"{text[at : found.start()]}::xpusim::assembly(){_lines(text[found.start() : end])}")
+        at = end
+    return "".join(out) + text[at:]
 
 
 def _group_shared(text: str, name: str) -> str:
@@ -59,22 +146,29 @@ def _group_shared(text: str, name: str) -> str:
         declared = _GROUP_SHARED.match(code, found)
         if declared is None:
             allowed = "__group_shared__ type name[size], …; with no initialiser"
-            raise ValueError(f"{name}:{_line(text, found)}: __group_shared__ is not part of a declaration: {allowed}")
-        kind = " ".join(declared[1].replace("__simd__", "").split())  # all of these objects are aligned as vectors
+            raise ValueError(f"{place(text, found, name)}: __group_shared__ is not part of a declaration: {allowed}")
+        # all of these objects are aligned as vectors
+        kind = " ".join(re.sub(_ALIGNED, "", declared[1]).split())
         out.append(text[at:found])
         for one in re.finditer(rf"(\w+)({_DIMS})", declared[2]):
             groups, whole = f"xpusim_groups_{one[1]}", kind + "".join(one[2].split())
             out.append(f"static thread_local xpusim_padded<{whole}> {groups}[16]; ")
             out.append(f"auto &{one[1]} = xpusim_of_group({groups}); ")
         at = declared.end()
-        out.append("\n" * text.count("\n", found, at))
+        out.append(_lines(text[found:at]))
     return "".join(out) + text[at:]
 
 
 def blank(text: str) -> str:
-    """Return the text with comments and literals blanked out; its length and lines stay the same."""
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    """Return the text with only the author's code, at the same offsets.
+
+    Comments, literals, line markers and what comes from system headers are spaces; line ends stay.
+    """
+
+    def spaces(found: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", found.group())
+
+    return _LITERAL.sub(spaces, _MARKER.sub(spaces, _SYSTEM.sub(spaces, text)))
 
 
 def _callee(code: str, end: int) -> int | None:

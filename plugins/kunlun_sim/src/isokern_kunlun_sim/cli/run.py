@@ -20,9 +20,9 @@ from isokern.disk_cache import user_cache
 from isokern.status import InternalError, InvalidArgument
 
 from .. import EMULATOR
-from ..compiling import compiler, headers, kernel_object, library, read, run as run_compiler
+from ..compiling import compiler, expanded_object, library, preprocess, run as run_compiler
 from ..memory import TO_DEVICE, TO_HOST
-from ..rewriting import blank
+from ..rewriting import kernels
 from ..runtime import CLUSTERS, Runtime
 from ..settings import CHECK, SEED
 
@@ -98,7 +98,7 @@ def run(
     """Compile SOURCE and launch its kernel once; exit 1 if it fails or breaks a rule."""
     given = [parse(text) for text in arguments or []]
     os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(seed)
-    made = compile_kernel(source, kernel or only_kernel(source), "checked" if check else "fast")
+    made = compile_kernel(source, kernel, "checked" if check else "fast")
     runtime = Runtime(EMULATOR)
     ffi = FFI()
     ffi.cdef(CDEF)
@@ -163,45 +163,56 @@ def finish(runtime: Runtime, argument: Argument) -> None:
     typer.echo(f"{argument.save}: {argument.array.dtype}{list(argument.array.shape)}")
 
 
-def only_kernel(source: Path) -> str:
-    """Return the name of the only kernel of a file."""
-    names = list(dict.fromkeys(re.findall(r"__global__\s+void\s+(\w+)\s*\(", blank(read(source)))))
-    if not names:
+def find_kernel(text: str, source: Path, wanted: str) -> str:
+    """Return the full name of the kernel of the preprocessed `text` that `wanted` names, or of its only kernel.
+
+    `wanted` may lack namespaces, and has a template's arguments: `k<float>`.
+    """
+    if not re.fullmatch(r"([\w:]+(<[^;{}]*>)?)?", wanted):
+        raise InvalidArgument(
+            "run", f"--kernel {wanted}", allowed="a name, or a template's with its arguments: k<float>"
+        )
+    name, bracket, arguments = wanted.lstrip(":").partition("<")
+    declared = kernels(text)
+    found = [k for k in declared if f"::{k.name}".endswith(f"::{name}")] if wanted else declared
+    found = [k for k in found if k.name == name] or found
+    there = f"{source} has {len(declared)} kernels: {', '.join(k.name for k in declared)}"
+    if not declared:
         raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
-    if len(names) != 1:
-        raise InvalidArgument("run", f"{source} has {len(names)} kernels: {', '.join(names)}", hint="add --kernel NAME")
-    return str(names[0])
+    if not found:
+        raise InvalidArgument("run", f"--kernel {wanted}", allowed=there)
+    if len(found) != 1:
+        raise InvalidArgument("run", there, hint="add --kernel NAME")
+    if found[0].template and not bracket:
+        hint = f"add its arguments: --kernel '{found[0].name}<float>'"
+        raise InvalidArgument("run", f"{found[0].name} is a template", hint=hint)
+    return f"{found[0].name}{bracket}{arguments}"
 
 
-def compile_kernel(source: Path, kernel: str, mode: str) -> Path:
-    """Return the library of a source with an entry for `kernel`, cached by content in the user's disk cache."""
+def compile_kernel(source: Path, wanted: str, mode: str) -> Path:
+    """Return the library of a source with an entry for a kernel, cached by content in the user's disk cache."""
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
     if not EMULATOR.exists():
         hint = "install isokern-kunlun-sim again, now that there is one"
         raise InvalidArgument("run", "the plug-in was built without a C++ compiler", hint=hint)
-    if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", kernel):
-        raise InvalidArgument(
-            "run", f"--kernel {kernel}", allowed="a name, or a template's with its arguments: k<float>"
-        )
-    text = read(source)
-    entry = (
-        '\n#line 1 "isokern-xpu run"\n#include "xpusim/run.h"\nextern "C" int isokern_xpu_run'
+    text = preprocess(cxx, source, mode, [])
+    kernel = find_kernel(text, source, wanted)
+    text += (
+        '\n# 1 "isokern-xpu run"\nextern "C" int isokern_xpu_run'
         "(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n"
-        f'{{ return ::xpusim::run_kernel({kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
+        f'{{ return ::xpusim::run_kernel(::{kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
     key = hashlib.sha256(
-        f"{text}{entry}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
+        f"{text}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
     )
     key.update(run_compiler([cxx, "--version"]).encode())
-    for header in headers(cxx, source, mode):
-        key.update(header.read_bytes())
     disk_cache, name = user_cache("xpu"), f"{source.stem}-{key.hexdigest()[:16]}.so"
     names = [name, f"{name}.lines"] if mode == "checked" else [name]
     if all(disk_cache.path(kept) is not None for kept in names):
         return disk_cache.folder / name
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, name)
-        library(cxx, made, [kernel_object(cxx, source, mode, Path(folder), [], behind=entry)], mode)
+        library(cxx, made, [expanded_object(cxx, source, mode, Path(folder), text)], mode)
         return disk_cache.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name

@@ -21,6 +21,9 @@ struct xpusim_function {
 namespace xpusim
 {
 
+/* What rewriting.py puts in the place of inline assembly. */
+__attribute__((error("not modelled: inline assembly: the XPU's instructions are not public"))) void assembly();
+
 /* In the parameter block, 8-byte values start at a multiple of 8, all others at a multiple of 4 (XPU3). */
 template <class T>
 constexpr size_t aligned(size_t offset)
@@ -72,8 +75,6 @@ struct launcher {
 
     int operator()(P... arguments) const
     {
-        static_assert(((!std::is_same_v<P, long> && !std::is_same_v<P, unsigned long>) && ...),
-            "a kernel parameter of type long, size_t or int64_t has 32 bits on the device: use int or long long");
         static_assert((std::is_trivially_copyable_v<P> && ...), "kernel parameters are copied as bytes");
         constexpr layout<P...> where;
         xpusim_function function{

@@ -2,6 +2,8 @@
  * rules and their sources. */
 #ifndef XPU_KERNEL_XTDK_H
 #define XPU_KERNEL_XTDK_H
+#include <type_traits>
+
 #include "../../xpusim/device.h"
 #include "../../xpusim/not_modelled.h"
 
@@ -13,8 +15,9 @@
 #define __XPU3__ 1
 #endif
 
-/* Kernels and device functions are C++ functions here; `<<<…>>>` is rewritten before the compiler sees it. */
-#define __global__
+/* Kernels and device functions are C++ functions here; `<<<…>>>` is rewritten before the compiler sees it. The
+ * attribute is for rewriting.py, which finds the kernels by it; the compiler ignores it. */
+#define __global__ __attribute__((xpusim_kernel))
 #define __device__
 #define __host__
 
@@ -31,10 +34,14 @@
 #define __local__
 #define __simd__ __attribute__((aligned(64)))
 /* `__group_shared__` is not defined here: one object for each group of four cores needs more than a macro
- * (rewriting.py). In a header it is an error: */
-#define __group_shared__ \
-    static_assert( \
-        false, "not modelled: __group_shared__ is understood in the .xpu file itself, not in a header or a macro");
+ * (rewriting.py). */
+
+/* The device's part of the standard library, of which public sources use is_same (InfiniCore, gemm_kunlun_cast.xpu;
+ * XDNN, cluster_primitive_template.h). */
+namespace xpu_std
+{
+using std::is_same;
+}
 
 XPUSIM_RUNTIME int core_id() { return xpusim_current->core; }
 XPUSIM_RUNTIME int core_num() { return xpusim_current->cores; }
