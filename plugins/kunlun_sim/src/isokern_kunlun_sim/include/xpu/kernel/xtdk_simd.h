@@ -217,9 +217,13 @@ XPUSIM_BITWISE(float16x32, float16)
 
 /* Shifts of each lane by `count` bits. */
 XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a)
-{ return { a.v << (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted()) }; }
+{
+    return xpusim::shift_lanes(a, [count](auto x) __attribute__((always_inline)) { return x << (count & 31); });
+}
 XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a)
-{ return { a.v >> (count & 31), xpusim::whole_lanes<uint32_t>(a.tainted()) }; }
+{
+    return xpusim::shift_lanes(a, [count](auto x) __attribute__((always_inline)) { return x >> (count & 31); });
+}
 XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
 XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
