@@ -244,6 +244,19 @@ def test_a_kernel_is_found_in_namespaces_headers_and_macros(folder: Path) -> Non
 
 
 @needs_compiler
+@pytest.mark.parametrize("mode", ["--fast", "--check"])
+def test_functions_of_the_host_that_need_other_libraries_are_left_out(folder: Path, mode: str) -> None:
+    (folder / "k.xpu").write_text(
+        '#include "xpu/xdnn.h"\n' + AXPY + "struct Base { virtual ~Base(); };\n"
+        "struct Host : Base { std::function<int(baidu::xpu::api::Context *)> call; int elsewhere(); };\n"
+        "int host(Host *h, float *x) { axpy<<<1, 64>>>(1, 2, x, x); return h->elsewhere() + h->call(nullptr); }\n"
+    )
+    done = xpu("run", mode, "k.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(np.load("out.npy"), 1 + 2 * np.arange(5000, dtype=np.float32))
+
+
+@needs_compiler
 def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
     (folder / "spin.xpu").write_text(
         '#include "xpu/kernel/xtdk.h"\n__global__ void k(__global_ptr__ int *out) { for (;;) {} }\n'

@@ -47,6 +47,7 @@ ANNOUNCED = [
     "-fno-tree-pta",
 ]
 CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
+SECTIONS = ["-ffunction-sections", "-fdata-sections"]  # which the linker leaves out one by one
 # -z now binds functions when the library is loaded: binding at the first call would use a core's stack
 LINK = [
     "-shared",
@@ -91,9 +92,18 @@ def run(command: Sequence[str | Path]) -> str:
     return done.stdout.decode(errors="surrogateescape")
 
 
-def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast") -> None:
-    """Link objects to a library of kernels; a checked one gets its table of source lines, `<library>.lines`, too."""
-    run(link_command(cxx, target, objects, mode))
+def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast", entry: str = "") -> None:
+    """Link objects to a library of kernels; a checked one gets its table of source lines, `<library>.lines`, too.
+
+    With `entry`, the library has only that function and what it uses: a kernel's file may also have functions of the
+    host that need other libraries.
+    """
+    command = link_command(cxx, target, objects, mode)
+    if entry:
+        exports = target.with_suffix(".exports")
+        exports.write_text(f"{{ global: {entry}; local: *; }};\n")
+        command += ["-Wl,--gc-sections", f"-Wl,--version-script={exports}"]
+    run(command)
     if mode == "checked":
         Path(f"{target}.lines").write_text(lines(target), encoding="utf-8")
         strip(target)
@@ -166,9 +176,10 @@ def expanded_object(cxx: str, source: Path, mode: str, folder: Path, text: str) 
     """Compile the preprocessed `text` of a `.xpu` file for a mode and return the object."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f"{source.stem}.{mode}.ii"
-    write_changed(written, rewritten(text, source))
+    # As a file of its own, so that the author's has its folder in the debug information, as all others do
+    write_changed(written, f'# 1 "{written.name}"\n{rewritten(text, source)}')
     target = written.with_suffix(".o")
-    run([cxx, *kernel_flags(source, mode, []), "-c", written, "-o", target])
+    run([cxx, *kernel_flags(source, mode, []), *SECTIONS, "-c", written, "-o", target])
     return target
 
 

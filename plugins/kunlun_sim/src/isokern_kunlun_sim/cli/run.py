@@ -31,6 +31,7 @@ typedef void *XPUStream;
 typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
 int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count);
 """
+ENTRY = "isokern_xpu_run"
 WANTED = {
     ord("p"): "an array, or null",
     ord("i"): "a whole number that the parameter's type holds",
@@ -200,7 +201,7 @@ def compile_kernel(source: Path, wanted: str, mode: str) -> Path:
     text = preprocess(cxx, source, mode, [])
     kernel = find_kernel(text, source, wanted)
     text += (
-        '\n# 1 "isokern-xpu run"\nextern "C" int isokern_xpu_run'
+        f'\n# 1 "isokern-xpu run"\nextern "C" int {ENTRY}'
         "(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n"
         f'{{ return ::xpusim::run_kernel(::{kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
     )
@@ -214,5 +215,5 @@ def compile_kernel(source: Path, wanted: str, mode: str) -> Path:
         return disk_cache.folder / name
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, name)
-        library(cxx, made, [expanded_object(cxx, source, mode, Path(folder), text)], mode)
+        library(cxx, made, [expanded_object(cxx, source, mode, Path(folder), text)], mode, ENTRY)
         return disk_cache.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name
