@@ -378,6 +378,11 @@ def whole_vectors() -> Iterator[Row]:
     for count in (0, 7, 31):
         yield Row("svsll_uint32x16", f"svsll_uint32x16({count}, ua)", ua << np.uint32(count), "uint32x16")
         yield Row("svsrl_uint32x16", f"svsrl_uint32x16({count}, ua)", ua >> np.uint32(count), "uint32x16")
+    for count in (32, 64, 128, 256):
+        shifted = np.concatenate([OPERANDS["ia"], i32])[count // 32 :][:16]
+        yield Row("vsrlp_int32x16", f"vsrlp_int32x16({count}, ia)", shifted, "int32x16")
+    name = "__builtin_xpu2_vload_mask16_mr1"
+    yield Row(name, f"{name}(fa_bytes, 0)", OPERANDS["fa"], "float32x16")
     for f, kind in ((F32, "float"), (I32, "int"), (U32, "unsigned")):
         for lane in (0, 5, 15):
             name = f"vextract_{f.name}"
@@ -441,8 +446,19 @@ def simd_kl2() -> list[Row]:
 
 
 def pairs() -> list[Row]:
-    """Return the rows of cluster_simd.h."""
+    """Return the rows of cluster_simd.h and cluster_primitive.h."""
     rows = []
+    f32, i32 = np.zeros(16, np.float32), np.zeros(16, np.int32)
+    for name, value in (("vzero", 0), ("vone", 1)):
+        rows.append(Row(name, f"{name}<float>()", f32 + value, "float32x16"))
+        rows.append(Row(name, f"{name}<int>()", i32 + value, "int32x16"))
+    ia = np.concatenate([OPERANDS["ia"][:8], [16777217, -16777219, 33554434, 33554435]]).astype(np.int32)
+    rows.append(Row("vfix2float", "vfix2float(ia)", OPERANDS["ia"].astype(np.float32), "float32x16"))
+    numbers = ", ".join(f"{n}" if n > -(1 << 31) else "-2147483647 - 1" for n in ia.tolist())
+    rows.append(
+        Row("vfix2float", f"vfix2float({{{numbers}}})", np.append(ia, i32[:4]).astype(np.float32), "float32x16")
+    )
+    rows.append(Row("int32x16_t", "int32x16_t{7, -8}", np.append([7, -8], i32[2:]).astype(np.int32), "int32x16"))
     f, g = OPERANDS["fa"], OPERANDS["fb"]
     i, j = OPERANDS["ia"], OPERANDS["ib"]
     b, h = OPERANDS["ba"], OPERANDS["ha"]
@@ -522,6 +538,16 @@ def pairs() -> list[Row]:
             ),
         ]
         cut = np.concatenate([f, g])
+        cast = {"lm": "primitive_cast", "sm": "primitive_cast_sm", "gsm": "primitive_cast_gsm"}[place]
+        for code, fill, value in (
+            (f"{cast}((float *)t, (float *)t, 32);", both_f, cut),
+            (f"{cast}((float *)t, (bfloat16 *)t, 17);", both_f, narrowed(cut, BF16, "rz")),
+            (f"{cast}((float *)t, (float16 *)t, 32);", both_f, narrowed(cut, F16, "rn")),
+            (f"{cast}((bfloat16 *)t, (float *)t, 1);", "COPY(t, ba);", wide_b),
+            (f"{cast}((float16 *)t, (float *)t, 32);", "COPY(t, ha);", wide_h),
+        ):
+            back = "move64(o, t); " + ("move64(o + 64, t + 64);" if value.nbytes > 64 else "")
+            rows.append(Row(cast, f"{there}{fill} {FENCES} {code} {back}", value, ""))
         unordered = np.stack([bits(g) >> 16, bits(f) >> 16], 1).reshape(-1).astype(np.uint16)
         for code, value in (
             ("vstore2_@((float *)t, fa, fb);", cut),
@@ -545,7 +571,7 @@ def pairs() -> list[Row]:
 
 
 def scalars() -> list[Row]:
-    """Return the rows of xtdk_math.h, xtdk_fp16.h and xtdk_bf16.h."""
+    """Return the rows of xtdk_math.h, xtdk_fp16.h, xtdk_bf16.h and cluster.h."""
     rows = []
 
     def row(name: str, code: str, value: Any, kind: str = "float") -> None:
@@ -578,6 +604,15 @@ def scalars() -> list[Row]:
         row("roundup_div", f"roundup_div({n}, {k})", -(-n // k), "int")
         row("rounddown", f"rounddown({n}, {k})", n // k * k, "int")
         row("rounddown_div", f"rounddown_div({n}, {k})", n // k, "int")
+    for k in (2, 4, 8, 16, 32, 64, 128, 256):
+        for n in (0, k - 1, k, 1001):
+            row(f"mod{k}", f"mod{k}({n})", n % k, "int")
+            row(f"roundup{k}", f"roundup{k}({n})", -(-n // k) * k, "int")
+            row(f"roundup_div{k}", f"roundup_div{k}({n})", -(-n // k), "int")
+            row(f"rounddown{k}", f"rounddown{k}({n})", n // k * k, "int")
+            if k < 256:
+                row(f"div{k}", f"div{k}({n})", n // k, "int")
+    row("roundup512", "roundup512(1025)", 1536, "int")
     fix = {"float2fix": np.rint, "float2fix_rz": np.trunc, "float2fix_ru": np.ceil, "float2fix_rd": np.floor}
     for name, direction in fix.items():
         for x in (1.5, -1.5, 2.5, -0.25, 4194303.875, -4194303.875, 123456.4):
@@ -605,7 +640,7 @@ def scalars() -> list[Row]:
         row("__bfloat162float", f"__bfloat162float(bfloat16_t({x}f))", brain.view(ml_dtypes.bfloat16).astype(f32))
         row("bfloat2float", f"bfloat2float(bfloat16({x}f))", brain.view(ml_dtypes.bfloat16).astype(f32))
     for op, value in (("+", 1.25 + 0.3), ("-", 1.25 - 0.3), ("*", 1.25 * 0.3), ("/", 1.25 / 0.3)):
-        for kind, dtype in (("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)):
+        for kind, dtype in (("float16", np.float16), ("half", np.float16), ("bfloat16", ml_dtypes.bfloat16)):
             a, b = np.array(1.25, dtype), np.array(0.3, dtype)
             exact = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op](
                 a.astype(np.float64), b.astype(np.float64)
@@ -615,11 +650,33 @@ def scalars() -> list[Row]:
     row("float16 -", "(-float16(1.5f)).val_", bits(np.array(-1.5, np.float16)), "short")
     row("float16 +=", "(float16(1.5f) += float16(1.0f)).val_", bits(np.array(2.5, np.float16)), "short")
     row("float16 ==", "float16(0.0f) == float16(-0.0f)", 0, "bool")
+    for n in (0, -7, 257, 2049):
+        row("half", f"half({n}).val_", bits(np.array(f32(n)).astype(np.float16)), "short")
+        row("bfloat16", f"bfloat16({n}).val_", bits(np.array(f32(n)).astype(ml_dtypes.bfloat16)), "short")
+    row("half to float", "2.0f + (float)half(0.3f)", f32(2) + f32(np.float16(0.3)))
+    row("exp", "exp(-half(0.5f))", np.exp(f32(-0.5)))
+    row("half -", "(-half(1.5f)).val_", bits(np.array(-1.5, np.float16)), "short")
+    row("bfloat16 -", "(-bfloat16(1.5f)).val_", bits(np.array(-1.5, ml_dtypes.bfloat16)), "short")
+    for op, value in (("+", 2.25), ("-", 0.75), ("*", 1.125), ("/", 2.0)):
+        code = f"half x(1.5f); x {op}= half(0.75f); *(short *)o = x.val_;"
+        rows.append(Row(f"half {op}=", code, bits(np.array([value], np.float16)), ""))
+    truth = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
+    for op, holds in {**truth, "!=": np.not_equal}.items():
+        for x, y in ((1.5, 1.5), (-1.0, 0.5), (0.5, -1.0), (0.0, -0.0)):
+            row(f"half {op}", f"half({x}f) {op} half({y}f)", bool(holds(x, y)), "bool")
+        row(f"half {op}", f"half(NAN) {op} half(NAN)", op == "!=", "bool")
+    for op, holds in truth.items():
+        row(f"bfloat16 {op}", f"bfloat16(-1.5f) {op} bfloat16(0.5f)", bool(holds(-1.5, 0.5)), "bool")
+        row(f"bfloat16 {op}", f"bfloat16(1.5f) {op} bfloat16(1.5f)", bool(holds(1.5, 1.5)), "bool")
+    for name, value in (("fmax", 1.5), ("fmin", -2.0)):
+        row(name, f"{name}(bfloat16(1.5f), bfloat16(-2.0f)).val_", bits(np.array(value, ml_dtypes.bfloat16)), "short")
+    row("is_same", "xpu_std::is_same<half, __half>::value && !xpu_std::is_same<half, bfloat16>::value", 1, "bool")
     row("bfloat16 ==", "bfloat16(1.5f) == bfloat16(1.5f)", 1, "bool")
     row("bfloat16 !=", "bfloat16(1.5f) != bfloat16(1.5f)", 0, "bool")
     row("fmax", "fmax(__float2half(1.5f), __float2half(-2.0f)).val_", bits(np.array(1.5, np.float16)), "short")
     row("fmin", "fmin(__float2half(1.5f), __float2half(-2.0f)).val_", bits(np.array(-2.0, np.float16)), "short")
-    row("float16 to half", "half(float16(half{0x3e00})).val_", 0x3E00, "short")
+    row("float16 to half", "half(float16(half(1.5f))).val_", 0x3E00, "short")
+    row("half::of_bits", "half::of_bits(0x3e00).val_", 0x3E00, "short")
     return rows
 
 
@@ -629,7 +686,7 @@ def source(rows: list[Row], headers: list[str], first: str = "") -> str:
     layout = {name: 64 * i for i, name in enumerate(OPERANDS)}
     lines = [first, *(f'#include "xpu/kernel/{h}"' for h in headers)]
     lines.append("#define COPY(to, from) move64(to, from##_bytes)")
-    lines.append("#define PUT(T, value) vstore_lm_##T(o, value)")
+    lines.append("#define PUT(T, ...) vstore_lm_##T(o, __VA_ARGS__)")
     lines.append("#define PUT2(T, x, y) vstore_lm_##T(o, x); vstore_lm_##T(o + 64, y)")
     lines.append("#define ORDER int32x16_t order = vload_lm_int32x16(order_bytes)")
     lines.append(

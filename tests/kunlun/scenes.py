@@ -13,11 +13,11 @@ GIVEN = np.random.default_rng(5).integers(-1000, 1000, 1024).astype(np.int32)
 
 HEAD = """
 #include "xpu/kernel/cluster.h"
-#include "xpu/kernel/xtdk_io.h"
+#include "xpu/kernel/cluster_debug.h"
+#include "xpu/kernel/cluster_primitive_template.h"
+#include "xpu/kernel/xtdk_simd_xpu2.h"
 #include "xpu/kernel/xtdk_trigonometric.h"
-#ifndef __arch_xpu2__
 #include "xpu/kernel/xtdk_atomic_sm_xpu3.h"
-#endif
 """
 
 
@@ -64,6 +64,19 @@ def shares(out: Array) -> None:
         assert (got[:, 0] == starts).all() and (got[:, 1] == ends).all(), (n, length, align)
 
 
+def tiles(out: Array) -> None:
+    """Check that the tiles of a matrix, one for each core, have every element once, and what XDNN's rule makes them."""
+    for i, (m, n, columns, height) in enumerate(TILES):
+        count = np.zeros((m, n), int)
+        ends = out[256 * i : 256 * i + 256].reshape(64, 4)
+        for top, bottom, left, right in ends:
+            count[top:bottom, left:right] += 1
+        assert (count == 1).all(), (m, n)
+        assert (ends[0] == (0, height, 0, columns)).all(), (m, n, ends[0])
+
+
+# rows and columns of a matrix, and those of the first core's tile
+TILES = [(1, 1000, 16, 1), (640, 30, 30, 10), (20, 100, 34, 1), (5, 40000, 625, 5)]
 SHARES = [(64, 1000, 16), (64, 10, 4), (63, 0, 8), (7, 12345, 1)]
 CORE = "const int c = core_id();"
 COPIES = [
@@ -168,6 +181,40 @@ SCENES = [
         " partition(c, sizes[i][0], sizes[i][1], sizes[i][2], &r[0], &r[1]);"
         " mfence_lm(); LM2GM(r, out + 128 * i + 2 * c, 8); }",
         shares,
+    ),
+    Scene(
+        "tiles",
+        "const int sizes[][2] = {"
+        + ", ".join(f"{{{m}, {n}}}" for m, n, *_ in TILES)
+        + f"}}; {CORE} for (int i = 0; i < 4; i++) {{ __local__ int r[4];"
+        " partition2d(c, 64, sizes[i][0], sizes[i][1], &r[0], &r[1], &r[2], &r[3]);"
+        " mfence_lm(); LM2GM(r, out + 256 * i + 4 * c, 16); }",
+        tiles,
+    ),
+    *(
+        Scene(
+            f"buffers of {memory} in turn",
+            f"if (core_id() != 0) return; {storage} int m[{16 * count}];"
+            f" {kind}<16, {memory}Ptr<int>> at({memory}Ptr<int>(m + 0)); at.gm_load_async(in, 16); at.mfence();"
+            " for (int i = 0; i < 60; i++) {"
+            " at.next().gm_load(in + 16 * (i + 1), 16); at.ptr[0]++; mfence();"
+            " if (i % 2) at.gm_store(out + 16 * i, 16); else { at.gm_store_async(out + 16 * i, 16); mfence(); }"
+            f" at.toggle(); }} if (({memory}Ptr<int>(m) + 3).ptr != m + 3) out[0] = -1;",
+            gives(GIVEN[:960] + (np.arange(960) % 16 == 0)),
+        )
+        for memory, storage, kind, count in (
+            ("Lm", "__local__", "DoublePtr", 2),
+            ("Sm", "__shared__", "DoublePtr", 2),
+            ("Gsm", "__group_shared__", "TriplePtr", 3),
+        )
+    ),
+    Scene(
+        "words of shared memory by instructions",
+        "__shared__ int n; if (core_id() == 0) n = 0; mfence_sm(); sync_cluster(); bool fail = true; while (fail) {"
+        ' int a; __asm__ __volatile__("loada.w %0,%1" : "=&r"(a) : "r"(&n)); a += 3;'
+        ' __asm__ __volatile__("storea.w %0,%1,%2" : "=&r"(fail) : "r"(a), "r"(&n)); }'
+        ' asm("mfence{sm}"); sync_cluster(); if (core_id() == 0) SM2GM(&n, out, 4);',
+        gives([192]),
     ),
     Scene(
         "the clock goes on",

@@ -13,7 +13,7 @@ import language
 import numpy as np
 import pytest
 import scenes
-from language import Row
+from language import F32, Row
 from needs import cxx
 
 from isokern_kunlun_sim import compiling
@@ -34,8 +34,10 @@ extern "C" int run(int kernel, const char *in, char *out, int clusters, int core
 GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
     "simd": (language.simd_kl3(), ["xtdk_simd.h"], ""),
     "simd_kl2": (language.simd_kl2(), ["xtdk_simd.h"], "#define __arch_xpu2__"),
-    "pairs": (language.pairs(), ["cluster_simd.h"], ""),
-    "scalars": (language.scalars(), ["xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h"], ""),
+    "pairs": (language.pairs(), ["cluster_simd.h", "cluster_primitive.h"], ""),
+    "scalars": (language.scalars(), ["xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h", "cluster.h"], ""),
+    # what runs where the machine has no fused multiply-add
+    "sums": (list(language.accumulations(F32, "rn", "")), ["xtdk_simd.h"], "#define XPUSIM_NO_FUSED"),
 }
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
@@ -226,12 +228,17 @@ def preprocessed(header: str, architecture: str = "") -> str:
 ARCHITECTURES = {"KL3": "", "KL2": "#define __arch_xpu2__"}
 
 
+def absent(headers: list[str], architecture: str) -> list[str]:
+    """Return the names that headers define as not modelled."""
+    text = "".join(preprocessed(h, architecture) for h in headers)
+    return sorted(set(re.findall(r'error\("not modelled: " "(\w+)"', text)))
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_function_that_is_not_modelled_says_so_at_the_author_s_line(tmp_path: Path, architecture: str) -> None:
     first = ARCHITECTURES[architecture]
-    headers = ["xtdk.h", "xtdk_simd.h", "xtdk_math.h", "xtdk_io.h"]
-    text = "".join(preprocessed(h, first) for h in headers)
-    names = sorted(set(re.findall(r'error\("not modelled: " "(\w+)"', text)))
+    headers = ["xtdk.h", "xtdk_simd.h", "xtdk_math.h", "xtdk_io.h", "xtdk_atomic_sm_xpu3.h", "cluster_primitive.h"]
+    names = absent(headers, first)
     assert len(names) > (20 if first else 100)
     source = tmp_path / "absent.xpu"
     lines = [first, *(f'#include "xpu/kernel/{h}"' for h in headers), "__global__ void k()", "{"]
@@ -252,8 +259,19 @@ REFUSED = {
     "atomicadd of a short": ("    short s; atomicadd(&s, (short)1);", "not modelled: atomicadd is stated for integers"),
     "inline assembly": ('    __asm__("nop");', "not modelled: inline assembly"),
     "group-shared memory with an initialiser": ("    __group_shared__ int n = 3;", "__group_shared__ is not part of"),
-    "a macro of group-shared memory": ("    GROUP int n;", "not modelled: __group_shared__ is understood in the .xpu"),
-    "primitives": ('#include "xpu/kernel/cluster_primitive.h"', "not modelled: cluster_primitive.h"),
+    "group-shared memory behind a macro with an initialiser": (
+        "    GROUP int n = 3;",
+        "__group_shared__ is not part of",
+    ),
+    "a shift by parts of lanes": ("    int32x16_t x(1); x = vsrlp_int32x16(16, x);", "not modelled: vsrlp_int32x16"),
+    "a cast of integers": (
+        "    primitive_cast<int, float>((const int *)lm, (float *)lm, 4);",
+        "not modelled: primitive_cast is here for float",
+    ),
+    "an offset of a builtin": (
+        "    auto x = __builtin_xpu2_vload_mask16_mr1(lm, 4);",
+        "not modelled: __builtin_xpu2_vload",
+    ),
     "an integer as half precision": ("    float16 h(1); (void)h;", "deleted"),
 }
 
@@ -261,13 +279,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
     statement, words = REFUSED[name]
-    text = "#define GROUP __group_" + "shared__\n" + scenes.one(statement) + ENTRY
-    if "a macro" in name:
-        text = text.replace(
-            "#define GROUP __group_shared__", "#define GLUE(a, b) a##b\n#define GROUP GLUE(__group_, shared__)"
-        )
-    else:
-        text = text.replace("#define GROUP __group_shared__\n", "")
+    text = "#define GROUP __group_shared__\n" + scenes.one(statement) + ENTRY
     source = tmp_path / "refused.xpu"
     source.write_text(text)
     with pytest.raises(compiling.CompileError, match=re.escape(words)) as error:
@@ -282,8 +294,6 @@ def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
 def defined() -> Iterator[tuple[str, str]]:
     """Yield (header, function) for each function that the headers define."""
     for path in sorted((INCLUDE / "xpu" / "kernel").glob("*.h")):
-        if path.name == "cluster_primitive.h":
-            continue
         for name, first in ARCHITECTURES.items():
             if name == "KL2" and "atomic" in path.name:
                 continue
@@ -300,6 +310,56 @@ def test_every_function_of_the_headers_is_tested() -> None:
     names = set(defined())
     assert len(names) > 500
     assert sorted({name for _, name in names} - tested) == []
+
+
+# ---- The page ----
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """Return the cells of the table below a heading of the page about the language."""
+    page = (HERE.parent.parent / "docs" / "kunlun_language.md").read_text()
+    table = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def words_of(cell: str) -> list[str]:
+    """Return the names in a cell's code; not parts of names, such as `_mz` and `vload_`, nor examples with spaces."""
+    code = [c for c in re.findall(r"`([^`]*)`", cell) if "=" not in c]
+    return [
+        w for c in code for w in re.findall(r"[\w.:]+", c) if len(w) > 2 and not w.startswith("_m") and w[-1] != "_"
+    ]
+
+
+OF_THE_HOST = {"xpu/xdnn.h", "xpu/runtime.h"}
+# words of the page that are no names of its headers
+OTHER_WORDS = {"math.h", "cluster.h", "float", "reinterpret_cast", "__group_shared__", "_rz", "_ru", "_rd", "_ASYNC"}
+
+
+@pytest.mark.parametrize("row", rows_of("What is modelled"), ids=lambda row: row[0])
+def test_the_names_of_the_page_are_in_its_headers(row: list[str]) -> None:
+    headers, told = re.findall(r"`([^`]*)`", row[0]), [w for w in words_of(row[1]) if w not in OTHER_WORDS]
+    found = set()
+    for architecture in ("", "-D__arch_xpu2__"):
+        named = [h if h in OF_THE_HOST else f"xpu/kernel/{h}" for h in headers]
+        text = "".join(f'#include "{h}"\n' for h in named)
+        command = [cxx(), "-std=c++17", "-E", "-dD", f"-I{INCLUDE}", "-x", "c++", "-", *architecture.split()]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        found |= set(re.findall(r"\w+", done.stdout))
+    for word in told:
+        name = word.split("::")[-1]
+        assert any(name in (f, f[2:].split("_")[0], f[1:].split("_")[0]) or f.startswith(f"{name}_") for f in found), (
+            word
+        )
+
+
+def test_what_the_page_says_is_not_modelled_is_an_error() -> None:
+    headers = ["xtdk.h", "xtdk_simd.h", "xtdk_math.h", "xtdk_io.h", "xtdk_atomic_sm_xpu3.h", "cluster_primitive.h"]
+    names = set(absent(headers, "") + absent(headers, "#define __arch_xpu2__"))
+    rows = {word: names for row in rows_of("What is not") for word in words_of(row[0])}
+    told = set(rows) - {"bfloat16x32", "xtdk_atomic_sm_xpu3.h", "vsrlp_int32x16", "_x256_", "_ls", "long", "size_t"}
+    assert {"SM2LM", "LM2SM", "svsllp", "exp_rz", "memdump", "mfence_local", "primitive_add"} <= told
+    assert sorted(told - names - {"vscatter_", "vscatter", "storea.w", "loada.w", "_ASYNC"}) == []
 
 
 # ---- The example ----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isokern_kunlun_sim.rewriting import Kernel, kernels, place, rewrite
+from isokern_kunlun_sim.rewriting import KernelName, kernels, place, rewrite
 
 
 def body(text: str) -> str:
@@ -73,6 +73,23 @@ def test_inline_assembly_becomes_a_call_on_its_line(keywords: str) -> None:
     assert made == "// __asm__\nvoid f(int x) { ::xpusim::assembly()\n; }"
 
 
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ('asm("mfence{lm}");', "::mfence_lm();"),
+        (
+            '__asm__ __volatile__("loada.w %0,%1" : "=&r"(a[f(1, 2)]) : "r"(p ? p : q));',
+            "(a[f(1, 2)]) = ::SM2REG_atomic(p ? p : q);",
+        ),
+        ('asm("storea.w %0, %1, %2\\t\\n":"=&r"(a) :"r"(n::v), "r"(p) : "memory");', "(a) = ::REG2SM_atomic(p, n::v);"),
+        ('asm("storea.w %0,%1,%2" : : "r"(v), "r"(p));', "::xpusim::assembly();"),
+        ('asm("loada.w %0,%1\\n" "nop" : "=&r"(a) : "r"(p));', "::xpusim::assembly();"),
+    ],
+)
+def test_instructions_of_a_public_meaning_become_functions(given: str, made: str) -> None:
+    assert body(given) == made
+
+
 # What the preprocessor makes of a file: its lines, those of headers, and those of system headers
 EXPANDED = """# 0 "k.xpu"
 # 1 "k.xpu"
@@ -113,7 +130,13 @@ def test_kernels_have_their_namespaces() -> None:
     namespace i = f; extern "C" { void __global__ j(); __global__ void __attribute__((noinline)) l(int); }
     __attribute__((xpusim_kernel)) void a(int n); // "namespace x {" __global__ void y()
     """
-    names = [Kernel("a", False), Kernel("b::c", False), Kernel("f::g::h", True), Kernel("j", False), Kernel("l", False)]
+    names = [
+        KernelName("a", False),
+        KernelName("b::c", False),
+        KernelName("f::g::h", True),
+        KernelName("j", False),
+        KernelName("l", False),
+    ]
     assert kernels(text) == names
 
 

@@ -1,8 +1,8 @@
 """Rewriting kernel sources to C++ that g++ compiles, with every line where it was.
 
 `kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; a `__group_shared__` object becomes one object for each
-group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; inline
-assembly becomes a call that is a compile error if the code is used.
+group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; an instruction
+of inline assembly becomes the function that means the same, or a call that is a compile error if the code is used.
 
 The text is a source file, or what the preprocessor made of it: then its line markers (`# 12 "file.h" 1 3`) say where
 each line comes from, and what comes from system headers is left alone.
@@ -34,10 +34,19 @@ _SCOPE = re.compile(
 )
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]+>\s*(?:(?:static|inline)\s+)*$")
 _NARROW = re.compile(r"\b(?:long|size_t|ssize_t|ptrdiff_t|intptr_t|uintptr_t)\b")
+# Instructions, without commas, and what they mean: the fences by their names; a load that links a word of shared memory
+# and a store that gives 0 if it happened, by the atomic additions in FastDeploy (update_repeat_times.xpu: atomic_add)
+_INSTRUCTIONS = {
+    r"mfence\{lm\}": "::mfence_lm()",
+    r"mfence\{sm\}": "::mfence_sm()",
+    r"mfence\{gm\}": "::mfence_gm()",
+    r"loada\.w %(\d) %(\d)": "({0}) = ::SM2REG_atomic({1})",
+    r"storea\.w %(\d) %(\d) %(\d)": "({0}) = ::REG2SM_atomic({2}, {1})",
+}
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelName:
     """A kernel that a text declares: its name with namespaces, and whether it is a template."""
 
     name: str
@@ -49,7 +58,7 @@ def rewrite(text: str, name: str) -> str:
 
     Raises ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
     """
-    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name)), name)
+    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name)))
     _check_parameters(text, name)
     out: list[str] = []
     at = 0
@@ -68,18 +77,18 @@ def rewrite(text: str, name: str) -> str:
     return "".join(out) + text[at:]
 
 
-def kernels(text: str) -> list[Kernel]:
+def kernels(text: str) -> list[KernelName]:
     """Return the kernels that a text declares, each once, in order."""
     return list(dict.fromkeys(kernel for kernel, _, _ in _declarations(blank(text))))
 
 
-def _declarations(code: str) -> Iterator[tuple[Kernel, int, int]]:
+def _declarations(code: str) -> Iterator[tuple[KernelName, int, int]]:
     """Yield each declaration of a kernel, and where its parameters start and end."""
     scopes: list[str] = []
     for found in _SCOPE.finditer(code):
         if found["kernel"]:
             template = _TEMPLATE.search(code, max(0, found.start() - 1000), found.start())
-            kernel = Kernel("::".join([s for s in scopes if s] + [found["kernel"]]), template is not None)
+            kernel = KernelName("::".join([s for s in scopes if s] + [found["kernel"]]), template is not None)
             yield kernel, found.end(), _close(code, found.end() - 1) - 1
         elif found[0] != "}":
             scopes.append(found["name"] or "")
@@ -125,16 +134,41 @@ def _close(code: str, start: int) -> int:
     return len(code)
 
 
-def _assembly(text: str, name: str) -> str:
-    """Rewrite inline assembly as calls that stop the compiler only where they are used."""
+def _assembly(text: str) -> str:
+    """Rewrite inline assembly: instructions of a public meaning as C++, others as a call that must not be reached."""
     out: list[str] = []
     at = 0
     code = blank(text)
     for found in _ASSEMBLY.finditer(code):
         end = _close(code, found.end())
-        out.append(f"{text[at : found.start()]}::xpusim::assembly(){_lines(text[found.start() : end])}")
+        inside = slice(found.end() + 1, end - 1)
+        meant = _instruction(text[inside], code[inside]) or "::xpusim::assembly()"
+        out.append(f"{text[at : found.start()]}{meant}{_lines(text[found.start() : end])}")
         at = end
     return "".join(out) + text[at:]
+
+
+def _instruction(text: str, code: str) -> str | None:
+    """Return the C++ for what is in the parentheses of one `asm`, if it is one instruction of `_INSTRUCTIONS`."""
+    parts, depth = [0], 0
+    for found in re.finditer(r"[():]", code):
+        depth += {"(": 1, ")": -1, ":": 0}[found[0]]
+        if found[0] == ":" and depth == 0:
+            parts.append(found.end())
+    template = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text[: parts[1] if len(parts) > 1 else len(text)]))
+    words = " ".join(re.sub(r"\\[nt]", " ", template).replace(",", " ").split())
+    operands = []
+    start = parts[1] if len(parts) > 1 else len(code)
+    for found in re.finditer(r"\(", code[: parts[3] - 1 if len(parts) > 3 else len(code)]):
+        if found.start() >= start:
+            start = _close(code, found.start())
+            operands.append(" ".join(text[found.end() : start - 1].split()))
+    for pattern, meant in _INSTRUCTIONS.items():
+        matched = re.fullmatch(pattern, words)
+        if matched:
+            numbers = [int(number) for number in matched.groups()]
+            return None if max(numbers, default=-1) >= len(operands) else meant.format(*(operands[n] for n in numbers))
+    return None
 
 
 def _group_shared(text: str, name: str) -> str:

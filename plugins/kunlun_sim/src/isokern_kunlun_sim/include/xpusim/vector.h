@@ -3,6 +3,7 @@
  * depends on them. */
 #ifndef XPUSIM_VECTOR_H
 #define XPUSIM_VECTOR_H
+#include <initializer_list>
 #include <type_traits>
 
 #include "device.h"
@@ -100,6 +101,27 @@ XPUSIM_INLINE R fill(T value)
 
 constexpr uint64_t NONE = 0, ALL = ~uint64_t{ 0 };
 
+/* The lanes of a vector one by one. In fast kernels they are an array, because the compiler vectorises loops over
+ * arrays; in checked kernels they stay a vector, because accesses of arrays are instrumented. */
+template <class L>
+struct lane_array {
+#ifdef XPUSIM_CHECKED
+    raw_of<L> x;
+    XPUSIM_MEMBER explicit lane_array(raw_of<L> v = raw_of<L>{}) : x(v) {}
+    XPUSIM_MEMBER raw_of<L> raw() const { return x; }
+#else
+    lane_type<L> x[64 / sizeof(lane_type<L>)];
+    XPUSIM_MEMBER lane_array() = default;
+    XPUSIM_MEMBER explicit lane_array(raw_of<L> v) { __builtin_memcpy(x, &v, 64); }
+    XPUSIM_MEMBER raw_of<L> raw() const
+    {
+        raw_of<L> v;
+        __builtin_memcpy(&v, x, 64);
+        return v;
+    }
+#endif
+};
+
 template <class L>
 struct alignas(64) vector {
     using stored = lane_type<L>;
@@ -117,6 +139,16 @@ struct alignas(64) vector {
     XPUSIM_MEMBER uint64_t tainted() const { return NONE; }
 #endif
     XPUSIM_MEMBER vector(raw_of<L> value, uint64_t bytes) : v(value) { taint(bytes); }
+    /* The first lanes; the others are 0. */
+    XPUSIM_MEMBER vector(std::initializer_list<stored> first) : v(raw_of<L>{})
+    {
+        lane_array<L> r(v);
+        int i = 0;
+        for (const stored value : first)
+            r.x[i++] = value;
+        v = r.raw();
+        taint(NONE);
+    }
     /* Sets every lane to the same value. */
     XPUSIM_MEMBER explicit vector(stored value) : v(fill<raw_of<L>>(value)) { taint(NONE); }
 };
@@ -129,27 +161,6 @@ struct lanes_in<vector<L>> {
 };
 template <class V>
 using lane_of = typename lanes_in<V>::type;
-
-/* The lanes of a vector one by one. In fast kernels they are an array, because the compiler vectorises loops over
- * arrays; in checked kernels they stay a vector, because accesses of arrays are instrumented. */
-template <class L>
-struct lane_array {
-#ifdef XPUSIM_CHECKED
-    raw_of<L> x;
-    XPUSIM_MEMBER explicit lane_array(raw_of<L> v = raw_of<L>{}) : x(v) {}
-    XPUSIM_MEMBER raw_of<L> raw() const { return x; }
-#else
-    lane_type<L> x[vector<L>::lanes];
-    XPUSIM_MEMBER lane_array() = default;
-    XPUSIM_MEMBER explicit lane_array(raw_of<L> v) { __builtin_memcpy(x, &v, 64); }
-    XPUSIM_MEMBER raw_of<L> raw() const
-    {
-        raw_of<L> v;
-        __builtin_memcpy(&v, x, 64);
-        return v;
-    }
-#endif
-};
 
 /* In lane i the bit i, of the 16 or twice 16 bits of a mask. */
 template <class T>
@@ -790,6 +801,15 @@ XPUSIM_INLINE int_quarter narrow_quarter(int_quarter bits, bool truncate)
     return sign | (magnitude > 0x7f800000 ? nan : r);
 }
 #endif
+
+XPUSIM_INLINE vector<float> nearest_float(const vector<int32_t> &a)
+{
+    const lane_array<int32_t> x(a.v);
+    lane_array<float> r;
+    for (int i = 0; i < 16; i++)
+        r.x[i] = static_cast<float>(x.x[i]);
+    return { r.raw(), whole_lanes<float>(a.tainted()) };
+}
 
 template <class F, class L>
 XPUSIM_INLINE vector<float> widen_half(const vector<L> &a, int half)

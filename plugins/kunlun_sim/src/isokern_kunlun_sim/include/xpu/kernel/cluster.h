@@ -2,6 +2,7 @@
 #ifndef XPU_KERNEL_CLUSTER_H
 #define XPU_KERNEL_CLUSTER_H
 #include "cluster_partition.h"
+#include "cluster_primitive.h"
 #include "cluster_simd.h"
 #include "xtdk.h"
 #include "xtdk_bf16.h"
@@ -26,4 +27,7 @@ XPUSIM_INLINE N rounddown_div(N n, K k)
 template <class N, class K>
 XPUSIM_INLINE N rounddown(N n, K k)
 { return rounddown_div(n, k) * static_cast<N>(k); }
+template <class N>
+XPUSIM_INLINE N roundup512(N n)
+{ return roundup(n, 512); }
 #endif

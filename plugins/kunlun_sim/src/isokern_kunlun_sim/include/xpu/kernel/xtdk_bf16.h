@@ -8,7 +8,7 @@ struct bfloat16 {
     short val_;
 
     bfloat16() = default;
-    bfloat16(int) = delete;
+    XPUSIM_MEMBER bfloat16(int a) : bfloat16(static_cast<float>(a)) {} /* but a short is taken for the bits */
     XPUSIM_MEMBER bfloat16(float a) : val_(static_cast<short>(xpusim::narrow<xpusim::bf16>(a))) {}
     XPUSIM_MEMBER bfloat16(short bits) : val_(bits) {}
     XPUSIM_MEMBER explicit operator float() const { return xpusim::widen<xpusim::bf16>(static_cast<uint16_t>(val_)); }
@@ -30,6 +30,13 @@ XPUSIM_INLINE bfloat16 operator-(bfloat16 a, bfloat16 b)
 XPUSIM_INLINE bfloat16 operator*(bfloat16 a, bfloat16 b)
 { return bfloat16(static_cast<short>(xpusim::narrow<xpusim::bf16>(static_cast<double>(float(a)) * float(b)))); }
 XPUSIM_INLINE bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16(float(a) / float(b)); }
+XPUSIM_INLINE bfloat16 operator-(bfloat16 a) { return bfloat16(static_cast<short>(a.val_ ^ 0x8000)); }
+XPUSIM_INLINE bfloat16 fmax(bfloat16 a, bfloat16 b) { return float(a) > float(b) ? a : b; }
+XPUSIM_INLINE bfloat16 fmin(bfloat16 a, bfloat16 b) { return float(a) < float(b) ? a : b; }
 XPUSIM_INLINE bool operator==(bfloat16 a, bfloat16 b) { return a.val_ == b.val_; } /* compares the bits */
 XPUSIM_INLINE bool operator!=(bfloat16 a, bfloat16 b) { return a.val_ != b.val_; }
+XPUSIM_INLINE bool operator<(bfloat16 a, bfloat16 b) { return float(a) < float(b); }
+XPUSIM_INLINE bool operator<=(bfloat16 a, bfloat16 b) { return float(a) <= float(b); }
+XPUSIM_INLINE bool operator>(bfloat16 a, bfloat16 b) { return float(a) > float(b); }
+XPUSIM_INLINE bool operator>=(bfloat16 a, bfloat16 b) { return float(a) >= float(b); }
 #endif

@@ -17,6 +17,29 @@ XPUSIM_INLINE int roundup(int n, int k) { return roundup_div(n, k) * k; }
 XPUSIM_INLINE int rounddown_div(int n, int k) { return n / k; }
 XPUSIM_INLINE int rounddown(int n, int k) { return n / k * k; }
 
+/* The same for powers of two, which XDNN lists with their ranges (cluster_math.h). */
+#define XPUSIM_POWER(k) \
+    XPUSIM_INLINE int mod##k(int n) { return n % k; } \
+    XPUSIM_INLINE int roundup##k(int n) { return roundup(n, k); } \
+    XPUSIM_INLINE int roundup_div##k(int n) { return roundup_div(n, k); } \
+    XPUSIM_INLINE int rounddown##k(int n) { return rounddown(n, k); }
+XPUSIM_POWER(2)
+XPUSIM_POWER(4)
+XPUSIM_POWER(8)
+XPUSIM_POWER(16)
+XPUSIM_POWER(32)
+XPUSIM_POWER(64)
+XPUSIM_POWER(128)
+XPUSIM_POWER(256)
+#undef XPUSIM_POWER
+XPUSIM_INLINE int div2(int n) { return n / 2; }
+XPUSIM_INLINE int div4(int n) { return n / 4; }
+XPUSIM_INLINE int div8(int n) { return n / 8; }
+XPUSIM_INLINE int div16(int n) { return n / 16; }
+XPUSIM_INLINE int div32(int n) { return n / 32; }
+XPUSIM_INLINE int div64(int n) { return n / 64; }
+XPUSIM_INLINE int div128(int n) { return n / 128; }
+
 XPUSIM_INLINE float rsqrt(float x) { return 1.0f / sqrtf(x); }
 XPUSIM_INLINE half hexp(half x) { return __float2half_rn(expf(__half2float(x))); }
 XPUSIM_INLINE float fast_erf(float x) { return erff(x); }

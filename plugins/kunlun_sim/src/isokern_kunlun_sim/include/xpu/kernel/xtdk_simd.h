@@ -58,6 +58,18 @@ XPUSIM_MEMORIES(float16x32)
 #undef XPUSIM_MEMORIES
 #undef XPUSIM_MEMORY
 
+/* The builtin behind vload2_lm of floats: all lanes, which mask register 1 selects, from an address (XDNN,
+ * cluster3_simd.h: vload2_lm). The unit of its offset is not public, and all sources give 0. */
+__attribute__((
+    error("not modelled: __builtin_xpu2_vload_mask16_mr1: the unit of its offset is not public, so only 0 is"))) void
+xpusim_offset_of_vload();
+XPUSIM_INLINE float32x16_t __builtin_xpu2_vload_mask16_mr1(const void *p, int offset, XPUSIM_HERE)
+{
+    if (offset != 0)
+        xpusim_offset_of_vload();
+    return xpusim::load<float>(p, XPUSIM_LM, XPUSIM_SITE);
+}
+
 /* Offsets are in bytes. */
 #define XPUSIM_SPREAD(place, space, T) \
     XPUSIM_INLINE T##_t vgather_##place##_##T(const void *base, int32x16_t offsets, XPUSIM_HERE) \
@@ -227,6 +239,17 @@ XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a)
 XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
 XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
+/* Shifts the register as a whole: lane i of the result is lane i + bits / 32, or 0. The sums over all lanes in
+ * FastDeploy (draft_model_postprocess.xpu: v_reduce) say so, which shift by 256, 128, 64 and 32 bits. */
+__attribute__((error("not modelled: vsrlp_int32x16: public sources shift by 32, 64, 128 and 256 bits only"))) void
+xpusim_shift_by_other_bits();
+XPUSIM_INLINE int32x16_t vsrlp_int32x16(int bits, int32x16_t a)
+{
+    if (bits != 32 && bits != 64 && bits != 128 && bits != 256)
+        xpusim_shift_by_other_bits();
+    return xpusim::shift_down(a, bits / 32);
+}
+
 XPUSIM_INLINE int vpopcnt512(int32x16_t a, XPUSIM_HERE)
 {
     xpusim::uses(a.tainted(), XPUSIM_SITE);
@@ -345,6 +368,9 @@ XPUSIM_WIDENING(_rd)
 #undef XPUSIM_WIDENING
 XPUSIM_INLINE float32x16_t vbf162float_l(bfloat16x32_t a) { return xpusim::widen_half<xpusim::bf16>(a, 0); }
 XPUSIM_INLINE float32x16_t vbf162float_h(bfloat16x32_t a) { return xpusim::widen_half<xpusim::bf16>(a, 1); }
+
+/* int to float, to nearest (XDNN, cluster_primitive.h: primitive_cast). */
+XPUSIM_INLINE float32x16_t vfix2float(int32x16_t a) { return xpusim::nearest_float(a); }
 
 /* ---- KL1's SIMD, which works on memory, 8 floats at a time. ---- */
 
