@@ -19,6 +19,7 @@ from isokern.conformance import run, worker
 from isokern.conformance.derive import device_cases
 from isokern.conformance.fenced_workspace import FENCE, FencedWorkspace
 from isokern.conformance.run import Runner
+from isokern.conformance.runtime.processes import ENDS, STARTS
 from isokern.declare.operator import ErrorCase, Sample
 from isokern.ops import find
 from isokern.oracle.cases import Case
@@ -162,21 +163,43 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None
     assert "hung" in heard[0].detail
 
 
-def test_a_worker_that_cannot_start_is_an_error_of_its_own(cpu: Device) -> None:
+def hear(device: str, cases: list[Case]) -> list[Outcome]:
+    heard: list[Outcome] = []
+    worker.run_isolated(device, cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=300)
+    return heard
+
+
+def test_a_worker_that_cannot_start_is_a_failure_of_its_own(cpu: Device) -> None:
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
-    with pytest.raises(worker.InternalError, match="ended by itself"):
-        worker.run_isolated("nosuch:0", [case], lambda case, outcome: None, jobs=1, patience=300)
+    (outcome,) = hear("nosuch:0", [case])
+    assert (outcome.id, outcome.verdict) == (STARTS, Verdict.FAIL_CRASH)
+    assert "ended with exit code 1; the last line that it printed: isokern.status.DeviceNotAvailable" in outcome.detail
+    assert "1 cases were not run" in outcome.detail
 
 
-def test_a_worker_that_dies_behind_its_last_case_is_an_error(
-    cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("import atexit, os\natexit.register(os.abort)\n", "ended with signal SIGABRT"),
+        pytest.param(
+            "import threading\nthreading.Thread(target=threading.Event().wait).start()\n",
+            "did not end within 3 s",
+            id="a-thread",
+        ),
+    ],
+)
+def test_a_worker_that_does_not_end_in_order_behind_its_last_case_is_a_failure_of_its_own(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, how: str
 ) -> None:
     info = tmp_path / "late-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[isokern]\nlate = late\n")
-    (tmp_path / "late.py").write_text("import atexit, os\natexit.register(os.abort)\n")
+    (tmp_path / "late.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)  # worker processes inherit this path
+    monkeypatch.setattr(worker, "END", 3.0)
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
-    with pytest.raises(worker.InternalError, match=r"then died .*SIGABRT"):
-        worker.run_isolated("cpu:0", [case], lambda case, outcome: None, jobs=1, patience=300)
+    passed, end = hear("cpu:0", [case])
+    assert passed.verdict is Verdict.PASS
+    assert (end.id, end.verdict) == (ENDS, Verdict.FAIL_CRASH)
+    assert how in end.detail

@@ -140,6 +140,7 @@ def check(
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.report_files import check_suffix, write_report
+    from ..conformance.runtime.processes import ENDS
     from ..conformance.suite import Choice, Part, Report, claimed_pairs, group_number, required_pairs, run
     from ..ops import find
 
@@ -212,14 +213,20 @@ def check(
         emit(document(reports))
     else:
         _print(reports)
-    if any(r.failures or r.expected.stale for r in reports):
-        raise typer.Exit(FAILED)
-    if not any(r.ran for r in reports):
+    code = FAILED if any(r.failures or r.expected.stale for r in reports) else 0
+    if not code and not any(r.ran for r in reports):
         reasons = [*dict.fromkeys(why for r in reports for why in r.refusals.values())][:SHOWN]
         refused = f"every one is unsupported: {'; '.join(reasons) or 'see `isokern why`'}"
         none = "no device is available, or no case was chosen"
         complain(f"no case ran: {refused if any(r.count for r in reports) else none}")
-        raise typer.Exit(NO_CASE)
+        code = NO_CASE
+    if any(o.id == ENDS for r in reports for o in r.failures):
+        note("this process has such a device open, too: it ends without the threads and functions at exit")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    if code:
+        raise typer.Exit(code)
 
 
 def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:

@@ -10,21 +10,22 @@ import itertools
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from ..oracle.verdicts import Outcome, Verdict
-from ..status import InternalError
 from .derive import device_cases
+from .exit_codes import describe_exit
 from .items import Item, judge_item
-from .runtime.check import RuntimeCheck
+from .runtime.check import RuntimeCheck, checks
 from .runtime.every import runtime_checks
+from .runtime.processes import ENDS, STARTS
 
 START = 300.0  # seconds in which a worker has to begin
+END = 30.0  # seconds in which it has to end after its last answer
 CRASHES = 10  # cases in a row after which a worker is not started again
 
 
@@ -92,58 +93,94 @@ class _Crew(threading.Thread):
             [sys.executable, "-m", "isokern.conformance.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             env=environment,
         )
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self.said = ""
+        relay = threading.Thread(target=self._relay, args=(process.stderr,), daemon=True)
+        relay.start()
         operators = list(dict.fromkeys(c.operator.name for c in self.cases if not isinstance(c, RuntimeCheck)))
         job = {"device": self.device, "operators": operators, "cases": [c.id for c in self.cases]}
         current: Item | None = None
+        answered = ""  # the id of the last one
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.close()
         except BrokenPipeError:
             pass  # it died while starting: the exit code below is reported
-        watch = self._watch(process, max(START, self.patience))  # it imports, opens the device, and derives the cases
+        beginning = max(START, self.patience)  # it imports, opens the device, and derives the cases
+        watch = self._watch(process, beginning)
         for line in process.stdout:
             watch.cancel()
             watch = self._watch(process, self.patience)
             if line.startswith("start"):
-                current = self.cases[0]
+                current, self.said = self.cases[0], ""
             else:
                 fields = json.loads(line)
+                answered = fields["id"]
                 self.arrived.put((self.cases.pop(0), Outcome(**{**fields, "verdict": Verdict(fields["verdict"])})))
                 current, self.crashes = None, 0
         watch.cancel()
-        code = process.wait()
         process.stdout.close()
-        if self.stopped or (not self.cases and code == 0):
-            return
+        hung, self.hung = self.hung, False
         if not self.cases:
-            raise InternalError(
-                "check",
-                f"a worker for {self.device} answered all its cases and then died ({_cause(code)})",
-                hint="a kernel damaged memory that only the end of the process touches: run the cases under ASan",
-            )
+            self._watch_the_end(process)
+            return
+        code = process.wait()
+        relay.join(1)
+        if self.stopped:
+            return
+        if current is None and not answered:
+            how = f"did not begin within {beginning:.0f} s" if hung else f"ended with {describe_exit(code)}"
+            self._tell(STARTS, f"a worker {how}; {self._quote()}; {len(self.cases)} cases were not run")
+            self.cases.clear()
+            return
+        case = self.cases.pop(0)
+        how = f"hung: no answer for {self.patience:.0f} s" if hung else f"ended: {describe_exit(code)}"
+        detail = f"the process {how}" + (f"; {self._quote()}" if self.said else "")
         if current is None:
-            why = f"did not begin within {START:.0f} s" if self.hung else f"ended by itself ({_cause(code)})"
-            raise InternalError(
-                "check",
-                f"a worker for {self.device} {why}",
-                hint="what it printed is above; --no-isolation runs in this process",
-            )
-        detail = (
-            f"the process hung: no answer for {self.patience:.0f} s"
-            if self.hung
-            else f"the process ended: {_cause(code)}"
-        )
-        self.hung = False
+            detail += f"; that was before this case began, and after {answered}"
         self.crashes += 1
         if self.crashes == CRASHES:
-            detail += f"; {CRASHES} cases in a row did, so {len(self.cases) - 1} others were not run"
-        self.arrived.put((self.cases.pop(0), Outcome(current.id, self.device, Verdict.FAIL_CRASH, detail)))
+            detail += f"; {CRASHES} cases in a row did, so {len(self.cases)} others were not run"
+        self.arrived.put((case, Outcome(case.id, self.device, Verdict.FAIL_CRASH, detail)))
         if self.crashes == CRASHES:
             self.cases.clear()
+
+    def _relay(self, stderr: IO[str]) -> None:
+        """Pass on what the worker writes to standard error, and keep the last line."""
+        for line in stderr:
+            self.said = line.strip() or self.said
+            sys.stderr.write(line)
+        stderr.close()
+
+    def _quote(self) -> str:
+        return f"the last line that it printed: {self.said}" if self.said else "it printed nothing"
+
+    def _tell(self, id_: str, found: str) -> None:
+        """Report what a worker, and not one of its cases, did wrong as a failure of a requirement on processes."""
+        detail = f"{checks[id_].summary.rstrip('.')}: {found}"
+        self.arrived.put((checks[id_], Outcome(id_, self.device, Verdict.FAIL_CRASH, detail)))
+
+    def _watch_the_end(self, process: subprocess.Popen[str]) -> None:
+        """Wait for a worker that has answered everything; one that does not end in order is a failure of its own."""
+        try:
+            code = process.wait(END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            how = f"did not end within {END:.0f} s: a thread or a function at exit holds it"
+        else:
+            if code == 0 or self.stopped:
+                return
+            how = (
+                f"ended with {describe_exit(code)}: a function at exit did that, or a kernel damaged memory that only"
+                " the end of the process touches; run the cases under ASan"
+            )
+        self._tell(ENDS, f"a worker answered all its cases and then {how}")
 
     def _watch(self, process: subprocess.Popen[str], seconds: float) -> threading.Timer:
         def give_up() -> None:
@@ -154,15 +191,6 @@ class _Crew(threading.Thread):
         timer.daemon = True
         timer.start()
         return timer
-
-
-def _cause(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def main() -> None:

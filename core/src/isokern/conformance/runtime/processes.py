@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
 
 from ...backend import Device
+from ..exit_codes import describe_exit
 from .check import fail, lacks, runtime_check
 
-LIMIT = 120  # seconds
+LIMIT = 120.0  # seconds until a program has come to its last line
+END = 20.0  # seconds in which the process ends then, and in which a forked child does
+LAST = "at the end"
+# By these requirements the start and the end of the suite's own workers are judged, too
+STARTS, ENDS = "runtime/processes/opens_in_another_process", "runtime/processes/ends_with_pending_work"
 
 PRELUDE = """
-import os, sys, threading, gc
+import os, signal, sys, threading, time
 import numpy as np
 import isokern
 from isokern.conformance.runtime.work import Chain, make_long_chain
@@ -26,7 +36,11 @@ with stream.capture() as recording:
 recording.replay(stream)
 chain.enqueue(stream)
 event = stream.record()
-print("at the end")
+"""
+OPEN = """
+chain = Chain(device, length=3)
+chain.enqueue(device.default_stream)
+print(chain.differs(chain.last.numpy()) or "right")
 """
 FIRST_USE = """
 results = []
@@ -54,43 +68,83 @@ if child == 0:
     except isokern.IsokernError as error:
         code = 4 if str(error).strip() else 5
     os._exit(code)
-_, status = os.waitpid(child, 0)
-print("child", os.waitstatus_to_exitcode(status))
+end = time.monotonic() + {end}
+ended, status = os.waitpid(child, os.WNOHANG)
+while not ended and time.monotonic() < end:
+    time.sleep(0.01)
+    ended, status = os.waitpid(child, os.WNOHANG)
+if ended:
+    print("child", os.waitstatus_to_exitcode(status))
+else:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    print("child hung")
 chain.clear()
 chain.enqueue(device.default_stream)
 print(chain.differs(chain.last.numpy()) or "right")
 """
 
 
-def _run(device: Device, program: str) -> str:
-    """Run a program in a process of its own, which finds the device by its name; return what it prints."""
+def _run(device: Device, program: str) -> list[str]:
+    """Run a program in a process of its own, which finds the device by its name; return the lines that it prints."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    text = PRELUDE.format(name=device.name) + program
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, timeout=LIMIT, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        fail(f"the process did not end within {LIMIT} s")
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing on its standard error"])[-1]
-        fail(f"the process ended with {done.returncode}: {last}")
-    if "Traceback" in done.stderr or "Exception ignored" in done.stderr:
-        fail(f"the process ended with 0 and a traceback: {done.stderr.strip().splitlines()[-1]}")
-    return done.stdout.strip()
+    text = f"{PRELUDE}{program}\nprint({LAST!r}, flush=True)".replace("{name!r}", repr(device.name))
+    with tempfile.TemporaryDirectory() as folder:
+        said, complained = Path(folder, "stdout"), Path(folder, "stderr")
+        with said.open("w") as out, complained.open("w") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-c", text], stdout=out, stderr=err, env=environment, start_new_session=True
+            )
+        try:
+            limit, at_the_end = time.monotonic() + LIMIT, False
+            while process.poll() is None:
+                if not at_the_end and LAST in _read(said):
+                    limit, at_the_end = time.monotonic() + END, True
+                if time.monotonic() > limit:
+                    what = f"did not end within {END:.0f} s of its last line" if at_the_end else "hung"
+                    fail(f"the process {what}{_quote_last(_read(complained))}")
+                time.sleep(0.02)
+        finally:
+            if process.poll() is None:
+                with suppress(OSError, AttributeError):  # its children too; AttributeError: a system without groups
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
+                process.wait()
+        lines, trouble = _read(said), _read(complained)
+    if process.returncode:
+        fail(f"the process ended with {describe_exit(process.returncode)}{_quote_last(trouble)}")
+    if any("Traceback" in line or "Exception ignored" in line for line in trouble):
+        fail(f"the process ended with 0 and a traceback{_quote_last(trouble)}")
+    if not lines or lines[-1] != LAST:
+        fail(f"the process ended before its last line{_quote_last(trouble)}")
+    return lines[:-1]
+
+
+def _read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+
+
+def _quote_last(lines: list[str]) -> str:
+    return f"; the last line on its standard error: {lines[-1]}" if lines else "; it wrote nothing to standard error"
 
 
 @runtime_check()
 def ends_with_pending_work(device: Device) -> None:
     """A process that ends with tensors, recordings and work in flight ends in order, and soon."""
-    if not _run(device, EXIT).endswith("at the end"):
-        fail("the process did not come to its end")
+    _run(device, EXIT)
+
+
+@runtime_check()
+def opens_in_another_process(device: Device) -> None:
+    """While one process has the device, another one opens it and computes."""
+    if (said := _run(device, OPEN)[-1]) != "right":
+        fail(said)
 
 
 @runtime_check()
 def begins_in_any_thread(device: Device) -> None:
     """A device may be used for the first time in a thread that is not the main one, and in another one afterwards."""
-    if (said := _run(device, FIRST_USE).splitlines()[-1]) != "right right":
+    if (said := _run(device, FIRST_USE)[-1]) != "right right":
         fail(said)
 
 
@@ -99,9 +153,9 @@ def survives_a_fork(device: Device) -> None:
     """After a fork the parent goes on; the child computes, or is told by a typed error that it cannot."""
     if not hasattr(os, "fork"):
         lacks("this system has no fork")
-    lines = _run(device, FORK).splitlines()
-    child, parent = lines[-2], lines[-1]
+    child, parent = _run(device, FORK.replace("{end}", str(END)))[-2:]
     if child not in ("child 0", "child 4"):
-        fail(f"the {child.replace('child', 'child ended with')}: neither right numbers nor a typed error")
+        how = f"hung for {END:.0f} s" if child == "child hung" else child.replace("child", "ended with")
+        fail(f"the child {how}: neither right numbers nor a typed error")
     if parent != "right":
         fail(f"the parent, after its child: {parent}")
