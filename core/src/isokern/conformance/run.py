@@ -30,6 +30,7 @@ from ..oracle.verdicts import Failure, Outcome, Verdict
 from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDevice
 from ..tensors import Tensor
 from .answers import check_claim, check_error
+from .environment import guard_environment
 from .fenced_workspace import FencedWorkspace
 
 # NaN in every float dtype; then an ordinary number, so that unwritten elements and misplaced reads give other results
@@ -246,8 +247,9 @@ class Runner:
         )
         wrong_index = case.values == "out_of_range"
         try:
-            _calculate(descriptor, placed, None if scratch is None else scratch.buffer)
-            self.device.synchronize()
+            with guard_environment("a call"):
+                _calculate(descriptor, placed, None if scratch is None else scratch.buffer)
+                self.device.synchronize()
         except NotImplementedOnDevice as refused:
             raise Failure(Verdict.FAIL_CLAIM, f"accepted at create and refused at calculate: {refused}") from None
         except InvalidArgument as error:

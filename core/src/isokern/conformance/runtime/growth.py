@@ -20,6 +20,14 @@ def _resident() -> int:
         lacks("this system does not tell how much memory a process occupies")
 
 
+def count_handles() -> tuple[int, int]:
+    """Return how many threads and how many open files the process has."""
+    try:
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    except OSError:
+        lacks("this system does not tell the threads and open files of a process")
+
+
 def measure_growth(work: Callable[[int], object], *, warm: int, turns: int) -> int:
     """Return how many bytes the process grew by over `turns` calls of `work(turn)`, after `warm` ones."""
     for turn in range(warm):

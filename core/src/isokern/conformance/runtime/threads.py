@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,13 +14,15 @@ from ...backend import Device
 from ...call.descriptor import Descriptor
 from ...layout import TensorDesc
 from ...ops import find
+from ..environment import guard_environment
 from .check import fail, runtime_check
-from .growth import measure_growth
+from .growth import count_handles, measure_growth
 from .work import UNARY, Chain, choose_unary
 
 THREADS, TURNS = 8, 40
 CREATES = {True: 500, False: 10_000}
 SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
+USES, SETTLING = 24, 4.0  # seconds until threads must have ended
 
 
 @runtime_check()
@@ -120,17 +124,48 @@ def creates_ten_thousand_without_growth(device: Device) -> None:
 
 @runtime_check()
 def leaves_the_caller_its_environment(device: Device) -> None:
-    """Calls leave NumPy's error handling, the rounding mode and subnormal numbers of the calling thread alone."""
+    """What a thread does on a device leaves NumPy's error handling, its rounding mode and subnormal numbers alone."""
+    stream = device.stream()
     with np.errstate(all="ignore", over="warn"):
-        chain = Chain(device, 1000, length=3)
-        chain.enqueue(device.default_stream)
-        device.synchronize()
-        state = np.geterr()
-        if (state["over"], state["divide"]) != ("warn", "ignore"):
-            fail(f"NumPy's error handling became {state}")
-        tiny = np.full(64, 1e-40, np.float32)
-        if ((tiny + tiny) == 0).any() or ((tiny * np.float32(0.5)) == 0).any():
-            fail("subnormal numbers of the caller are flushed to zero")
-        third, half = np.float32(1) / np.full(8, 3, np.float32), np.full(8, 2**-24, np.float32)
-        if (third != np.float32(0.33333334)).any() or ((np.float32(1) + half) != 1).any():
-            fail("the caller's rounding mode is no longer to nearest")
+        with guard_environment("create and allocations"):
+            chain = Chain(device, 1000, length=3)
+        with guard_environment("calls"):
+            chain.enqueue(device.default_stream)
+            device.synchronize()
+        with guard_environment("a bound call"):
+            chain.descriptor.bind(chain.tensors[0], chain.last, workspace=chain.workspace, stream=stream)()
+        with guard_environment("a capture and a replay"):
+            with stream.capture() as recording:
+                chain.enqueue(stream)
+            recording.replay(stream)
+        with guard_environment("an event"):
+            stream.record().synchronize()
+        with guard_environment("a read and a write"):
+            chain.last.buffer.write(chain.tensors[0].buffer.read())
+
+
+@runtime_check()
+def gives_back_threads_and_files(device: Device) -> None:
+    """Streams, events, recordings and buffers that are dropped leave no thread and no open file behind."""
+
+    def use() -> None:
+        chain, stream = Chain(device, 64, length=2), device.stream()
+        with stream.capture() as recording:
+            chain.enqueue(stream)
+        recording.replay(stream)
+        stream.record().synchronize()
+        stream.synchronize()
+
+    for _ in range(4):
+        use()
+    gc.collect()
+    before = count_handles()
+    for _ in range(USES):
+        use()
+    gc.collect()
+    end = time.monotonic() + SETTLING
+    while any(now - then > USES // 2 for now, then in zip(count_handles(), before, strict=True)):
+        if time.monotonic() > end:
+            threads, files = (now - then for now, then in zip(count_handles(), before, strict=True))
+            fail(f"after {USES} uses there are {threads} threads and {files} open files more than before")
+        time.sleep(0.02)

@@ -1,0 +1,50 @@
+"""The calling thread's floating-point environment and NumPy's error handling, which a call must leave as they were."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..oracle.verdicts import Failure, Verdict
+
+ROOM = 256  # bytes; the `fenv_t` of no C library is larger
+# Values that no compiler folds. To nearest, adding half a unit in the last place to one changes nothing
+one, half_ulp, quarter_ulp, subnormal = 1.0, 2.0**-53, 2.0**-54, 5e-324
+
+
+def find_changes() -> str:
+    """Describe how the thread's floating-point environment is not the usual one; empty where it is."""
+    if one + half_ulp != one or -one - half_ulp != -one or one - quarter_ulp != one:
+        return "the caller's rounding mode is no longer to nearest"
+    if subnormal * one == 0 or half_ulp * 2.0**-1000 == 0:
+        return "subnormal numbers of the caller are flushed to zero"
+    return ""
+
+
+@contextmanager
+def guard_environment(what: str) -> Iterator[None]:
+    """Raise `Failure` where what happens inside leaves the thread another environment; the thread gets its own back."""
+    handling = np.geterr()
+    kept = ctypes.create_string_buffer(ROOM)
+    restore = None
+    try:
+        library = ctypes.CDLL(None)
+        library.fegetenv(kept)
+        restore = library.fesetenv
+    except (AttributeError, OSError, TypeError):  # no such functions in the process: it is judged, and not restored
+        pass
+    changes = ""
+    try:
+        yield
+        changes = find_changes()
+        if np.geterr() != handling:
+            changes = changes or f"NumPy's error handling was {handling} and became {np.geterr()}"
+    finally:
+        if restore is not None:
+            restore(kept)
+        np.seterr(**handling)
+    if changes:
+        raise Failure(Verdict.FAIL_RUNTIME, f"after {what}, {changes}")
