@@ -6,9 +6,13 @@ Each is the device of `threaded_device.py` with one part replaced.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
+import os
+import platform
 import threading
 import time
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +29,7 @@ from threaded_device import (
     ThreadedStream,
 )
 
-from isokern.backend import Buffer, KernelVariant, Stream, Workspace
+from isokern.backend import Buffer, Declined, KernelVariant, Stream, Workspace
 from isokern.status import InvalidArgument, OutOfMemory
 
 Device = type[ThreadedDevice]
@@ -254,7 +258,58 @@ class MixesItsKinds(ThreadedMemory):
         return super().allocate_buffer(nbytes, element, "default", alignment, empty)
 
 
+@memory("memory/shares_host_memory_where_it_says_so")
+class WrapsCopies(ThreadedMemory):
+    """`wrap` copies the array."""
+
+    wraps = True
+
+    def wrap(self, array: Any, element: Any) -> Buffer:
+        made = self.alloc(array.nbytes, element)
+        made.write(array)
+        return made
+
+
+@memory("threads/allocates_in_threads")
+class RacyPool(ThreadedMemory):
+    """Freed blocks are kept in a list that no lock guards."""
+
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if nbytes > 4096:
+            return super().allocate_buffer(nbytes, element, kind, alignment, empty)
+        pool = self.__dict__.setdefault("pool", [])
+        whole = pool[-1] if pool else Block(4096, 4096)
+        time.sleep(0)
+        with contextlib.suppress(ValueError):
+            pool.remove(whole)
+        block = Block(0, 1)
+        block.bytes, block.address = whole.bytes[:nbytes], whole.address
+        if not empty:
+            block.bytes[...] = 0
+        weakref.finalize(block, pool.append, whole).atexit = False
+        return self.buffer(self, nbytes, element, kind, block.address, block)
+
+
 # Buffers
+
+
+class _OpenFile:
+    """A file that is closed when nobody holds it."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+@buffer("threads/gives_back_threads_and_files")
+class KeepsFiles(ThreadedBuffer):
+    """Each buffer opens a file and does not close it."""
+
+    def __init__(self, *args: Any, **facts: Any) -> None:
+        super().__init__(*args, **facts)
+        KEPT.append(_OpenFile())
 
 
 @buffer("memory/reads_and_writes_parts")
@@ -536,7 +591,59 @@ class OneHandle(ThreadedStream):
         device._by_handle[self.handle] = self
 
 
+@stream("streams/makes_many_streams")
+class FewStreams(ThreadedStream):
+    """There is no more than one stream beside the default one and those of tests."""
+
+    def __init__(self, device: Any) -> None:
+        if len(device.live_streams()) > 6:
+            raise OutOfMemory("stream", "there are six already")
+        super().__init__(device)
+
+
+@stream("streams/makes_many_streams")
+class KeepsStreams(ThreadedStream):
+    """A dropped stream stays."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__(device)
+        KEPT.append(self)
+
+
+@stream("threads/gives_back_threads_and_files")
+class KeepsThreads(ThreadedStream):
+    """A dropped stream's thread stays."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__(device)
+        idle = threading.Thread(target=threading.Event().wait, args=(60,), daemon=True)
+        idle.start()
+
+
+@stream("threads/shares_a_stream")
+class NotForThreads(ThreadedStream):
+    """A call passes through a record of the stream, which no lock guards."""
+
+    def enqueue(self, task: Callable[[], None]) -> None:
+        self.__dict__["next"] = task
+        time.sleep(0)
+        super().enqueue(self.__dict__["next"])
+
+
 # Capture
+
+
+class _ElsewhereRecording(ThreadedRecording):
+    def run(self, stream: Stream) -> None:
+        super().run(self.device.stream())
+
+
+@stream("capture/replays_asynchronously_and_in_order")
+class ReplaysElsewhere(ThreadedStream):
+    """A replay runs on a stream of its own, for which nobody on this stream waits."""
+
+    def begin_capture(self) -> Any:
+        return _ElsewhereRecording(self.device)
 
 
 class _EagerRecording(ThreadedRecording):
@@ -797,6 +904,36 @@ class ChangesNumPy(ThreadedKernel):
         np.seterr(all="ignore")
 
 
+libm = ctypes.CDLL(None)
+
+
+@kernel("threads/leaves_the_caller_its_environment")
+class LeavesARounding(ThreadedKernel):
+    """A call leaves the thread rounding upwards."""
+
+    upward = 0x800 if platform.machine() == "x86_64" else 0x400000
+
+    def launch(self, *args: Any) -> None:
+        super().launch(*args)
+        libm.fesetround(self.upward)
+
+
+@kernel("threads/leaves_the_caller_its_environment")
+class LeavesFlushing(ThreadedKernel):
+    """A call leaves the thread flushing subnormal numbers to zero."""
+
+    # Where `fenv_t` has the register that says so, and the bits: MXCSR or FPCR
+    at, flush = (28, 0x8040) if platform.machine() == "x86_64" else (0, 1 << 24)
+
+    def launch(self, *args: Any) -> None:
+        super().launch(*args)
+        environment = ctypes.create_string_buffer(256)
+        libm.fegetenv(environment)
+        register = ctypes.c_uint32.from_buffer(environment, self.at)
+        register.value |= self.flush
+        libm.fesetenv(environment)
+
+
 @kernel("claims/describes_tensors_it_has")
 class SameAnswerForNoElements(ThreadedKernel):
     """Rank 0 is computed as nothing."""
@@ -915,3 +1052,42 @@ class TwoVariantsOfOneName(ThreadedDevice):
 
     def variants(self, stem: str) -> list[KernelVariant]:
         return super().variants(stem) * 2
+
+
+def _built(build: Callable[[KernelVariant, Any], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
+    def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
+        made = ThreadedDevice.wrap(self, variant)
+        return KernelVariant(made.stem, made.name, made.priority, made.supported, lambda plan: build(made, plan))
+
+    return wrap
+
+
+def _decline(made: KernelVariant, plan: Any) -> Any:
+    if plan.operator.stem == "softmax":
+        raise Declined("the compiler does not take it")
+    return made.build(plan)
+
+
+@device("claims/builds_what_it_supports")
+class DeclinesWhatItSupports(ThreadedDevice):
+    """A softmax counts as supported and cannot be built."""
+
+    wrap = _built(_decline)
+
+
+@device("claims/builds_what_it_supports")
+class BuildsNoKernel(ThreadedDevice):
+    """What `build` returns is no kernel."""
+
+    wrap = _built(lambda made, plan: types.SimpleNamespace(workspace=Workspace(), packed_layouts={}))
+
+
+def _raise_key_error(made: KernelVariant, plan: Any) -> Any:
+    return {"F32": made.build}[plan.table[0].dtype.name](plan)
+
+
+@device("claims/builds_what_it_supports")
+class RaisesWhenItBuilds(ThreadedDevice):
+    """`build` raises for a dtype that it does not know."""
+
+    wrap = _built(_raise_key_error)

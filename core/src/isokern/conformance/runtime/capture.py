@@ -11,7 +11,7 @@ from ... import tensors
 from ...backend import Device
 from ...status import InvalidArgument
 from .check import fail, runtime_check
-from .work import UNARY, Chain, make_long_chain
+from .work import UNARY, Chain, Witness, make_long_chain
 
 
 def _is_untouched(chain: Chain) -> bool:
@@ -51,8 +51,9 @@ def replays_with_new_contents(device: Device) -> None:
 
 @runtime_check()
 def replays_asynchronously_and_in_order(device: Device) -> None:
-    """A replay is work of its stream: later work waits for it, and `synchronize` does."""
+    """A replay is work of its stream: `synchronize` waits for it, and an event behind it is past when it is done."""
     chain, stream = make_long_chain(device), device.stream()
+    witness = Witness(chain)
     with stream.capture() as recording:
         chain.enqueue(stream)
     for _ in range(3):
@@ -60,8 +61,15 @@ def replays_asynchronously_and_in_order(device: Device) -> None:
         recording.replay(stream)
         recording.replay(stream)
         stream.synchronize()
-        if wrong := chain.differs(chain.last.numpy()):
-            fail(wrong)
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(f"synchronize returned before a replay was done: {wrong}")
+        chain.clear()
+        recording.replay(stream)
+        witness.stream.wait(stream.record())
+        witness.look()
+        if wrong := witness.find_difference():
+            fail(f"an event behind a replay was past before it: {wrong}")
 
 
 @runtime_check()

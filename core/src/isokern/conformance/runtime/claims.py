@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import tensors
 from ...backend import Device, Kernel
-from ...backend.discovery import device as find_device
+from ...backend.discovery import backends, device as find_device
 from ...cabi.plan import Plan
 from ...call.descriptor import Descriptor
 from ...declare.samples import assignments, describe
@@ -144,10 +144,9 @@ def knows_its_kinds_of_memory(device: Device) -> None:
 
 @runtime_check()
 def refuses_memory_of_others(device: Device) -> None:
-    """A call refuses tensors of another device, and names both."""
-    from ...backend.discovery import devices
-
-    other = next((d for d in devices() if d is not device), None)
+    """A call refuses tensors of another device, if possible of the same backend, and names it."""
+    near_first = sorted(backends(), key=lambda b: b.name != _backend_of(device))  # no more are opened than needed
+    other = next((d for b in near_first for d in b.devices if d is not device), None)
     if other is None:
         lacks("there is no other device")
     chain = Chain(device, length=1)
@@ -163,21 +162,36 @@ def refuses_memory_of_others(device: Device) -> None:
 
 @runtime_check()
 def has_distinct_devices(device: Device) -> None:
-    """Two devices of a backend have memories, streams and names of their own."""
-    from ...backend.discovery import devices
-
-    backend = device.name.rpartition(":")[0]
-    others = [d for d in devices() if d is not device and d.name.rpartition(":")[0] == backend]
-    if not others:
+    """Devices of a backend have memories and streams of their own, and the backend's name stands for the first."""
+    backend = _backend_of(device)
+    every = [d for b in backends() if b.name == backend for d in b.devices]
+    if len(every) < 2:
         lacks("the backend has one device")
-    for other in others:
-        if other.memory is device.memory or other.name == device.name:
-            fail(f"{other.name} shares its memory or its name with {device.name}", Verdict.FAIL_CLAIM)
+    for one in every:
+        if find_device(one.name) is not one:
+            fail(f"{one.name} is the name of another device", Verdict.FAIL_CLAIM)
+    if find_device(backend) is not every[0]:
+        fail(f"{backend} is {find_device(backend).name}, not {every[0].name}", Verdict.FAIL_CLAIM)
+    for other in every:
+        if other is device:
+            continue
+        if other.memory is device.memory or other.default_stream is device.default_stream:
+            fail(f"{other.name} shares its memory or its default stream with {device.name}", Verdict.FAIL_CLAIM)
         before = device.memory.live
         kept = other.memory.alloc(1000)
         if device.memory.live != before:
             fail(f"memory of {other.name} counts as memory of {device.name}")
-        del kept
+        own = device.memory.alloc(1000)
+        own.write(np.full(1000, 1, np.uint8))
+        kept.write(np.full(1000, 2, np.uint8))
+        if (own.read() != 1).any() or (kept.read() != 2).any():
+            fail(f"a write to memory of {other.name} changed memory of {device.name}")
+        if device.stream_of(device.default_stream.handle) is other.default_stream:
+            fail(f"the default stream of {other.name} is found by the handle of that of {device.name}")
+
+
+def _backend_of(device: Device) -> str:
+    return device.name.rpartition(":")[0]
 
 
 @runtime_check()

@@ -235,7 +235,8 @@ def waits_before_a_write(device: Device) -> None:
     chain = make_long_chain(device)
     for stream in (device.default_stream, device.stream()):
         chain.clear()
-        chain.enqueue(stream)
+        for _ in range(6):  # the last of them reads the input long after this
+            chain.enqueue(stream)
         chain.tensors[0].buffer.write(np.full(chain.input.shape, 7e7, np.float32))
         if wrong := chain.differs(chain.last.numpy()):
             fail(f"the input was written behind enqueued work, and {wrong}")

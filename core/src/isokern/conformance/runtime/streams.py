@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 
 from ... import tensors
 from ...backend import Device, Stream, current_stream
 from ...call.descriptor import Descriptor
-from ...layout import TensorDesc
 from ...ops import find
 from ...status import InvalidArgument
 from ...tensors import Tensor
 from .check import fail, runtime_check
-from .work import UNARY, Chain, make_long_chain
+from .work import Chain, Witness, make_long_chain
 
 ROUNDS = 5
-
-
-class Witness:
-    """One call on a stream of its own, which reads the result of other work at the moment when it runs.
-
-    A read through the host would wait for the device, and hide that somebody else has not waited.
-    """
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-        self.stream = chain.device.stream()
-        desc = TensorDesc("F32", chain.input.shape)
-        self.descriptor = Descriptor.of(find(chain.name), [desc], device=chain.device)
-        self.seen: Tensor = tensors.zeros(desc.shape, device=chain.device)
-        self.workspace = self.descriptor.alloc_workspace()
-        self.look()  # its program is built by now
-        chain.device.synchronize()
-
-    def look(self) -> None:
-        """Enqueue the call."""
-        self.descriptor.calculate(self.chain.last, self.seen, workspace=self.workspace, stream=self.stream)
-
-    def find_difference(self) -> str:
-        """Describe how what was seen differs from the finished work; empty where it does not."""
-        wrong = int((self.seen.numpy() != UNARY[self.chain.name](self.chain.expected)).sum())
-        return f"{wrong} of {self.chain.input.size} elements were read before the work was done" if wrong else ""
 
 
 def _busy(device: Device) -> tuple[Chain, Witness, Stream]:
@@ -194,6 +169,7 @@ def takes_only_its_own_events_and_streams(device: Device) -> None:
 def makes_many_streams(device: Device) -> None:
     """Sixty-four streams at once compute what one does, and dropped ones are gone."""
     chains = [Chain(device, 256, length=4) for _ in range(8)]
+    before = len(device.live_streams())
     for _ in range(8):
         streams = [device.stream() for _ in chains]
         for chain, stream in zip(chains, streams, strict=True):
@@ -202,6 +178,10 @@ def makes_many_streams(device: Device) -> None:
         for chain in chains:
             if wrong := chain.differs(chain.last.numpy()):
                 fail(wrong)
+    del streams, stream
+    gc.collect()
+    if (left := len(device.live_streams()) - before) > 0:
+        fail(f"{left} of 64 dropped streams are still there")
 
 
 @runtime_check()

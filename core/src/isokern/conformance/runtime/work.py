@@ -108,6 +108,32 @@ def make_long_chain(device: Device) -> Chain:
         elements *= 4
 
 
+class Witness:
+    """One call on a stream of its own, which reads the result of other work at the moment when it runs.
+
+    A read through the host would wait for the device, and hide that somebody else has not waited.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.stream = chain.device.stream()
+        desc = TensorDesc("F32", chain.input.shape)
+        self.descriptor = Descriptor.of(find(chain.name), [desc], device=chain.device)
+        self.seen: Tensor = tensors.zeros(desc.shape, device=chain.device)
+        self.workspace = self.descriptor.alloc_workspace()
+        self.look()  # its program is built by now
+        chain.device.synchronize()
+
+    def look(self) -> None:
+        """Enqueue the call."""
+        self.descriptor.calculate(self.chain.last, self.seen, workspace=self.workspace, stream=self.stream)
+
+    def find_difference(self) -> str:
+        """Describe how what was seen differs from the finished work; empty where it does not."""
+        wrong = int((self.seen.numpy() != UNARY[self.chain.name](self.chain.expected)).sum())
+        return f"{wrong} of {self.chain.input.size} elements were read before the work was done" if wrong else ""
+
+
 @dataclass(frozen=True)
 class ScratchCall:
     """A call that needs a workspace, with its inputs."""
@@ -125,18 +151,27 @@ class ScratchCall:
         """The workspace that it asks for."""
         return self.descriptor.workspace
 
+    def scale_inputs(self, factor: float) -> ScratchCall:
+        """Return the same call with inputs of its own, whose F32 numbers are multiplied by `factor`."""
+        device = self.descriptor.device
+        own = [
+            t if t is None or t.dtype is not F32 else tensors.tensor(t.numpy() * np.float32(factor), device=device)
+            for t in self.inputs
+        ]
+        return ScratchCall(self.descriptor, own)
+
     def make_outputs(self) -> list[Tensor]:
         """Return new tensors of zeroes for the results."""
         descs, device = self.descriptor.outputs, self.descriptor.device
         return [tensors.zeros(d.shape, d.dtype, device=device) for d in descs]
 
 
-def find_scratch_calls(device: Device, limit: int = 4) -> list[ScratchCall]:
-    """Return small calls of different operators that the device needs a workspace for; at most `limit`."""
+def find_scratch_calls(device: Device, limit: int = 4, size: str = "small") -> list[ScratchCall]:
+    """Return calls of different operators that the device needs a workspace for; at most `limit`."""
     found = []
     problems = Problems()
     for operator, types in _operators(device):
-        for sample, descriptor in _describe_calls(device, operator, types, "small"):
+        for sample, descriptor in _describe_calls(device, operator, types, size):
             inputs = problems.of(Case(operator, tuple(types.values()), sample)).inputs
             given = [
                 None if value is None else tensors.tensor(value, desc.dtype, device=device)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 
 from ...backend import Device
 from ...oracle.layouts import Array
-from ...oracle.verdicts import Verdict
+from ...oracle.verdicts import Failure, Verdict
 from ...tensors import Tensor
 from .check import fail, runtime_check
 from .growth import measure_growth
@@ -16,6 +19,8 @@ from .work import Chain, ScratchCall, find_calls_of_zeroes, find_scratch_calls, 
 
 POISONS = (0x00, 0xFF, 0x5A)
 CALLS = 300
+QUICK_CALL = 0.005  # seconds
+MEETING = 1.0  # seconds in which calls of different threads have to meet
 SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
 
 
@@ -68,20 +73,37 @@ def starts_from_any_workspace(device: Device) -> None:
                 fail(f"{call.name} gives other bits with another workspace")
 
 
+def _find_long_calls(device: Device) -> list[ScratchCall]:
+    """Return calls that need a workspace, large ones where the device is fast: short calls seldom meet."""
+    small = find_scratch_calls(device)
+    outputs = small[0].make_outputs()
+    _run(small[0], outputs, 0)
+    start = time.perf_counter()
+    _run(small[0], outputs, 0)
+    if time.perf_counter() - start < QUICK_CALL:
+        with suppress(Failure):  # no large one needs a workspace
+            return find_scratch_calls(device, size="wide")
+    return small
+
+
 @runtime_check()
 def keeps_calls_apart(device: Device) -> None:
-    """Calls in eight threads on eight streams give what each gives alone: they share no scratch memory."""
-    calls = find_scratch_calls(device)
+    """Calls in eight threads on eight streams, with inputs of their own, give what each gives alone."""
+    found = _find_long_calls(device)
+    calls = [found[position % len(found)].scale_inputs(0.5 + position) for position in range(8)]
     alone = [_run(call, call.make_outputs(), 0)[0] for call in calls]
 
     def repeat(position: int) -> str:
-        call, wanted = calls[position % len(calls)], alone[position % len(calls)]
+        call, wanted = calls[position], alone[position]
         stream = device.stream()
         outputs = call.make_outputs()
-        for turn in range(12):
+        end = time.monotonic() + MEETING
+        for turn in itertools.count():
+            if turn > 1 and time.monotonic() > end:
+                break
             for t in outputs:
-                t.buffer.write(np.full(t.buffer.nbytes, turn + 1, np.uint8))
-            for _ in range(3):
+                t.buffer.write(np.full(t.buffer.nbytes, turn % 250 + 1, np.uint8))
+            for _ in range(10):
                 call.descriptor.calculate(call.inputs, outputs, workspace="auto", stream=stream)
             if any((t.buffer.read() != w).any() for t, w in zip(outputs, wanted, strict=True)):
                 return f"{call.name}, turn {turn}: other bits than alone"
