@@ -163,9 +163,19 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None
     assert "hung" in heard[0].detail
 
 
-def hear(device: str, cases: list[Case]) -> list[Outcome]:
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Install a plug-in whose import runs `code`; worker processes, which inherit the path, find it."""
+    info = folder / "late-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[isokern]\nlate = late\n")
+    (folder / "late.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+
+
+def hear(device: str, cases: list[Case], patience: float = 300) -> list[Outcome]:
     heard: list[Outcome] = []
-    worker.run_isolated(device, cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=300)
+    worker.run_isolated(device, cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=patience)
     return heard
 
 
@@ -191,15 +201,18 @@ def test_a_worker_that_cannot_start_is_a_failure_of_its_own(cpu: Device) -> None
 def test_a_worker_that_does_not_end_in_order_behind_its_last_case_is_a_failure_of_its_own(
     cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, how: str
 ) -> None:
-    info = tmp_path / "late-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[isokern]\nlate = late\n")
-    (tmp_path / "late.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)  # worker processes inherit this path
+    install(tmp_path, monkeypatch, code)
     monkeypatch.setattr(worker, "END", 3.0)
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
     passed, end = hear("cpu:0", [case])
     assert passed.verdict is Verdict.PASS
     assert (end.id, end.verdict) == (ENDS, Verdict.FAIL_CRASH)
     assert how in end.detail
+
+
+def test_patience_does_not_count_the_start_of_a_worker(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(tmp_path, monkeypatch, "import time\ntime.sleep(3)\n")
+    case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
+    assert [o.verdict for o in hear("cpu:0", [case], patience=2)] == [Verdict.PASS]

@@ -3,7 +3,7 @@
 import pytest
 
 import isokern
-from isokern.backend import Declined, KernelVariant
+from isokern.backend import Declined, Kernel, KernelVariant
 from isokern.backend.dispatch import choose
 from isokern.ops import find
 
@@ -18,6 +18,13 @@ class Other:
 
     def variants(self, stem):
         return self.of
+
+
+class Slow(Kernel):
+    """A kernel that does nothing."""
+
+    def launch(self, handles, workspace, workspace_bytes, stream):
+        pass
 
 
 def variant(name, priority, kernel):
@@ -36,9 +43,9 @@ def resolved():
 
 
 def test_the_next_variant_takes_over(resolved):
-    device = Other(variant("slow", 0, "kernel"), variant("fast", 1, Declined("its self-test failed")))
+    device = Other(variant("slow", 0, Slow()), variant("fast", 1, Declined("its self-test failed")))
     _, kernel, answers = choose(device, resolved)
-    assert kernel == "kernel"
+    assert isinstance(kernel, Slow)
     assert [(a.variant, a.reason, a.chosen) for a in answers] == [
         ("fast", "its self-test failed", False),
         ("slow", None, True),
@@ -57,4 +64,4 @@ def test_where_none_is_left_every_reason_is_told(resolved):
 
 def test_any_other_error_is_raised(resolved):
     with pytest.raises(ZeroDivisionError):
-        choose(Other(variant("slow", 0, "kernel"), variant("fast", 1, ZeroDivisionError())), resolved)
+        choose(Other(variant("slow", 0, Slow()), variant("fast", 1, ZeroDivisionError())), resolved)

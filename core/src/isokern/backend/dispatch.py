@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..cabi.plan import Plan
 from ..declare.operator import Resolved
-from ..status import InvalidArgument, NotImplementedOnDevice
+from ..status import InternalError, InvalidArgument, IsokernError, NotImplementedOnDevice
 from .hints import NONE
 from .kernels import Declined, Kernel, KernelVariant
 
@@ -50,7 +50,7 @@ def consider(
     operator = resolved.operator
     plan = Plan(resolved, constants)
     wish = hints.get("variant")
-    every = sorted(device.variants(operator.stem), key=lambda v: (v.name != wish, -v.priority))
+    every = sorted(_list_variants(device, operator.stem), key=lambda v: (v.name != wish, -v.priority))
     if variant is not None and variant not in [v.name for v in every]:
         raise InvalidArgument(
             operator.name,
@@ -64,7 +64,7 @@ def consider(
         if variant is not None and v.name != variant:
             answers.append(Candidate(v.name, v.priority, f"variant {variant} was asked for"))
             continue
-        reason = (failed or {}).get(v.name) or v.supported(plan)
+        reason = (failed or {}).get(v.name) or _ask(device, v, plan)
         if reason is None and chosen is None:
             chosen = v
             answers.append(Candidate(v.name, v.priority, None, chosen=True))
@@ -73,6 +73,28 @@ def consider(
     if wish is not None and wish not in [v.name for v in every]:
         answers.append(Candidate(wish, 0, f"a hint names it, and {device.name} has no such variant"))
     return plan, chosen, answers
+
+
+def _list_variants(device: HasVariants, stem: str) -> Sequence[KernelVariant]:
+    """Return the variants of a stem; anything else that a plug-in returns is named as its fault."""
+    found = device.variants(stem)
+    if isinstance(found, Sequence) and all(isinstance(v, KernelVariant) for v in found):
+        return found
+    raise InternalError(stem, f"variants of {device.name} returned {found!r}", allowed="a list of KernelVariant")
+
+
+def _ask(device: HasVariants, variant: KernelVariant, plan: Plan) -> str | None:
+    """Return what a variant answers; an error or anything but None and a text is the plug-in's fault, and named so."""
+    where, who = plan.operator.name, f"variant {variant.name} of {device.name}"
+    try:
+        reason: object = variant.supported(plan)
+    except IsokernError:
+        raise
+    except Exception as error:
+        raise InternalError(where, f"{who}: supported raised {type(error).__name__}: {error}") from error
+    if reason is None or isinstance(reason, str):
+        return reason
+    raise InternalError(where, f"{who}: supported returned {reason!r}", allowed="None, or the reason as a text")
 
 
 def choose(
@@ -98,9 +120,14 @@ def choose(
                 hint=refusal(device, resolved.operator.stem, answers),
             )
         try:
-            return plan, chosen.build(plan), answers
+            kernel: object = chosen.build(plan)
         except Declined as reason:
             failed[chosen.name] = str(reason)
+            continue
+        if not isinstance(kernel, Kernel):
+            who = f"variant {chosen.name} of {device.name}"
+            raise InternalError(resolved.operator.name, f"{who}: build returned {kernel!r}", allowed="a Kernel")
+        return plan, kernel, answers
 
 
 def refusal(device: HasVariants, stem: str, answers: list[Candidate]) -> str:

@@ -214,6 +214,16 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None) ->
     """Return all cases for a device: every operator by its own choice of variant, and the other variants forced."""
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
-        ranked = sorted(device.variants(operator.stem), key=lambda v: -v.priority)
-        result += unique(operator_cases(operator, [v.name for v in ranked[1:]]))
+        result += unique(operator_cases(operator, _list_others(device, operator)))
     return result
+
+
+def _list_others(device: Device, operator: Operator) -> list[str]:
+    """Return the names of the variants that the device would not choose.
+
+    There are none where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
+    """
+    try:
+        return [v.name for v in sorted(device.variants(operator.stem), key=lambda v: -v.priority)[1:]]
+    except Exception:
+        return []

@@ -13,13 +13,13 @@ The checks, in order:
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..backend import Buffer, Device, Workspace
+from ..backend.register import describe, trace_of
 from ..call.descriptor import Descriptor, Fallback
 from ..dtypes import DType
 from ..layout import TensorDesc
@@ -27,7 +27,7 @@ from ..oracle.cases import Case
 from ..oracle.expected import Judged, Problem, Problems, judge, keeps_bits
 from ..oracle.layouts import Array, arrangements, elements, outside, place, windows
 from ..oracle.verdicts import Failure, Outcome, Verdict
-from ..status import InsufficientWorkspace, InvalidArgument, NotImplementedOnDevice
+from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
 from ..tensors import Tensor
 from .answers import check_claim, check_error
 from .environment import guard_environment
@@ -88,8 +88,8 @@ class Runner:
             with suspend():  # a self-test would hide a wrong kernel
                 judged = attempt(case)
         except Failure as failure:
-            return Outcome(case.id, self.device.name, failure.verdict, failure.detail, failure.error, failure.share)
-        except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
+            return judge_failure(case.id, self.device.name, failure, failure.detail)
+        except (Exception, SystemExit) as error:  # whatever a backend's code raises is its failure, not the suite's
             return blame(case.id, self.device.name, error)
         return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share)
 
@@ -313,11 +313,17 @@ class Runner:
         return worst
 
 
-def blame(id_: str, device: str, error: Exception) -> Outcome:
+def blame(id_: str, device: str, error: BaseException) -> Outcome:
     """Return the outcome of a case in which the backend's Python raised an error, with where it did."""
-    detail = f"{type(error).__name__}: {error}"
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return Outcome(id_, device, Verdict.FAIL_ERROR, detail, trace=trace)
+    text = describe(error)
+    detail = f"{type(error).__name__}: {text}" if isinstance(error, IsokernError) else text
+    return Outcome(id_, device, Verdict.FAIL_ERROR, detail, trace=trace_of(error))
+
+
+def judge_failure(id_: str, device: str, failure: Failure, detail: str) -> Outcome:
+    """Return the outcome of a case that failed, with where the backend's Python raised the error that it failed by."""
+    trace = "" if failure.__cause__ is None else trace_of(failure.__cause__)
+    return Outcome(id_, device, failure.verdict, detail, failure.error, failure.share, trace)
 
 
 def _calculate(descriptor: Descriptor, placed: Sequence[PlacedTensor | None], workspace: Buffer | None) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from ...backend import Device
 from ...oracle.verdicts import Failure, Outcome, Verdict
-from ..run import blame
+from ..run import blame, judge_failure
 
 PREFIX = "runtime"
 checks: dict[str, RuntimeCheck] = {}  # by id, in the order of their modules
@@ -57,7 +57,7 @@ def judge_runtime(device: Device, check: RuntimeCheck) -> Outcome:
         check.run(device)
     except Failure as failure:
         detail = failure.detail if not failure.verdict.failed else f"{check.summary.rstrip('.')}: {failure.detail}"
-        return Outcome(check.id, device.name, failure.verdict, detail)
-    except Exception as error:  # whatever a backend's code raises is its failure, not the suite's
+        return judge_failure(check.id, device.name, failure, detail)
+    except (Exception, SystemExit) as error:  # whatever a backend's code raises is its failure, not the suite's
         return blame(check.id, device.name, error)
     return Outcome(check.id, device.name, Verdict.PASS)

@@ -11,13 +11,14 @@ import numpy as np
 from ... import tensors
 from ...backend import Device, Kernel
 from ...backend.discovery import backends, device as find_device
+from ...backend.register import describe as describe_error
 from ...cabi.plan import Plan
 from ...call.descriptor import Descriptor
 from ...declare.samples import assignments, describe
 from ...layout import TensorDesc
 from ...ops import all_operators, find
 from ...oracle.cases import samples
-from ...oracle.verdicts import Verdict
+from ...oracle.verdicts import Failure, Verdict
 from ...status import DeviceNotAvailable, InvalidArgument, NotImplementedOnDevice
 from .check import fail, lacks, runtime_check
 from .work import Chain, choose_unary
@@ -101,7 +102,8 @@ def answers_for_every_operator(device: Device) -> None:
                     try:
                         answers = [v.supported(plan) for _ in range(2)]
                     except Exception as error:
-                        fail(f"{operator.name}, variant {v.name}: supported raised {type(error).__name__}: {error}")
+                        what = f"supported raised {describe_error(error)}"
+                        raise Failure(Verdict.FAIL_CLAIM, f"{operator.name}, variant {v.name}: {what}") from error
                     first, second = answers
                     if first is not None and (not isinstance(first, str) or not first.strip()):
                         fail(f"{operator.name}, variant {v.name}: supported returned {first!r}", Verdict.FAIL_CLAIM)
