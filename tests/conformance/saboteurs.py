@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import platform
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -382,6 +383,21 @@ class LosesZeroSign(Saboteur):
     def after(self, call: Call) -> None:
         if call.out_desc.dtype.kind == "f":
             call.out[call.out == 0] = 0
+
+
+class LosesZeroSignOfFunctions(LosesZeroSign, Saboteur):
+    """-0 becomes 0 in operators that have an error bound."""
+
+    operators = ("sqrt", "tanh", "mul", "sin")
+
+
+class LeavesRounding(Saboteur):
+    """The caller's rounding mode is upwards after a call."""
+
+    operators = ("softmax",)
+
+    def after(self, call: Call) -> None:
+        ctypes.CDLL(None).fesetround(0x800 if platform.machine() == "x86_64" else 0x400000)
 
 
 class QuietNaN(Saboteur):

@@ -220,3 +220,31 @@ def test_a_truth_of_rounded_numbers_may_be_either_where_rounding_turns_it(
         assert any(right)
     else:
         assert right == [false, true]
+
+
+@pytest.mark.parametrize("name", ["silu_mul", "gelu_mul", "gelu_tanh_mul"])
+def test_a_gate_that_is_zero_in_the_compute_type_alone_may_be_computed_in_a_wider_one(name: str) -> None:
+    """In F32 the gate of -120 is 0, and 0 times infinity NaN; in float64 it is small, and the product infinite."""
+    a, b = np.array([-120, -120, 2, -2], np.float32), np.array([np.inf, -np.inf, np.inf, np.inf], np.float32)
+    case = Case(find(name), (F32,), Sample({"a": (4,), "b": (4,)}))
+    with np.errstate(all="ignore"):
+        given = problem(case, [a, b], [TensorDesc(F32, (4,))], [np.zeros(4, np.float32)])
+    assert np.isnan(given.expected[0][:2]).all()
+    for narrow, wide in ((np.nan, -np.inf), (np.nan, np.inf)):
+        for first in (narrow, wide):
+            got = np.array([first, -first, np.inf, -np.inf], np.float32)
+            assert judge(got, given, 0, strict_nan=False, flushes=False).wrong == ""
+    for wrong in ([np.nan, np.nan, np.nan, -np.inf], [np.nan, np.nan, np.inf, 3]):
+        assert judge(np.array(wrong, np.float32), given, 0, strict_nan=False, flushes=False).wrong
+
+
+def test_a_zero_has_the_sign_of_the_reference_where_ieee_754_defines_it() -> None:
+    x = np.array([-0.0, 0.0, -1.0], np.float32)
+    for name, demanded in (("sqrt", True), ("tanh", True), ("relu", False)):
+        given = problem(
+            Case(find(name), (F32,), Sample({"x": (3,)})), [x], [TensorDesc(F32, (3,))], [np.zeros(3, np.float32)]
+        )
+        got = given.expected[0].astype(np.float32)
+        assert judge(got, given, 0, strict_nan=False, flushes=False).wrong == ""
+        judged = judge(np.where(got == 0, -got, got), given, 0, strict_nan=False, flushes=False)
+        assert bool(judged.wrong) is demanded

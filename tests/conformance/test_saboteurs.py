@@ -96,6 +96,8 @@ def test_all_cases_catch_what_quick_ones_miss(
         ("workspaceshort", Verdict.FAIL_MEMORY),
         ("dropsnan", Verdict.FAIL_VALUE),
         ("noise", Verdict.FAIL_VALUE),
+        ("loseszerosignoffunctions", Verdict.FAIL_VALUE),
+        ("leavesrounding", Verdict.FAIL_RUNTIME),
         ("claimstoomuch", Verdict.FAIL_CLAIM),
         ("refusesdtype", Verdict.FAIL_CLAIM),
         ("refusessilently", Verdict.FAIL_CLAIM),

@@ -17,9 +17,10 @@ from ..declare.attributes import attrs, integer, number
 from ..declare.conversion import convert
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.elementwise import binary, row, samples, unary
+from ..declare.error_bound import UNBOUNDED
 from ..declare.normal_form import Descs, axis_of, pointwise
 from ..declare.operator import ErrorCase, Sample
-from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED
+from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
@@ -59,14 +60,6 @@ def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
-def _gate_scale(a: Any, b: Any) -> Any:
-    """Return the magnitude of the rounding of silu(a) before the product with b.
-
-    The spacing of F32's subnormals is eps · 2^-126.
-    """
-    return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
-
-
 def _gelu(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF)))
 
@@ -75,36 +68,57 @@ def _gelu_tanh(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x**3))))
 
 
-def _declare_gated(gate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the reference of gate(a) · b.
+Gate = Callable[[Any, DType], Any]  # of its argument and the compute type, to which the result is rounded
 
-    The gate is rounded to the compute type first, so an infinite b gives NaN where the gate underflows.
-    """
+
+def _rounded(gate: Callable[[Any], Any]) -> Gate:
+    return lambda a, compute: gate(a).astype(compute.numpy)
+
+
+def _gelu_gate(a: Any, compute: DType) -> Any:
+    """Return gelu(a), or -0 where 1 + erf is 0 in the compute type."""
+    gone = _erf(a * _SQRT_HALF).astype(compute.numpy) == -1
+    return np.where(gone, -0.0, _gelu(a)).astype(compute.numpy)
+
+
+def _declare_gated(gate: Gate) -> Callable[..., Any]:
+    """Return the reference of gate(a) · b; an infinite b gives NaN where the gate is 0 in the compute type."""
 
     def reference(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
-        compute = F64 if out is None else out[0].dtype.compute
-        return gate(a).astype(compute.numpy).astype(np.float64) * b
+        return gate(a, F64 if out is None else out[0].dtype.compute).astype(np.float64) * b
 
     return reference
 
 
-def _gelu_gate(a: Any, b: Any, out: Sequence[TensorDesc] | None = None) -> Any:
-    """Return gelu(a) · b as `_declare_gated(_gelu)` does, but with a gate of -0 where 1 + erf is 0 in the compute type.
+def _declare_gate_scale(gate: Gate, magnitude: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return the magnitude of gate(a) · b's error.
 
-    An infinite b gives NaN there too.
+    It is UNBOUNDED where the gate is 0 in the compute type alone and b is infinite: a kernel that computes the gate in
+    a wider type is right to give an infinity there.
     """
-    compute = (F64 if out is None else out[0].dtype.compute).numpy
-    gone = _erf(a * _SQRT_HALF).astype(compute) == -1
-    return np.where(gone, -0.0, _gelu(a)).astype(compute).astype(np.float64) * b
+
+    def scale(a: Any, b: Any, compute: DType) -> Any:
+        with np.errstate(all="ignore"):
+            lost = np.isinf(b) & np.isfinite(a) & (a != 0) & (gate(a, compute) == 0)
+            return np.where(lost, UNBOUNDED, magnitude(a, b))
+
+    return scale
 
 
-def _gelu_gate_scale(a: Any, b: Any) -> Any:
+def _silu_magnitude(a: Any, b: Any) -> Any:
+    """Return the magnitude of the rounding of silu(a) before the product with b.
+
+    The spacing of F32's subnormals is eps · 2^-126.
+    """
+    return np.clip(np.abs(a), 2.0**-126, 1e-30) * np.abs(b)
+
+
+def _gelu_magnitude(a: Any, b: Any) -> Any:
     """Return the magnitude of gelu(a) · b's error: gelu cancels below 0, so the error is relative to a.
 
     It is a longdouble, since the product may overflow float64 where the result does not.
     """
-    with np.errstate(invalid="ignore"):
-        return 8 * np.maximum(np.abs(a), 2.0**-126).astype(np.longdouble) * np.abs(b)
+    return 8 * np.maximum(np.abs(a), 2.0**-126).astype(np.longdouble) * np.abs(b)
 
 
 def _magnitude(x: Any, **_: Any) -> Any:
@@ -310,8 +324,8 @@ binary(
     "silu_mul",
     "SLML",
     "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
-    _declare_gated(_silu),
-    scale=_gate_scale,
+    _declare_gated(_rounded(_silu)),
+    scale=_declare_gate_scale(_rounded(_silu), _silu_magnitude),
     doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
     ulps=10,
 )
@@ -319,8 +333,8 @@ binary(
     "gelu_mul",
     "GLML",
     "(-0.0 if a < -14 else 0.5 * a * (1 + erf(a * 0.7071067811865476))) * b",
-    _gelu_gate,
-    scale=_gelu_gate_scale,
+    _declare_gated(_gelu_gate),
+    scale=_declare_gate_scale(_gelu_gate, _gelu_magnitude),
     doc="gelu(a) · b, the gate of GEGLU (Shazeer 2020).",
     ulps=10,
 )
@@ -328,8 +342,8 @@ binary(
     "gelu_tanh_mul",
     "GTML",
     "(-0.0 if a < -14 else 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)))) * b",
-    _declare_gated(_gelu_tanh),
-    scale=_gelu_gate_scale,
+    _declare_gated(_rounded(_gelu_tanh)),
+    scale=_declare_gate_scale(_rounded(_gelu_tanh), _gelu_magnitude),
     doc="gelu_tanh(a) · b: GEGLU as GPT-2's and Gemma's GELU have it.",
     ulps=10,
 )

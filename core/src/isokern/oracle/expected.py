@@ -53,6 +53,7 @@ class Problem:
     outputs: list[TensorDesc]
     expected: list[Array]
     intervals: list[Interval | None]
+    signed_zeros: Array | bool = False  # where a zero must have the sign of the expected one
 
     @property
     def elements(self) -> int:
@@ -107,7 +108,36 @@ def problem(case: Case, arrays: list[Array | None], outputs: list[TensorDesc], b
                 intervals[i] = _interval(case, arrays, o.dtype, e, i)
             elif o.dtype is BOOL and case.operator.tolerance.scale is not None and case.types[0].kind == "f":
                 intervals[i] = _truths(case, arrays, o, before)
-    return Problem(slots(case.operator, case.sample, case.bound_types), arrays, before, outputs, expected, intervals)
+    zeros = _find_signed_zeros(case, arrays, expected[0])
+    given = slots(case.operator, case.sample, case.bound_types)
+    return Problem(given, arrays, before, outputs, expected, intervals, zeros)
+
+
+# Functions of the scalar language whose result for a zero may have either sign, or none
+SIGNLESS = frozenset({"minimum", "maximum", "abs", "sign"})
+
+
+def _find_signed_zeros(case: Case, arrays: Sequence[Array | None], expected: Array) -> Array | bool:
+    """Return where an operand of an elementwise operator is zero and the result is one, whose sign IEEE 754 defines.
+
+    It does not where the operator's expression chooses, compares, or takes a minimum; where a result underflows, its
+    sign depends on how it is computed.
+    """
+    tree = case.operator.scalar_expr
+    if tree is None or expected.dtype.kind != "f":
+        return False
+    if any(e.kind not in ("const", "name", "arith", "neg", "call") or e.value in SIGNLESS for e in tree.walk()):
+        return False
+    zeros = np.zeros(expected.shape, bool)
+    for array in arrays:
+        if array is not None and array.dtype.kind in "fV" and _can_broadcast(array.shape, zeros.shape):
+            zeros |= array.astype(np.float64) == 0
+    return zeros & (expected == 0)
+
+
+def _can_broadcast(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Return whether NumPy broadcasts a shape to another; it does not where an operator aligns other dims."""
+    return all(n in (1, d) for n, d in zip(reversed(shape), reversed(to), strict=False))
 
 
 def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
@@ -288,6 +318,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     with np.errstate(all="ignore"):
         wide = got.astype(np.float64)
         right = (np.isnan(expected) & np.isnan(wide)) | ((accepted.low <= wide) & (wide <= accepted.high))
+        right &= ~(problem.signed_zeros & (wide == 0) & (np.signbit(wide) != np.signbit(expected)))
         if flushes and problem.outputs[output].dtype.kind == "f":
             right |= (wide == 0) & (np.abs(expected) <= float(values.limits_of(problem.outputs[output].dtype).tiny))
         difference = np.abs(wide - expected)
