@@ -580,6 +580,26 @@ class RepeatsErrors(ThreadedStream):
             raise self.__dict__["sticky"]
 
 
+@stream("streams/reports_an_error_to_its_own_stream")
+class RaisesErrorsOfOthers(ThreadedStream):
+    """Waiting for a stream raises the errors of all."""
+
+    def synchronize(self) -> None:
+        self.device.synchronize()
+
+
+@stream("streams/reports_an_error_to_its_own_stream")
+class DropsErrorsOfOthers(ThreadedStream):
+    """Waiting for a stream clears the one error word of the device."""
+
+    def synchronize(self) -> None:
+        for worker in list(self.device.workers):
+            worker.finish()
+            if worker is not self.worker:
+                worker.errors.clear()
+        super().synchronize()
+
+
 @stream("streams/finds_streams_by_handle")
 class OneHandle(ThreadedStream):
     """All streams have one handle."""
@@ -870,6 +890,25 @@ class LeaksInACall(ThreadedKernel):
         if args[3] is self.device.default_stream:
             KEPT.append(np.full(1 << 17, 1.0))
         super().launch(*args)
+
+
+@kernel("workspaces/calls_a_hundred_thousand_times_without_growth")
+class LeaksALittleInACall(ThreadedKernel):
+    """Each call on the default stream leaks a kilobyte of the host, which 300 calls do not show."""
+
+    def launch(self, *args: Any) -> None:
+        if args[3] is self.device.default_stream:
+            KEPT.append(bytes(1024))
+        super().launch(*args)
+
+
+@kernel("threads/creates_ten_thousand_without_growth")
+class LeaksALittleAtCreate(ThreadedKernel):
+    """Each kernel leaks four kilobytes of the host, which 500 creates do not show."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        KEPT.append(bytes(4096))
 
 
 @kernel("threads/creates_without_growth")

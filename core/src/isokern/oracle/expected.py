@@ -132,7 +132,8 @@ def _find_signed_zeros(case: Case, arrays: Sequence[Array | None], expected: Arr
     for array in arrays:
         if array is not None and array.dtype.kind in "fV" and _can_broadcast(array.shape, zeros.shape):
             zeros |= array.astype(np.float64) == 0
-    return zeros & (expected == 0)
+    signed: Array = zeros & (expected == 0)
+    return signed
 
 
 def _can_broadcast(shape: Sequence[int], to: Sequence[int]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from ...call.descriptor import Descriptor
 from ...ops import find
 from ...status import InvalidArgument
 from ...tensors import Tensor
-from .check import fail, runtime_check
+from .check import fail, lacks, runtime_check
 from .work import Chain, Witness, make_long_chain
 
 ROUNDS = 5
@@ -184,35 +186,79 @@ def makes_many_streams(device: Device) -> None:
         fail(f"{left} of 64 dropped streams are still there")
 
 
+class Gathers:
+    """Calls of `gather` on one stream, with indices that are good or out of range."""
+
+    def __init__(self, device: Device) -> None:
+        if not device.supports("gather", T="F32"):
+            lacks("the device has no operator whose values it checks: gather in F32")
+        self.stream = device.stream()
+        self.data = tensors.tensor(np.arange(8, dtype=np.float32).reshape(4, 2), device=device)
+        self.good = tensors.tensor(np.array([0, 3], np.int64), device=device)
+        self.bad = tensors.tensor(np.array([0, 99], np.int64), device=device)
+        self.descriptor = Descriptor.of(find("gather"), [self.data.desc, self.good.desc], device=device, axis=0)
+        self.out = tensors.zeros(self.descriptor.outputs[0].shape, device=device)
+        self.call(self.good)  # its program is built by now
+        self.stream.synchronize()
+
+    def call(self, indices: Tensor) -> None:
+        """Enqueue a call, without a wait."""
+        self.descriptor.calculate([self.data, indices], self.out, workspace="auto", stream=self.stream)
+
+    def find_error(self, indices: Tensor) -> str:
+        """Make a call and wait for its stream alone; return the error that either raised, empty for none."""
+        try:
+            self.call(indices)
+            self.stream.synchronize()
+        except InvalidArgument as error:
+            return str(error)
+        return ""
+
+
+@runtime_check()
+def reports_an_error_to_its_own_stream(device: Device) -> None:
+    """Waiting for one stream raises no error of another one's calls, in one thread or in two."""
+    mine, other = Gathers(device), Gathers(device)
+    with suppress(InvalidArgument):  # where calls run in the caller's thread
+        mine.call(mine.bad)
+    raised = other.find_error(other.good)
+    device_error = mine.find_error(mine.good)
+    if raised:
+        fail(f"waiting for a stream whose calls were right raised the error of another stream: {raised}")
+    if device.asynchronous and not device_error:
+        fail("an error of a stream was lost when another one was synchronized")
+
+    def repeat(gathers: Gathers) -> int:
+        indices = gathers.bad if gathers is mine else gathers.good
+        return sum(bool(gathers.find_error(indices)) for _ in range(20))
+
+    with ThreadPoolExecutor(2) as pool:
+        of_mine, of_other = pool.map(repeat, (mine, other))
+    if (of_mine, of_other) != (20, 0):
+        fail(f"of 20 wrong calls in one thread {of_mine} raised, and of 20 right ones in another {of_other}")
+
+
 @runtime_check()
 def reports_an_error_once_to_its_caller(device: Device) -> None:
     """What only the device finds, such as an index out of range, is raised once, at the next wait or read."""
-    data = tensors.tensor(np.arange(8, dtype=np.float32).reshape(4, 2), device=device)
-    good = tensors.tensor(np.array([0, 3], np.int64), device=device)
-    bad = tensors.tensor(np.array([0, 99], np.int64), device=device)
-    if not device.supports("gather", T="F32"):
-        return
-    gather = Descriptor.of(find("gather"), [data.desc, good.desc], device=device, axis=0)
-    out = tensors.zeros(gather.outputs[0].shape, device=device)
-    stream = device.stream()
+    gathers = Gathers(device)
 
     def call(indices: Tensor) -> None:
-        gather.calculate([data, indices], out, workspace="auto", stream=stream)
-        stream.synchronize()
+        gathers.call(indices)
+        gathers.stream.synchronize()
         device.synchronize()
 
     for _ in range(3):
         try:
-            call(bad)
+            call(gathers.bad)
         except InvalidArgument as error:
             if "gather" not in str(error):
                 fail(f"the error of an index out of range does not name the operator: {error}")
         else:
             fail("an index out of range raised nothing")
         try:
-            call(good)
-            device.synchronize()
+            call(gathers.good)
         except InvalidArgument as error:
             fail(f"the error of an earlier call was raised again: {error}")
-        if (out.numpy() != [[0, 1], [6, 7]]).any():
+        if (gathers.out.numpy() != [[0, 1], [6, 7]]).any():
             fail("a call after one with an error computes something else")

@@ -18,7 +18,8 @@ from .growth import measure_growth
 from .work import Chain, ScratchCall, find_calls_of_zeroes, find_scratch_calls, operators_with_scratch
 
 POISONS = (0x00, 0xFF, 0x5A)
-CALLS = 300
+CALLS = {True: 300, False: 100_000}
+CALLING = 200.0  # seconds
 QUICK_CALL = 0.005  # seconds
 MEETING = 1.0  # seconds in which calls of different threads have to meet
 SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
@@ -133,17 +134,34 @@ def allocates_nothing_in_a_call(device: Device) -> None:
             fail(f"{call.name}: ten calls took {taken} bytes, {kept} of them for good")
 
 
+def _grow_by_calls(device: Device, calls: int) -> tuple[int, int]:
+    """Return how many bytes the process grew by over so many calls, or those that the time allows; and their number."""
+    chain = Chain(device, 64, length=100)
+    stream = device.default_stream
+    end = time.monotonic() + CALLING
+    made = 0
+
+    def call(turn: int) -> None:
+        nonlocal made
+        if time.monotonic() < end:
+            chain.enqueue(stream)
+            stream.synchronize()
+            made += 100
+
+    return measure_growth(call, warm=1, turns=calls // 100), made
+
+
 @runtime_check()
 def calls_without_growth(device: Device) -> None:
     """The process does not grow with the number of calls."""
-    chain = Chain(device, 64, length=1)
-    stream = device.default_stream
-
-    def call(turn: int) -> None:
-        chain.enqueue(stream)
-        if turn % 50 == 49:
-            stream.synchronize()
-
-    grown = measure_growth(call, warm=100, turns=CALLS)
+    grown, calls = _grow_by_calls(device, CALLS[True])
     if grown > SLACK:
-        fail(f"the process grew by {grown >> 20} MiB over {CALLS} calls")
+        fail(f"the process grew by {grown >> 20} MiB over {calls} calls")
+
+
+@runtime_check(quick=False)
+def calls_a_hundred_thousand_times_without_growth(device: Device) -> None:
+    """A hundred thousand calls, or those of 200 seconds, leave the process as large as it was."""
+    grown, calls = _grow_by_calls(device, CALLS[False])
+    if grown > SLACK:
+        fail(f"the process grew by {grown >> 20} MiB over {calls} calls")
