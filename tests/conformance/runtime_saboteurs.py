@@ -15,7 +15,7 @@ import time
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threaded_device import (
@@ -29,7 +29,7 @@ from threaded_device import (
     ThreadedStream,
 )
 
-from isokern.backend import Buffer, Declined, KernelVariant, Stream, Workspace
+from isokern.backend import Buffer, Declined, KernelVariant, PackedLayout, Stream, Workspace, array_at
 from isokern.status import InvalidArgument, OutOfMemory
 
 Device = type[ThreadedDevice]
@@ -288,6 +288,67 @@ class RacyPool(ThreadedMemory):
             block.bytes[...] = 0
         weakref.finalize(block, pool.append, whole).atexit = False
         return self.buffer(self, nbytes, element, kind, block.address, block)
+
+
+# Memory of others
+
+
+class AdoptingMemory(ThreadedMemory):
+    """Memory that takes that of others, as it must."""
+
+    def own(self, block: Block, made: Buffer, release: Callable[[], None]) -> None:
+        """Have memory given back when no buffer and no work in flight has it."""
+        weakref.finalize(block, release).atexit = False
+
+    def adopt(self, address: int, nbytes: int, element: Any, owner: Any, writable: bool, release: Any = None) -> Buffer:
+        block = Block(0, 1)
+        block.bytes, block.address = array_at(address, (nbytes,), owner=owner), address
+        made = self.buffer(self, nbytes, element, "default", address, block, writable)
+        self.own(block, made, release or (lambda: None))
+        return made
+
+
+@memory("memory/adopts_memory_in_place")
+class AdoptsCopies(AdoptingMemory):
+    """Adopted memory is copied."""
+
+    def adopt(self, *args: Any) -> Buffer:
+        made = super().adopt(*args)
+        made.handle.bytes = made.handle.bytes.copy()
+        return made
+
+
+@memory("memory/adopts_memory_in_place")
+class GivesBackEarly(AdoptingMemory):
+    """Adopted memory is given back with its buffer, whatever work uses it."""
+
+    def own(self, block: Block, made: Buffer, release: Callable[[], None]) -> None:
+        weakref.finalize(made, release).atexit = False
+
+
+@memory("memory/adopts_memory_in_place")
+class GivesBackTwice(AdoptingMemory):
+    """Adopted memory is given back with its buffer, and with its handle."""
+
+    def own(self, block: Block, made: Buffer, release: Callable[[], None]) -> None:
+        super().own(block, made, release)
+        super().own(block, made, release)
+
+
+@memory("memory/adopts_memory_in_place")
+class NeverGivesBack(AdoptingMemory):
+    """Adopted memory is kept."""
+
+    def own(self, block: Block, made: Buffer, release: Callable[[], None]) -> None:
+        pass
+
+
+@memory("memory/adopts_memory_in_place")
+class AdoptsForWriting(AdoptingMemory):
+    """Memory that may not be written is."""
+
+    def adopt(self, address: int, nbytes: int, element: Any, owner: Any, writable: bool, release: Any = None) -> Buffer:
+        return super().adopt(address, nbytes, element, owner, True, release)
 
 
 # Buffers
@@ -941,6 +1002,79 @@ class ChangesNumPy(ThreadedKernel):
     def launch(self, *args: Any) -> None:
         super().launch(*args)
         np.seterr(all="ignore")
+
+
+class PackingKernel(ThreadedKernel):
+    """A kernel whose packed layout inverts the bytes of a constant, as it may."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        descs = {at: self.plan.table[at] for at in self.plan.constants}
+        self.packed_layouts = {
+            at: PackedLayout("inverted", d.byte_range[1]) for at, d in descs.items() if d is not None and d.numel
+        }
+
+    def pack(self, position: int, source: Block, target: Block, stream: Stream) -> None:
+        nbytes = self.packed_layouts[position].nbytes
+        stream.enqueue(lambda: self.invert(source, target, nbytes))  # type: ignore[attr-defined]  # such a stream
+
+    def invert(self, source: Block, target: Block, nbytes: int) -> None:
+        target.bytes[:nbytes] = ~source.bytes[:nbytes]
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        plain = list(handles)
+        for at, layout in self.packed_layouts.items():
+            plain[at] = Block(layout.nbytes, 64)
+            plain[at].bytes[...] = ~handles[at].bytes[: layout.nbytes]
+        super().compute(plain, workspace, nbytes)
+
+
+@kernel("prepacking/prepacks_after_earlier_work")
+class PacksAtOnce(PackingKernel):
+    """A constant is packed before the work that makes it."""
+
+    def pack(self, position: int, source: Block, target: Block, stream: Stream) -> None:
+        self.invert(source, target, self.packed_layouts[position].nbytes)
+
+
+@kernel("prepacking/prepacks_once")
+class ReadsTheUnpacked(PackingKernel):
+    """A call reads the source of the constant."""
+
+    sources: ClassVar[weakref.WeakKeyDictionary[Block, Block]] = weakref.WeakKeyDictionary()
+
+    def invert(self, source: Block, target: Block, nbytes: int) -> None:
+        super().invert(source, target, nbytes)
+        self.sources[target] = source
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        for at in self.packed_layouts:
+            super().invert(self.sources[handles[at]], handles[at], self.packed_layouts[at].nbytes)
+        super().compute(handles, workspace, nbytes)
+
+
+@kernel("prepacking/prepacks_once")
+class KeepsPacked(PackingKernel):
+    """Prepacked constants are never freed."""
+
+    def pack(self, position: int, source: Block, target: Block, stream: Stream) -> None:
+        super().pack(position, source, target, stream)
+        KEPT.append(self.device.memory.alloc(self.packed_layouts[position].nbytes))
+
+
+@kernel("prepacking/prepacks_in_threads")
+class UnpacksIntoOneBuffer(PackingKernel):
+    """All calls unpack their constants into one buffer, which no lock guards."""
+
+    shared = Block(1 << 20, 64)
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        plain = list(handles)
+        for at, layout in self.packed_layouts.items():
+            self.shared.bytes[: layout.nbytes] = ~handles[at].bytes[: layout.nbytes]
+            plain[at] = self.shared
+        time.sleep(0.001)
+        ThreadedKernel.compute(self, plain, workspace, nbytes)
 
 
 libm = ctypes.CDLL(None)

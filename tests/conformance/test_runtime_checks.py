@@ -19,6 +19,7 @@ from threaded_device import ThreadedDevice
 from isokern.backend import Device
 from isokern.conformance.runtime.check import RuntimeCheck, judge_runtime
 from isokern.conformance.runtime.every import runtime_checks
+from isokern.oracle.verdicts import Verdict
 
 CHECKS = {c.id: c for c in runtime_checks()}
 # Those that find a device by its name are judged by `isokern check`, in an environment where it is installed
@@ -58,6 +59,16 @@ def check(tmp_path: Path) -> Check:
 def test_a_sound_device_passes(cpu: Device) -> None:
     quick = [c for c in CHECKS.values() if c.quick and c.id not in BY_NAME]
     assert find_failures(ThreadedDevice("sound:0"), quick) == []
+
+
+def test_a_sound_device_that_packs_and_adopts_passes(cpu: Device) -> None:
+    class Able(ThreadedDevice):
+        kernel = runtime_saboteurs.PackingKernel
+        memory_type = runtime_saboteurs.AdoptingMemory
+
+    able = [CHECKS["runtime/memory/adopts_memory_in_place"], *(c for i, c in CHECKS.items() if "/prepacking/" in i)]
+    outcomes = [judge_runtime(Able("able:0"), check) for check in able]
+    assert [(o.verdict, o.detail) for o in outcomes] == [(Verdict.PASS, "")] * 4
 
 
 @pytest.mark.turns(4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import capture, claims, memory, processes, streams, threads, workspaces  # noqa: F401  # they register
+from . import capture, claims, memory, prepacking, processes, streams, threads, workspaces  # noqa: F401  # they register
 from .check import RuntimeCheck, checks
 
 

@@ -8,10 +8,15 @@ import numpy as np
 
 from ... import tensors
 from ...backend import Buffer, Device
+from ...call.descriptor import Descriptor
+from ...dtypes import F32
+from ...layout import TensorDesc
+from ...ops import find
 from ...status import InvalidArgument, OutOfMemory
+from ...tensors import Tensor
 from .check import fail, lacks, runtime_check
 from .growth import measure_growth
-from .work import make_long_chain
+from .work import choose_unary, make_long_chain
 
 SIZES = (1, 63, 64, 4096, 4097, 1 << 20)
 LARGE = 1 << 25  # bytes of the buffers that are allocated and freed in turn
@@ -240,6 +245,61 @@ def waits_before_a_write(device: Device) -> None:
         chain.tensors[0].buffer.write(np.full(chain.input.shape, 7e7, np.float32))
         if wrong := chain.differs(chain.last.numpy()):
             fail(f"the input was written behind enqueued work, and {wrong}")
+
+
+@runtime_check()
+def adopts_memory_in_place(device: Device) -> None:
+    """Memory that `memory.adopt` takes is used in place, not counted, and given back once, after the work with it."""
+    memory, released = device.memory, list[int]()
+    owner = memory.alloc(4096)
+    owner.write(_pattern(4096))
+    live = memory.live
+
+    def adopt(writable: bool = True) -> Buffer:
+        return memory.adopt(owner.address, 4096, F32, owner, writable, lambda: released.append(1))
+
+    try:
+        adopted = adopt()
+    except InvalidArgument:
+        lacks("the device takes no memory of other libraries")
+    if memory.live != live:
+        fail(f"adopted memory counts as {memory.live - live} bytes of the device's own")
+    _expect(adopted, _pattern(4096), "adopted memory")
+    adopted.write(_pattern(4096, seed=3))
+    _expect(owner, _pattern(4096, seed=3), "after a write to adopted memory, its owner's buffer")
+    adopted.close()
+    adopted.close()
+    del adopted
+    gc.collect()
+    device.synchronize()
+    if len(released) != 1:
+        fail(f"adopted memory was given back {len(released)} times after it was closed")
+    try:
+        adopt(writable=False).write(b"1")
+    except InvalidArgument:
+        pass
+    else:
+        fail("memory that was adopted as read-only was written")
+    gc.collect()
+    device.synchronize()
+    chain, stream = make_long_chain(device), device.stream()
+    name = choose_unary(device)
+    desc = TensorDesc("F32", (1024,))
+    call = Descriptor.of(find(name), [desc], device=device)
+    out, workspace = tensors.zeros(desc.shape, device=device), call.alloc_workspace()
+    for _ in range(3):
+        released.clear()
+        chain.enqueue(stream)
+        call.calculate(Tensor(desc, adopt()), out, workspace=workspace, stream=stream)
+        event = stream.record()
+        gc.collect()
+        if released and not event.query():
+            fail("adopted memory was given back while enqueued work was to read it")
+        stream.synchronize()
+        device.synchronize()
+        gc.collect()
+        if len(released) != 1:
+            fail(f"adopted memory was given back {len(released)} times after the work that read it")
 
 
 @runtime_check()
