@@ -651,6 +651,23 @@ class Hangs(Saboteur):
         run(call)
 
 
+class WritesFarBehind(Saboteur):
+    """A write lands two pages behind the output, where its guards do not reach."""
+
+    operators = ("abs",)
+    distance = 8192
+
+    def after(self, call: Call) -> None:
+        if call.out_desc.dtype.name == "I16" and call.out_desc.numel > 1000:
+            ctypes.memset(call.handles[0] + call.out_desc.byte_range[0] + self.distance, 0x77, 8)
+
+
+class WritesFarBefore(WritesFarBehind, Saboteur):
+    """A write lands two pages before the output."""
+
+    distance = -8192
+
+
 class PacksWrongly(Saboteur):
     """The last byte of a prepacked tensor is wrong."""
 
@@ -702,7 +719,13 @@ class TakesAnyWorkspace(Saboteur):
         run(call)
 
 
-APART = {"crashes": Crashes, "hangs": Hangs, "takesanyworkspace": TakesAnyWorkspace}  # each has its own test
+APART = {  # each has its own test
+    "crashes": Crashes,
+    "hangs": Hangs,
+    "takesanyworkspace": TakesAnyWorkspace,
+    "writesfarbehind": WritesFarBehind,
+    "writesfarbefore": WritesFarBefore,
+}
 SABOTEURS: dict[str, type[Saboteur]] = {
     cls.__name__.lower(): cls for cls in Saboteur.__subclasses__() if cls not in APART.values()
 }

@@ -17,6 +17,7 @@ from isokern.backend import Device, HostMemory, Workspace
 from isokern.call.descriptor import Descriptor
 from isokern.conformance import run, worker
 from isokern.conformance.derive import device_cases
+from isokern.conformance.fenced_memory import alloc_fenced
 from isokern.conformance.fenced_workspace import FENCE, FencedWorkspace
 from isokern.conformance.run import Runner
 from isokern.conformance.runtime.processes import ENDS, STARTS
@@ -151,6 +152,29 @@ def test_a_device_on_which_every_case_crashes_ends_early(
     worker.run_isolated("crashes:0", cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=60)
     assert [o.verdict for o in heard] == [Verdict.FAIL_CRASH] * 2
     assert heard[-1].detail.endswith(f"; 2 cases in a row did, so {len(cases) - 2} others were not run")
+
+
+@pytest.mark.parametrize("name", ["writesfarbehind", "writesfarbefore"])
+def test_a_write_far_outside_a_tensor_fails_the_case_that_makes_it(
+    cpu: Device, installed_saboteurs: None, name: str
+) -> None:
+    device = broken(saboteurs.Saboteur())
+    every = [c for c in device_cases(device, [find("abs")]) if c.calls]
+    cases = [c for c in every if c.dtype == "I16" and "x=1025" in c.id][:1] + [c for c in every if c.dtype == "F32"][:3]
+    crash, *others = hear(f"{name}:0", cases)
+    assert (crash.id, crash.verdict) == (cases[0].id, Verdict.FAIL_CRASH)
+    assert "SIGSEGV" in crash.detail
+    assert {o.verdict for o in others} == {Verdict.PASS}
+
+
+def test_memory_between_fences_is_whole(cpu: Device) -> None:
+    for nbytes in (0, 64, 4096, 4160, 1 << 16):
+        array = alloc_fenced(nbytes)
+        assert array is not None
+        array[...] = 7
+        assert array.size == nbytes
+        assert int(array.sum()) == 7 * nbytes
+        assert array.ctypes.data % 64 == 0
 
 
 def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..backend import Buffer, Device, Workspace
+from ..backend import Buffer, Device, HostMemory, Workspace
 from ..backend.register import describe, trace_of
 from ..call.descriptor import Descriptor, Fallback
 from ..dtypes import DType
@@ -31,6 +31,7 @@ from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotIm
 from ..tensors import Tensor
 from .answers import check_claim, check_error
 from .environment import guard_environment
+from .fenced_memory import alloc_fenced
 from .fenced_workspace import FencedWorkspace
 
 # NaN in every float dtype; then an ordinary number, so that unwritten elements and misplaced reads give other results
@@ -219,8 +220,10 @@ class Runner:
     ) -> list[PlacedTensor | None]:
         """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
 
-        Outputs are poisoned.
+        Outputs are poisoned. Those of the second call lie between fences where the device computes in host memory: a
+        write beyond the guards ends the process in this case, and not in a later one whose memory it damaged.
         """
+        fenced = poison == POISONS[1] and isinstance(self.device.memory, HostMemory)
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
         result: list[PlacedTensor | None] = []
         for row, content in zip(placements, contents, strict=True):
@@ -229,7 +232,13 @@ class Runner:
                 continue
             label, desc, nbytes = row
             home = result[0] if case.alias == label else None  # outputs come first
-            buffer = self.device.memory.alloc(nbytes, desc.dtype, empty=True) if home is None else home.tensor.buffer
+            array = alloc_fenced(nbytes) if fenced and home is None else None
+            if home is not None:
+                buffer = home.tensor.buffer
+            elif array is not None:
+                buffer = self.device.memory.wrap(array, desc.dtype)
+            else:
+                buffer = self.device.memory.alloc(nbytes, desc.dtype, empty=True)
             raw = np.full(nbytes, poison, np.uint8) if home is None else home.raw
             if content is not None:
                 elements(raw, desc)[...] = content
