@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import saboteurs
 
 from isokern import F32, TensorDesc
-from isokern.backend import Device, HostMemory, Workspace
+from isokern.backend import Buffer, Device, HostMemory, Workspace
 from isokern.call.descriptor import Descriptor
 from isokern.conformance import run, worker
 from isokern.conformance.derive import device_cases
@@ -22,6 +23,7 @@ from isokern.conformance.fenced_workspace import FENCE, FencedWorkspace
 from isokern.conformance.run import Runner
 from isokern.conformance.runtime.processes import ENDS, STARTS
 from isokern.declare.operator import ErrorCase, Sample
+from isokern.dtypes import DType
 from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.oracle.layouts import elements
@@ -66,6 +68,27 @@ def test_memory_that_cannot_be_wrapped_has_a_fence_behind_the_workspace(
     monkeypatch.setattr(saboteurs, "HostMemory", Apart)
     assert verdicts(broken(saboteurs.Saboteur()), "matmul", "add") == {Verdict.PASS}
     assert verdicts(broken(saboteurs.WorkspaceShort()), "matmul") >= {Verdict.FAIL_MEMORY}
+
+
+class Shifted(HostMemory):
+    """Host memory that is aligned to four bytes."""
+
+    def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
+        whole = np.zeros(nbytes + 2 * 64, np.uint8)
+        start = -whole.ctypes.data % 64 + 4
+        return self.buffer(self, whole[start : start + nbytes], element, kind)
+
+
+def test_memory_that_is_not_aligned_is_the_backends_fault_in_every_dtype(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saboteurs, "HostMemory", Shifted)
+    runner = Runner(broken(saboteurs.Saboteur()))
+    for dtype in ("I8", "F32", "F64"):
+        case = next(c for c in device_cases(runner.device, [find("abs")]) if c.dtype == dtype and c.calls)
+        outcome = runner.run(case)
+        assert outcome.verdict is Verdict.FAIL_MEMORY
+        assert outcome.detail.endswith("no multiple of 64: the backend's allocate_buffer has to align")
 
 
 def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:

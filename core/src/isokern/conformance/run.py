@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..backend import Buffer, Device, HostMemory, Workspace
+from ..backend import ALIGNMENT, Buffer, Device, HostMemory, Workspace
 from ..backend.register import describe, trace_of
 from ..call.descriptor import Descriptor, Fallback
 from ..dtypes import DType
@@ -239,6 +239,9 @@ class Runner:
                 buffer = self.device.memory.wrap(array, desc.dtype)
             else:
                 buffer = self.device.memory.alloc(nbytes, desc.dtype, empty=True)
+                if buffer.address % ALIGNMENT:
+                    where = f"memory.alloc gave address {buffer.address:#x}, which is no multiple of {ALIGNMENT}"
+                    raise Failure(Verdict.FAIL_MEMORY, f"{where}: the backend's allocate_buffer has to align")
             raw = np.full(nbytes, poison, np.uint8) if home is None else home.raw
             if content is not None:
                 elements(raw, desc)[...] = content
