@@ -1175,7 +1175,19 @@ class BadAlias(ThreadedDevice):
         super().__init__(name, aliases=(7,))
 
 
-def _asked(answer: Callable[[Any, str | None], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
+def build_with(build: Callable[[KernelVariant, Any], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
+    """Return a `wrap` for a device whose variants build so; `build` gets the sound variant and the plan."""
+
+    def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
+        made = ThreadedDevice.wrap(self, variant)
+        return KernelVariant(made.stem, made.name, made.priority, made.supported, lambda plan: build(made, plan))
+
+    return wrap
+
+
+def answer_with(answer: Callable[[Any, str | None], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
+    """Return a `wrap` for a device whose variants answer so; `answer` gets the plan and the sound answer."""
+
     def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
         made = ThreadedDevice.wrap(self, variant)
         return KernelVariant(
@@ -1189,21 +1201,21 @@ def _asked(answer: Callable[[Any, str | None], Any]) -> Callable[[ThreadedDevice
 class AnswersWithTrue(ThreadedDevice):
     """`supported` returns True where it takes a plan of a softmax."""
 
-    wrap = _asked(lambda plan, said: True if plan.operator.stem == "softmax" and said is None else said)
+    wrap = answer_with(lambda plan, said: True if plan.operator.stem == "softmax" and said is None else said)
 
 
 @device("claims/answers_for_every_operator")
 class RefusesWithoutAReason(ThreadedDevice):
     """`supported` returns an empty text."""
 
-    wrap = _asked(lambda plan, said: "" if plan.operator.stem == "topk" else said)
+    wrap = answer_with(lambda plan, said: "" if plan.operator.stem == "topk" else said)
 
 
 @device("claims/answers_for_every_operator")
 class RaisesWhenAsked(ThreadedDevice):
     """`supported` raises for a dtype that it does not know."""
 
-    wrap = _asked(lambda plan, said: {"F32": said}[plan.table[0].dtype.name])
+    wrap = answer_with(lambda plan, said: {"F32": said}[plan.table[0].dtype.name])
 
 
 @device("claims/answers_for_every_operator")
@@ -1216,7 +1228,7 @@ class ChangesItsMind(ThreadedDevice):
     def change(plan: Any, said: str | None) -> str | None:
         return said or (f"not time {next(ChangesItsMind.turn)}" if plan.operator.stem == "conv2d" else None)
 
-    wrap = _asked(lambda plan, said: ChangesItsMind.change(plan, said))
+    wrap = answer_with(lambda plan, said: ChangesItsMind.change(plan, said))
 
 
 @device("claims/answers_for_every_operator")
@@ -1225,14 +1237,6 @@ class TwoVariantsOfOneName(ThreadedDevice):
 
     def variants(self, stem: str) -> list[KernelVariant]:
         return super().variants(stem) * 2
-
-
-def _built(build: Callable[[KernelVariant, Any], Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
-    def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
-        made = ThreadedDevice.wrap(self, variant)
-        return KernelVariant(made.stem, made.name, made.priority, made.supported, lambda plan: build(made, plan))
-
-    return wrap
 
 
 def _decline(made: KernelVariant, plan: Any) -> Any:
@@ -1245,14 +1249,14 @@ def _decline(made: KernelVariant, plan: Any) -> Any:
 class DeclinesWhatItSupports(ThreadedDevice):
     """A softmax counts as supported and cannot be built."""
 
-    wrap = _built(_decline)
+    wrap = build_with(_decline)
 
 
 @device("claims/builds_what_it_supports")
 class BuildsNoKernel(ThreadedDevice):
     """What `build` returns is no kernel."""
 
-    wrap = _built(lambda made, plan: types.SimpleNamespace(workspace=Workspace(), packed_layouts={}))
+    wrap = build_with(lambda made, plan: types.SimpleNamespace(workspace=Workspace(), packed_layouts={}))
 
 
 def _raise_key_error(made: KernelVariant, plan: Any) -> Any:
@@ -1263,4 +1267,4 @@ def _raise_key_error(made: KernelVariant, plan: Any) -> Any:
 class RaisesWhenItBuilds(ThreadedDevice):
     """`build` raises for a dtype that it does not know."""
 
-    wrap = _built(_raise_key_error)
+    wrap = build_with(_raise_key_error)

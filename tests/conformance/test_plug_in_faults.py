@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from runtime_saboteurs import answer_with, build_with
 from threaded_device import ThreadedDevice, ThreadedKernel, ThreadedMemory
 
 from isokern.backend import Device, KernelVariant
@@ -25,19 +26,6 @@ def fault(said: str) -> Callable[[type[ThreadedDevice]], type[ThreadedDevice]]:
         return cls
 
     return register
-
-
-def changed(**methods: Callable[..., Any]) -> Callable[[ThreadedDevice, KernelVariant], KernelVariant]:
-    """Return a `wrap` of variants whose methods are replaced; each gets the plan and what was there."""
-
-    def wrap(self: ThreadedDevice, variant: KernelVariant) -> KernelVariant:
-        made = ThreadedDevice.wrap(self, variant)
-        parts = {"supported": made.supported, "build": made.build}
-        for name, method in methods.items():
-            parts[name] = lambda plan, method=method, inner=parts[name]: method(plan, inner)
-        return KernelVariant(made.stem, made.name, made.priority, **parts)
-
-    return wrap
 
 
 @fault("KeyError: 'elementwise'")
@@ -60,32 +48,32 @@ class VariantsAreNumbers(ThreadedDevice):
 
 @fault(": supported raised KeyError: 'BF16'")
 class SupportedRaises(ThreadedDevice):
-    wrap = changed(supported=lambda plan, inner: {"F32": None}[plan.table[0].dtype.name])
+    wrap = answer_with(lambda plan, said: {"F32": None}[plan.table[0].dtype.name])
 
 
 @fault(": supported returned 7; allowed: None, or the reason as a text")
 class SupportedIsANumber(ThreadedDevice):
-    wrap = changed(supported=lambda plan, inner: 7)
+    wrap = answer_with(lambda plan, said: 7)
 
 
 @fault(": supported returned True; allowed: None, or the reason as a text")
 class SupportedIsTrue(ThreadedDevice):
-    wrap = changed(supported=lambda plan, inner: inner(plan) is None)
+    wrap = answer_with(lambda plan, said: said is None)
 
 
 @fault("KeyError: 'BF16'")
 class BuildRaises(ThreadedDevice):
-    wrap = changed(build=lambda plan, inner: {"F32": inner}[plan.table[0].dtype.name](plan))
+    wrap = build_with(lambda made, plan: {"F32": made.build}[plan.table[0].dtype.name](plan))
 
 
 @fault(": build returned None; allowed: a Kernel")
 class BuildIsNone(ThreadedDevice):
-    wrap = changed(build=lambda plan, inner: None)
+    wrap = build_with(lambda made, plan: None)
 
 
 @fault("SystemExit: 3")
 class BuildExits(ThreadedDevice):
-    wrap = changed(build=lambda plan, inner: exit(3))
+    wrap = build_with(lambda made, plan: exit(3))
 
 
 class _UnprintableError(Exception):
