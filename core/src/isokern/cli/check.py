@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
-SHOWN = 40  # failures, or reasons of refusals, that are printed one by one
+SHOWN = 40  # kinds of failures, or reasons of refusals, that are printed one by one
 
 
 class Aspect(str, Enum):
@@ -328,6 +328,8 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
 
 
 def _print(reports: Sequence[Report]) -> None:
+    from ..conformance.report_files import group_failures
+
     out = console()
     traced: set[str] = set()  # a traceback is printed once
     for report in reports:
@@ -337,14 +339,19 @@ def _print(reports: Sequence[Report]) -> None:
             out.print(Text(f"worst {dtype}: off by {o.error:.3g}, {o.share:.2f} of its bound: {o.id}"), soft_wrap=True)
         for pair, why in report.partial.items():
             out.print(Text(f"taken in part: {' '.join(pair)}: {why}", style="yellow"), soft_wrap=True)
-        for o in report.failures[:SHOWN]:
+        groups = group_failures(report)
+        for (operator, cause), outcomes in groups[:SHOWN]:
+            o = outcomes[0]
             out.print(Text(f"{o.verdict.value}: {o.detail}", style="red"), soft_wrap=True)
             out.print(Text(f"    {o.repro}"), soft_wrap=True)
+            if len(outcomes) > 1:
+                more = f"    {len(outcomes) - 1} more of {operator} with {cause}; the one above has the fewest elements"
+                out.print(Text(more), soft_wrap=True)
             if o.trace and o.detail not in traced:
                 traced.add(o.detail)
                 out.print(Text("".join(f"    {line}\n" for line in o.trace.splitlines()), style="dim"), soft_wrap=True)
-        if len(report.failures) > SHOWN:
-            note(f"{len(report.failures) - SHOWN} more failures: --json lists all")
+        if len(groups) > SHOWN:
+            note(f"{len(groups) - SHOWN} more kinds of failures: --json lists all")
         for pattern, why in report.expected.stale.items():
             out.print(Text(f"expected to fail, and passes: {pattern}: {why}", style="red"), soft_wrap=True)
         if failed := report.expected.failed.total():

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..oracle.verdicts import Outcome
 from ..status import InvalidArgument
 
 
@@ -44,9 +45,17 @@ class ExpectedFailures:
             reasons[pattern] = reason
         return cls(reasons)
 
+    def find_reason(self, outcome: Outcome) -> str:
+        """Return why an outcome that is a failure was expected to be one; empty where it was not."""
+        found = self._find(outcome.id) if outcome.verdict.failed else None
+        return "" if found is None else self.reasons[found]
+
+    def _find(self, id_: str) -> str | None:
+        return next((p for p in self.reasons if p == id_ or fnmatch.fnmatchcase(id_, p)), None)
+
     def takes(self, id_: str, failed: bool) -> bool:
         """Note the outcome of a case; return whether it is a failure that was expected."""
-        found = next((p for p in self.reasons if p == id_ or fnmatch.fnmatchcase(id_, p)), None)
+        found = self._find(id_)
         if found is not None:
             (self.failed if failed else self.passed)[found] += 1
         return failed and found is not None

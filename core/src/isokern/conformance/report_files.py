@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
+import math
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,10 @@ td:first-child, th:first-child { text-align: left; position: sticky; left: 0; ba
 pre { white-space: pre-wrap; overflow-wrap: anywhere }
 summary { cursor: pointer }
 """
+UNPRINTABLE = re.compile("[^\\t\\n\\r -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+NUMBER = re.compile(r"-?\b(0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?)\b")
+SHAPE = re.compile(r"=(\d+(?:[x+]\d+)*)(?=[,/]|->)")  # of an operand in the id of a case: x=3x5, or x=3x5+3x6
+CAUSE = 90  # characters of an error's text that tell it from another one
 BINS = (0.0, 0.01, 0.1, 0.25, 0.5, 1.0)  # shares of the bound
 
 
@@ -36,32 +41,54 @@ def check_suffix(path: str) -> None:
 
 def write_report(path: str, reports: Sequence[Report]) -> None:
     """Write the outcomes to a file of the kind that its suffix names."""
-    Path(path).write_text(WRITERS[Path(path).suffix](reports), encoding="utf-8")
+    Path(path).write_text(WRITERS[Path(path).suffix](reports), encoding="utf-8", errors="replace")
 
 
 def to_json_lines(reports: Sequence[Report]) -> str:
-    """Return one line of JSON for each outcome."""
-    documents = ({**dataclasses.asdict(o), "verdict": o.verdict.value} for r in reports for o in r.outcomes)
-    return "".join(json.dumps(d, ensure_ascii=False) + "\n" for d in documents)
+    """Return one line of JSON for each outcome; `expected` is the reason of a failure that was expected."""
+    documents = (
+        {**dataclasses.asdict(o), **_say_plainly(o), "expected": r.expected.find_reason(o)}
+        for r in reports
+        for o in r.outcomes
+    )
+    return "".join(json.dumps(d, ensure_ascii=False, allow_nan=False) + "\n" for d in documents)
+
+
+def _say_plainly(outcome: Outcome) -> dict[str, float | str]:
+    """Return what JSON has no other form for: the verdict, and numbers, of which infinity is text, as for `--json`."""
+    numbers = {"error": outcome.error, "share": outcome.share}
+    return {"verdict": outcome.verdict.value, **{k: n if math.isfinite(n) else str(n) for k, n in numbers.items()}}
 
 
 def to_junit(reports: Sequence[Report]) -> str:
-    """Return JUnit's XML: a suite for each device, a test for each case."""
+    """Return JUnit's XML: a suite for each device, a test for each case; a failure that was expected is skipped."""
     root = ElementTree.Element("testsuites")
     for report in reports:
-        verdicts = Counter("failed" if o.verdict.failed else o.verdict.value for o in report.outcomes)
-        counts = {"tests": len(report.outcomes), "failures": verdicts["failed"], "skipped": verdicts["unsupported"]}
-        facts = {"name": report.device, **{name: str(n) for name, n in counts.items()}}
-        suite = ElementTree.SubElement(root, "testsuite", facts)
+        suite = ElementTree.SubElement(root, "testsuite", name=report.device)
+        counts = {"tests": len(report.outcomes), "failures": 0, "skipped": 0}
         for outcome in report.outcomes:
             operator, _, rest = outcome.id.partition("/")
-            test = ElementTree.SubElement(suite, "testcase", classname=f"{report.device}.{operator}", name=rest)
-            if outcome.verdict.failed:
-                failure = ElementTree.SubElement(test, "failure", type=outcome.verdict.value, message=outcome.detail)
-                failure.text = f"{outcome.repro}\n{outcome.trace}"
-            elif outcome.verdict is Verdict.UNSUPPORTED:
-                ElementTree.SubElement(test, "skipped", message=outcome.detail)
+            names = {"classname": f"{report.device}.{operator}", "name": _printable(rest)}
+            test = ElementTree.SubElement(suite, "testcase", names)
+            expected = report.expected.find_reason(outcome)
+            if outcome.verdict is Verdict.UNSUPPORTED or expected:
+                counts["skipped"] += 1
+                why = f"expected to fail: {expected}: {outcome.detail}" if expected else outcome.detail
+                ElementTree.SubElement(test, "skipped", message=_printable(why))
+            elif outcome.verdict.failed:
+                counts["failures"] += 1
+                facts = {"type": outcome.verdict.value, "message": _printable(outcome.detail)}
+                failure = ElementTree.SubElement(test, "failure", facts)
+                failure.text = _printable(f"{outcome.repro}\n{outcome.trace}")
+        for name, count in counts.items():
+            suite.set(name, str(count))
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _printable(text: str) -> str:
+    """Return text of third-party code without the characters that XML cannot hold, such as those of colours."""
+    printable: str = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return printable
 
 
 def to_markdown(reports: Sequence[Report]) -> str:
@@ -70,22 +97,36 @@ def to_markdown(reports: Sequence[Report]) -> str:
     for report in reports:
         lines += [f"## {report.device}", "", _say_counts(report), ""]
         for (operator, cause), outcomes in group_failures(report):
-            lines += [f"- **{operator}**, {len(outcomes)} times {cause}: {outcomes[0].detail}", ""]
+            smallest = " ".join(outcomes[0].detail.split())
+            lines += [f"- **{operator}**, {len(outcomes)} times {cause}: {smallest}", ""]
             lines += [f"      {outcomes[0].repro}", ""]
     return "\n".join(lines)
 
 
 def group_failures(report: Report) -> list[tuple[tuple[str, str], list[Outcome]]]:
-    """Return the failures by operator (or part of the runtime) and verdict, most frequent first.
+    """Return the failures by operator (or part of the runtime) and cause, most frequent first.
 
-    The first of each group is the one with the smallest shape: the shortest id.
+    The cause is the verdict, and for an error its text without the numbers. The first of each group is the one with the
+    fewest elements.
     """
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in report.failures:
         operator = "/".join(outcome.id.split("/")[: 2 if outcome.id.startswith("runtime/") else 1])
-        groups.setdefault((operator, outcome.verdict.value), []).append(outcome)
+        groups.setdefault((operator, _find_cause(outcome)), []).append(outcome)
     ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return [(key, sorted(outcomes, key=lambda o: (len(o.id), o.id))) for key, outcomes in ranked]
+    return [(key, sorted(outcomes, key=_size)) for key, outcomes in ranked]
+
+
+def _find_cause(outcome: Outcome) -> str:
+    if outcome.verdict is not Verdict.FAIL_ERROR:
+        return f"{outcome.verdict.value}"
+    return f"{outcome.verdict.value} ({' '.join(NUMBER.sub('#', outcome.detail).split())[:CAUSE]})"
+
+
+def _size(outcome: Outcome) -> tuple[int, int, str]:
+    """Return what failures are ordered by: the elements that the shapes in the id have, then its length."""
+    shapes = (shape.split("x") for operand in SHAPE.findall(outcome.id) for shape in operand.split("+"))
+    return sum(math.prod(map(int, shape)) for shape in shapes), len(outcome.id), outcome.id
 
 
 def to_html(reports: Sequence[Report]) -> str:
@@ -107,7 +148,10 @@ def to_html(reports: Sequence[Report]) -> str:
 
 
 def _say_counts(report: Report) -> str:
-    return ", ".join(f"{n} {v.value}" for v, n in report.count.items()) or "no case"
+    counts = [f"{n} {v.value}" for v, n in report.count.items()]
+    if expected := report.expected.failed.total():
+        counts.append(f"{expected} failed as expected")
+    return ", ".join(counts) or "no case"
 
 
 def _add_details(body: ElementTree.Element, title: str) -> ElementTree.Element:
@@ -120,9 +164,8 @@ def _add_failures(body: ElementTree.Element, report: Report) -> None:
     for (operator, cause), outcomes in group_failures(report):
         details = _add_details(body, f"{operator}: {len(outcomes)} times {cause}")
         details.set("class", "failed")
-        ElementTree.SubElement(details, "pre").text = "\n".join(
-            f"{o.detail}\n    {o.repro}\n{o.trace}" for o in outcomes[:20]
-        )
+        text = "\n".join(f"{o.detail}\n    {o.repro}\n{o.trace}" for o in outcomes[:20])
+        ElementTree.SubElement(details, "pre").text = _printable(text)
 
 
 def _add_matrix(body: ElementTree.Element, report: Report) -> None:

@@ -24,7 +24,7 @@ from ..call.descriptor import Descriptor, Fallback
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..oracle.cases import Case
-from ..oracle.expected import Judged, Problem, Problems, judge, keeps_bits
+from ..oracle.expected import Judged, Problem, Problems, can_broadcast, judge, keeps_bits
 from ..oracle.layouts import Array, arrangements, elements, outside, place, windows
 from ..oracle.verdicts import Failure, Outcome, Verdict
 from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
@@ -117,7 +117,7 @@ class Runner:
         self._refuse_less(descriptor, first)
         self._call(case, descriptor, first, POISONS[0])
         results = self._inspect(case, first)
-        judged = self._judge(case, problem, results)
+        judged = self._judge(case, problem, results, placements)
 
         for placed in _each(first):
             placed.raw = np.full_like(placed.raw, RUBBISH)
@@ -130,7 +130,7 @@ class Runner:
         for a, b in zip(results, again, strict=True):
             differ = int((_bits(a) != _bits(b)).sum())
             if differ and "nondeterministic" in self.device.conditions:
-                self._judge(case, problem, again)
+                self._judge(case, problem, again, placements)
             elif differ:
                 raise Failure(
                     Verdict.FAIL_VALUE,
@@ -169,7 +169,7 @@ class Runner:
             given.tensor.buffer.write(np.full_like(given.raw, RUBBISH))
             placed[at] = PlacedTensor(name, packed, packed.buffer.read())
         self._call(case, descriptor, placed, POISONS[0])
-        return self._judge(case, problem, self._inspect(case, placed))
+        return self._judge(case, problem, self._inspect(case, placed), placements)
 
     def _create(self, case: Case, placements: Sequence[Placement | None], prepacked: Sequence[str] = ()) -> Descriptor:
         """Return the descriptor, created from temporary descriptions that no longer exist when it is used."""
@@ -310,7 +310,9 @@ class Runner:
                 results.append(elements(p.tensor.buffer.read(), p.tensor.desc).copy())
         return results
 
-    def _judge(self, case: Case, problem: Problem, results: Sequence[Array]) -> Judged:
+    def _judge(
+        self, case: Case, problem: Problem, results: Sequence[Array], placements: Sequence[Placement | None]
+    ) -> Judged:
         """Return the worst of all outputs, or raise the failure of the first that is wrong."""
         op = case.operator
         flushes = "flushes_denormals" in self.device.conditions
@@ -318,11 +320,25 @@ class Runner:
         for i, (got, operand) in enumerate(zip(results, op.signature.outputs, strict=True)):
             judged = judge(got, problem, i, strict_nan=keeps_bits(op), flushes=flushes)
             if judged.wrong:
-                raise Failure(Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}", judged.error, judged.share)
+                where = _describe_element(problem, judged.at, results[i].shape, placements)
+                raise Failure(
+                    Verdict.FAIL_VALUE, f"{operand.name}: {judged.wrong}; {where}", judged.error, judged.share
+                )
             if self.observe is not None and problem.intervals[i] is not None and problem.outputs[i].dtype.kind == "f":
                 self.observe(case, got, problem.expected[i], problem.outputs[i].dtype)
             worst = max(worst, judged, key=lambda j: j.share)
         return worst
+
+
+def _describe_element(
+    problem: Problem, at: tuple[int, ...], shape: Sequence[int], placements: Sequence[Placement | None]
+) -> str:
+    """Return the layout of every tensor, and the inputs that have an element at the index of a wrong result."""
+    found = [f"{label} has strides {list(d.strides)}" for label, d, _ in (p for p in placements if p is not None)]
+    for slot, array in zip(problem.slots, problem.inputs, strict=True):
+        if array is not None and slot.dtype.block == 1 and can_broadcast(array.shape, shape):
+            found.append(f"{slot.label} there is {np.broadcast_to(array, shape)[at]}")
+    return ", ".join(found)
 
 
 def blame(id_: str, device: str, error: BaseException) -> Outcome:

@@ -130,15 +130,15 @@ def _find_signed_zeros(case: Case, arrays: Sequence[Array | None], expected: Arr
         return False
     zeros = np.zeros(expected.shape, bool)
     for array in arrays:
-        if array is not None and array.dtype.kind in "fV" and _can_broadcast(array.shape, zeros.shape):
+        if array is not None and array.dtype.kind in "fV" and can_broadcast(array.shape, zeros.shape):
             zeros |= array.astype(np.float64) == 0
     signed: Array = zeros & (expected == 0)
     return signed
 
 
-def _can_broadcast(shape: Sequence[int], to: Sequence[int]) -> bool:
+def can_broadcast(shape: Sequence[int], to: Sequence[int]) -> bool:
     """Return whether NumPy broadcasts a shape to another; it does not where an operator aligns other dims."""
-    return all(n in (1, d) for n, d in zip(reversed(shape), reversed(to), strict=False))
+    return len(shape) <= len(to) and all(n in (1, d) for n, d in zip(reversed(shape), reversed(to), strict=False))
 
 
 def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
@@ -297,13 +297,15 @@ def _round(x: Array, dtype: DType, toward: float) -> Array:
 class Judged:
     """The judgement of one output: largest error, and largest share of the bound.
 
-    Where an element is wrong, `wrong` says what was found, and `worst` which element is furthest off.
+    Where an element is wrong, `wrong` says what was found, `at` is the index of the first one, and `worst` says which
+    element is furthest off.
     """
 
     error: float = 0.0
     share: float = 0.0
     wrong: str = ""
     worst: str = ""
+    at: tuple[int, ...] = ()
 
 
 def keeps_bits(operator: Operator) -> bool:
@@ -333,7 +335,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     off = np.where(right, -1.0, np.where(countable, share, np.inf))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
     furthest = f"worst at {list(at)}: {got[at]} instead of {expected[at]}, bound {accepted.bound[at]:.3g}"
-    return Judged(error, worst, _describe(got, expected, right, share), furthest)
+    return Judged(error, worst, _describe(got, expected, right, share), furthest, _first(right))
 
 
 def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
@@ -343,16 +345,21 @@ def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
     )
     if not strict_nan and got.dtype.kind in "fV":
         right = right | (np.isnan(got) & np.isnan(expected))
-    return Judged() if right.all() else Judged(1.0, float("inf"), _describe(got, expected, right, None))
+    if right.all():
+        return Judged()
+    return Judged(1.0, float("inf"), _describe(got, expected, right, None), at=_first(right))
+
+
+def _first(right: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(~right)[0])
 
 
 def _describe(got: Array, expected: Array, right: Array, share: Array | None) -> str:
     """Return how many elements are wrong, and the first of them."""
-    wrong = np.argwhere(~right)
-    at = tuple(int(i) for i in wrong[0])
+    at = _first(right)
     given, wanted = got[at], expected[at]
     shown = [str(given), str(wanted)]
     if shown[0] == shown[1] or given.dtype == np.bool_:
         shown = [v.tobytes()[::-1].hex() for v in (given, wanted)]
     more = f", {share[at]:.3g} times the bound" if share is not None and share[at] else ""
-    return f"{len(wrong)} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"
+    return f"{int((~right).sum())} of {right.size} wrong, first at {list(at)}: {shown[0]} instead of {shown[1]}{more}"
