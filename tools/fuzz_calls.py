@@ -33,7 +33,7 @@ from isokern.oracle.verdicts import Outcome, Verdict
 
 LARGEST = 40  # elements of a dim that is drawn
 MOST = 20_000  # elements of a tensor
-TOLD = 10_000  # calls after which a line says how far it is
+TOLD = 60.0  # seconds after which a line says how far it is
 SHOWN = 20  # failures that are printed
 
 
@@ -110,7 +110,7 @@ def judge(runner: Runner, case: Case) -> Outcome:
 def fuzz(device: Device, operators: Sequence[Operator], seed: int, numbers: Sequence[int], programs: int) -> int:
     """Make the calls, print what is wrong, and return how many are."""
     runner, count, start = Runner(device), Counter[str](), time.monotonic()
-    failed = 0
+    failed, told = 0, start
     for done, number in enumerate(numbers, 1):
         case = draw_case(seed, number, operators, programs)
         outcome = judge(runner, case)
@@ -121,7 +121,8 @@ def fuzz(device: Device, operators: Sequence[Operator], seed: int, numbers: Sequ
                 again = f"python tools/fuzz_calls.py --device {device.name} --seed {seed} --only {number}"
                 again += f" --programs {programs}" if programs else ""
                 print(f"{outcome.verdict.value}: {case.id}: {outcome.detail}\n    {again}", flush=True)
-        if done % TOLD == 0 or done == len(numbers):
+        if time.monotonic() > told + TOLD or done == len(numbers):
+            told = time.monotonic()
             counts = ", ".join(f"{n} {name}" for name, n in count.most_common())
             seconds = f"{time.monotonic() - start:.0f} s"
             print(f"{device.name}, seed {seed}: {done} calls in {seconds}: {counts}; {failed} false claims", flush=True)

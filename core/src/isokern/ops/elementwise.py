@@ -71,7 +71,7 @@ def _gelu_tanh(x: Any) -> Any:
 Gate = Callable[[Any, DType], Any]  # of its argument and the compute type, to which the result is rounded
 
 
-def _rounded(gate: Callable[[Any], Any]) -> Gate:
+def _round_gate(gate: Callable[[Any], Any]) -> Gate:
     return lambda a, compute: gate(a).astype(compute.numpy)
 
 
@@ -324,8 +324,8 @@ binary(
     "silu_mul",
     "SLML",
     "(-0.0 if a < -10000 else a * (1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a)))) * b",
-    _declare_gated(_rounded(_silu)),
-    scale=_declare_gate_scale(_rounded(_silu), _silu_magnitude),
+    _declare_gated(_round_gate(_silu)),
+    scale=_declare_gate_scale(_round_gate(_silu), _silu_magnitude),
     doc="silu(a) · b, the gate of SwiGLU (Shazeer 2020).",
     ulps=10,
 )
@@ -342,8 +342,8 @@ binary(
     "gelu_tanh_mul",
     "GTML",
     "(-0.0 if a < -14 else 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)))) * b",
-    _declare_gated(_rounded(_gelu_tanh)),
-    scale=_declare_gate_scale(_rounded(_gelu_tanh), _gelu_magnitude),
+    _declare_gated(_round_gate(_gelu_tanh)),
+    scale=_declare_gate_scale(_round_gate(_gelu_tanh), _gelu_magnitude),
     doc="gelu_tanh(a) · b: GEGLU as GPT-2's and Gemma's GELU have it.",
     ulps=10,
 )

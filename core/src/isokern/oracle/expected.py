@@ -67,6 +67,7 @@ class Problems:
     def __init__(self, subnormal: bool = True) -> None:
         self.subnormal = subnormal
         self._kept: dict[Any, Problem] = {}
+        self._elements = 0  # of those that are kept
 
     def of(self, case: Case) -> Problem:
         """Return the problem of a case; its arrays must not be written to."""
@@ -79,9 +80,10 @@ class Problems:
         key = (case.problem_id, repeats, case.alias and case.operator.inout and case.layout)
         if key not in self._kept:
             made = self._make(case, inputs, outputs, repeats)
-            while self._kept and sum(p.elements for p in self._kept.values()) + made.elements > KEPT:
-                self._kept.pop(next(iter(self._kept)))
+            while self._kept and self._elements + made.elements > KEPT:
+                self._elements -= self._kept.pop(next(iter(self._kept))).elements
             self._kept[key] = made
+            self._elements += made.elements
         return self._kept[key]
 
     def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:
