@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,15 @@ from ..oracle.verdicts import Failure, Verdict
 ROOM = 256  # bytes; the `fenv_t` of no C library is larger
 # Values that no compiler folds. To nearest, adding half a unit in the last place to one changes nothing
 one, half_ulp, quarter_ulp, subnormal = 1.0, 2.0**-53, 2.0**-54, 5e-324
+
+
+@cache
+def load_c_library() -> Any:
+    """Return the C library of the process; None where the system has no such handle."""
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):
+        return None
 
 
 def find_changes() -> str:
@@ -29,13 +40,9 @@ def guard_environment(what: str) -> Iterator[None]:
     """Raise `Failure` where what happens inside leaves the thread another environment; the thread gets its own back."""
     handling = np.geterr()
     kept = ctypes.create_string_buffer(ROOM)
-    restore = None
-    try:
-        library = ctypes.CDLL(None)
-        library.fegetenv(kept)
-        restore = library.fesetenv
-    except (AttributeError, OSError, TypeError):  # no such functions in the process: it is judged, and not restored
-        pass
+    save, restore = (getattr(load_c_library(), name, None) for name in ("fegetenv", "fesetenv"))
+    if save is not None:  # else the environment is judged, and not restored
+        save(kept)
     changes = ""
     try:
         yield
@@ -43,7 +50,7 @@ def guard_environment(what: str) -> Iterator[None]:
         if np.geterr() != handling:
             changes = changes or f"NumPy's error handling was {handling} and became {np.geterr()}"
     finally:
-        if restore is not None:
+        if save is not None and restore is not None:
             restore(kept)
         np.seterr(**handling)
     if changes:

@@ -8,6 +8,7 @@ import mmap
 import numpy as np
 
 from ..oracle.layouts import Array
+from .environment import load_c_library
 
 FENCE = 1 << 20  # bytes on either side
 NONE = 0  # <sys/mman.h>: PROT_NONE
@@ -20,10 +21,12 @@ def alloc_fenced(nbytes: int) -> Array | None:
     """
     page = mmap.PAGESIZE
     inner = max(1, -(-nbytes // page)) * page
+    protect = getattr(load_c_library(), "mprotect", None)
+    if protect is None:
+        return None
     try:
         pages = mmap.mmap(-1, inner + 2 * FENCE)
-        protect = ctypes.CDLL(None).mprotect
-    except (AttributeError, OSError, TypeError):  # no room for so many mappings, or no such function
+    except OSError:  # the process has as many mappings as it may
         return None
     whole = np.frombuffer(pages, np.uint8)  # keeps the pages
     start = whole.ctypes.data
