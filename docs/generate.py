@@ -1,8 +1,9 @@
-"""Fill the generated parts of the pages, as a hook of mkdocs.
+"""Write what `zensical build` makes the site from: `python docs/generate.py site FOLDER`.
 
-A line `<!-- generated: NAME words -->` in a page is replaced by the result of the function of that name.
-`python docs/generate.py matrix [backend …]` writes the support matrix alone; `python docs/generate.py source_documents`
-writes docs/source_documents.md, which is committed.
+That is the pages of docs with their generated parts, pages that are generated whole, and mkdocs.yml with those in its
+navigation; the site is built in FOLDER/html. A line `<!-- generated: NAME words -->` in a page is replaced by the result of the function of that name.
+`python docs/generate.py support [backend …]` writes docs/support.json from the reports of conformance, and
+`python docs/generate.py source_documents` writes docs/source_documents.md; both are committed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections import Counter
@@ -23,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / ".tox" / "reports"
 SOURCE_DOCUMENTS = ROOT / "docs" / "source_documents.md"
 PAGES = {
-    "README.md": "index.md",
+    "README.md": "getting_started.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "docs/architecture.md": "architecture.md",
@@ -50,10 +52,10 @@ def page(name: str) -> str:
     """Return a page of the repository, its links turned into pages of the site, or into text where there is none."""
 
     def link(match: re.Match[str]) -> str:
-        text, target = match.groups()
-        return f"[{text}]({PAGES[target]})" if target in PAGES else text
+        text, target, anchor = match.groups()
+        return f"[{text}]({PAGES[target]}{anchor})" if target in PAGES else text
 
-    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)#]+)\)", link, (ROOT / name).read_text(encoding="utf-8"))
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*|)\)", link, (ROOT / name).read_text(encoding="utf-8"))
 
 
 def section(name: str, *title: str) -> str:
@@ -312,24 +314,42 @@ def draw(markdown: str) -> str:
 
     def svg(match: re.Match[str]) -> str:
         drawn = mermaidx.render(match.group(1), theme="neutral").svg()
-        return f'<div style="background: white">{drawn.replace("my-svg", f"picture-{match.start()}")}</div>'
+        return f'<div class="drawing">{drawn.replace("my-svg", f"picture-{match.start()}")}</div>'
 
     return re.sub(r"^```mermaid\n(.*?)^```$", svg, markdown, flags=re.S | re.M)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill the generated parts of a page (mkdocs calls this hook)."""
+def fill(markdown: str) -> str:
+    """Return a page with its generated parts and its pictures."""
 
-    def fill(match: re.Match[str]) -> str:
+    def generate(match: re.Match[str]) -> str:
         name, *words = match.group(1).split()
         return PARTS[name](*words)
 
-    return draw(re.sub(r"^<!-- generated: (.*?) -->$", fill, markdown, flags=re.M))
+    return draw(re.sub(r"^<!-- generated: (.*?) -->$", generate, markdown, flags=re.M))
+
+
+def site(folder: str) -> None:
+    """Write the sources of the site into a folder, which is emptied first."""
+    import yaml
+
+    pages = Path(folder) / "pages"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs" / "assets", pages / "assets")
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        (pages / path.name).write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config |= {"docs_dir": "pages", "site_dir": "html"}
+    (Path(folder) / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    text = PARTS[sys.argv[1]](*sys.argv[2:])
-    kept = SOURCE_DOCUMENTS if sys.argv[1] == "source_documents" else REPORTS / "matrix.md"
-    os.makedirs(kept.parent, exist_ok=True)
-    kept.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    command, *words = sys.argv[1:]
+    if command == "site":
+        site(*words)
+    else:
+        text = PARTS[command](*words)
+        kept = SOURCE_DOCUMENTS if command == "source_documents" else REPORTS / "matrix.md"
+        os.makedirs(kept.parent, exist_ok=True)
+        kept.write_text(text + "\n", encoding="utf-8")
+        print(text)

@@ -27,6 +27,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md, which tests/walk follows",
     "cpu.md": "test_cpu_page.py builds its example",
+    "getting_started.md": "README.md, whose blocks test_readme.py runs",
     "glossary.md": "a table of words",
     "index.md": "README.md, whose blocks test_readme.py runs",
     "matrix.md": "a table made from the reports of conformance",
