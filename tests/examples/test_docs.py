@@ -29,7 +29,6 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "cpu.md": "test_cpu_page.py builds its example",
     "getting_started.md": "README.md, whose blocks test_readme.py runs",
     "glossary.md": "a table of words",
-    "index.md": "README.md, whose blocks test_readme.py runs",
     "matrix.md": "a table made from the reports of conformance",
     "native_backend.md": "tests/walk follows it",
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
@@ -41,6 +40,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
 DEVICES = {
     "cuda.md": ("cuda_sim:0", "isokern_cuda"),
     "cuda_check.md": ("cuda_sim:0", "isokern_cuda"),
+    "index.md": ("cpu:0", "isokern_kunlun_sim"),  # its last door is the emulated XPU
     "kunlun.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "kunlun_language.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "language_models.md": ("cpu:0", "tokenizers"),
