@@ -1,28 +1,30 @@
 """Write what `zensical build` makes the site from: `python docs/generate.py site FOLDER`.
 
 That is the pages of docs with their generated parts, pages that are generated whole, and mkdocs.yml with those in its
-navigation; the site is built in FOLDER/html. A line `<!-- generated: NAME words -->` in a page is replaced by the result of the function of that name.
-`python docs/generate.py support [backend …]` writes docs/support.json from the reports of conformance, and
-`python docs/generate.py source_documents` writes docs/source_documents.md; both are committed.
+navigation; the site is built in FOLDER/html. A line `<!-- generated: NAME words -->` in a page is replaced by the
+result of the function of that name. `python docs/generate.py support [backend …]` writes docs/support.json from the
+reports of conformance, and `python docs/generate.py source_documents` writes docs/source_documents.md; both are
+committed.
 """
 
 from __future__ import annotations
 
 import ast
 import csv
-import json
-import os
 import re
 import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import operator_pages
+import support
+from tables import table
+
 ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ROOT / ".tox" / "reports"
 SOURCE_DOCUMENTS = ROOT / "docs" / "source_documents.md"
 PAGES = {
     "README.md": "getting_started.md",
@@ -40,12 +42,6 @@ PAGES = {
     "docs/simt.md": "simt.md",
     "core/src/isokern/simt/README.md": "simt_kernels.md",
 }
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    body = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *body])
 
 
 def page(name: str) -> str:
@@ -85,70 +81,13 @@ def definition(name: str, path: str) -> str:
 
 
 def operators() -> str:
-    """Return a description of every operator, by family."""
-    from isokern.ops import all_operators
-
-    found = all_operators()
-    lines = []
-    for family in sorted({op.family for op in found}):
-        lines += [f"## {family.capitalize()}", ""]
-        lines += [_operator(op) for op in found if op.family == family]
-    return "\n".join(lines)
+    """Return a table of operators for each family, with links to their pages."""
+    return operator_pages.index()
 
 
-def _operator(op: Any) -> str:
-    types = "; ".join(f"{v}: {_dtypes([d.name for d in allowed])}" for v, allowed in op.signature.types.items())
-    lines = [f"### {op.name}", "", op.doc, "", f"`{op.signature}`  ", f"{types}  "]
-    if op.attrs.attrs:
-        from isokern.declare.attributes import REQUIRED
-
-        attrs = [
-            [f"`{a.name}`", a.allowed, "" if a.default is REQUIRED else f"`{a.default}`", a.doc] for a in op.attrs.attrs
-        ]
-        lines += ["", table(["attribute", "takes", "default", ""], attrs), ""]
-    scale = " and a scale" if op.tolerance.scale else ""
-    lines += ["", *_received(op), ""]
-    lines.append("Exact.  " if op.exact else f"Error: {op.tolerance.ulps:g} ulps{scale}.  ")
-    lines.append(f"`out` may be {' or '.join(f'`{a}`' for a in op.aliases)}.  " if op.aliases else "")
-    return "\n".join([*lines, ""])
-
-
-def _received(op: Any) -> list[str]:
-    """Return what a kernel of the operator's stem receives: its tensors in normal form, and their record."""
-    from isokern.cabi.received import find_siblings, say_normal_form, summarise_operands
-
-    also = ", ".join(f"`{name}`" for name in find_siblings(op))
-    rows = [
-        [
-            f"`{o.name}`",
-            "written" if o.written else "read",
-            " or ".join(map(str, o.ranks)),
-            " and ".join(["may be absent"] * o.may_be_absent + ["may have stride 0"] * o.may_repeat),
-        ]
-        for o in summarise_operands(op)
-    ]
-    record = ", ".join(f"`{name}` at {offset}" for name, _, offset in op.attrs.layout)
-    return [
-        f"A kernel (stem `{op.stem}`{f', which also computes {also}' if also else ''}) receives, in normal form:",
-        "",
-        table(["tensor", "is", "rank", ""], rows),
-        "",
-        say_normal_form(op),
-        *([f"Its attributes are a record of {op.attrs.nbytes} bytes: {record}."] if record else []),
-    ]
-
-
-_SETS = {"floats": "FLOATS", "numbers": "NUMBERS", "integers": "INTEGERS", "all plain dtypes": "PLAIN"}
-
-
-def _dtypes(names: Sequence[str]) -> str:
-    """Return a list of dtypes, or the name of the set that they form."""
-    from isokern import dtypes
-
-    for text, attribute in _SETS.items():
-        if set(names) == {d.name for d in getattr(dtypes, attribute)}:
-            return f"{text} ({', '.join(names)})" if text == "floats" else text
-    return ", ".join(names) or "-"
+def primitives() -> str:
+    """Return a table of the operators that every backend should have."""
+    return operator_pages.primitives()
 
 
 def errors() -> str:
@@ -193,45 +132,22 @@ def _header() -> tuple[str, str]:
     return before, mark + after
 
 
-def reports(backends: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the reports of the conformance environments; one that has not been run says so."""
-    names = list(dict.fromkeys([*backends, *(p.stem for p in sorted(REPORTS.glob("*.json")))]))
-    found = []
-    for name in names:
-        path = REPORTS / f"{name}.json"
-        missing = {
-            "backend": name,
-            "status": "not run",
-            "reason": f"`tox -e conformance-{name}` has not been run",
-            "check": None,
-        }
-        found.append(json.loads(path.read_text(encoding="utf-8")) if path.exists() else missing)
-    return found
-
-
-def matrix(*backends: str) -> str:
+def matrix() -> str:
     """Return a row per backend with its verdict, and a row per operator with the dtypes that each device supports."""
-    from isokern.cli.ops import claims_text
-
-    merged = reports(backends)
-    rows, devices = [], {}
-    for report in merged:
-        counts = ((report["check"] or {}).get("summary") or {}).items() if report["status"] != "not run" else ()
-        text = "; ".join(f"{d}: " + ", ".join(f"{n} {v}" for v, n in count.items() if n) for d, count in counts)
-        rows.append([report["backend"], report["status"], text or report["reason"], report.get("when", "")])
-        for op in report.get("claims") or []:
-            for device in op["devices"]:
-                if device.split(":")[0] == report["backend"]:
-                    devices.setdefault(device, {})[op["name"]] = claims_text(op, device)
-    parts = (
-        [table(["backend", "conformance", "cases", "when"], rows)]
-        if rows
-        else ["The conformance suite has not been run here."]
-    )
-    if devices:
-        names = sorted(set().union(*devices.values()))
-        body = [[f"[{n}](operators.md#{n})", *(devices[d].get(n, "-") for d in devices)] for n in names]
-        parts.append(table(["operator", *devices], body))
+    kept = support.read()
+    runs = [
+        [run["backend"], run["status"], run["cases"], support.say_part(run), run["when"], run["commit"][:7]]
+        for run in kept["runs"]
+    ]
+    devices = support.devices(kept)
+    body = [
+        [f"[{name}](operators/{name}.md)", *(claims.get(d, "-") for d in devices)]
+        for name, claims in kept["operators"].items()
+    ]
+    parts = [
+        table(["backend", "conformance", "outcomes", "cases run", "when", "commit"], runs),
+        table(["operator", *devices], body),
+    ]
     return "\n\n".join(parts)
 
 
@@ -296,6 +212,7 @@ PARTS: dict[str, Callable[..., str]] = {
         code,
         definition,
         operators,
+        primitives,
         errors,
         settings,
         header,
@@ -338,8 +255,17 @@ def site(folder: str) -> None:
     shutil.copytree(ROOT / "docs" / "assets", pages / "assets")
     for path in sorted((ROOT / "docs").glob("*.md")):
         (pages / path.name).write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+    (pages / "operators").mkdir()
+    for name, text in operator_pages.pages().items():
+        (pages / "operators" / f"{name}.md").write_text(text, encoding="utf-8")
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     config |= {"docs_dir": "pages", "site_dir": "html"}
+    families = operator_pages.families().items()
+    members = [{family.capitalize(): [f"operators/{op.name}.md" for op in ops]} for family, ops in families]
+    config["nav"] = [
+        {**entry, "Operators": [*entry["Operators"], *members]} if "Operators" in entry else entry
+        for entry in config["nav"]
+    ]
     (Path(folder) / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 
@@ -347,9 +273,7 @@ if __name__ == "__main__":
     command, *words = sys.argv[1:]
     if command == "site":
         site(*words)
+    elif command == "support":
+        support.write(words)
     else:
-        text = PARTS[command](*words)
-        kept = SOURCE_DOCUMENTS if command == "source_documents" else REPORTS / "matrix.md"
-        os.makedirs(kept.parent, exist_ok=True)
-        kept.write_text(text + "\n", encoding="utf-8")
-        print(text)
+        SOURCE_DOCUMENTS.write_text(source_documents() + "\n", encoding="utf-8")

@@ -143,7 +143,11 @@ def judge(backend: str, options: list[str]) -> tuple[int, dict[str, Any]]:
 
 
 def keep(report: dict[str, Any]) -> None:
-    """Save a report for the support matrix."""
+    """Save a report for the support matrix, with the commit that was judged."""
+    try:
+        report["commit"] = git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", "--", ":!docs/status.md"))
+    except LookupError:
+        report["commit"] = "unknown"
     if report["status"] != VERDICTS[NO_DEVICE]:
         report["claims"] = isokern("ops")[1]
     KEPT.mkdir(parents=True, exist_ok=True)

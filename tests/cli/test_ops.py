@@ -9,6 +9,7 @@ from pathlib import Path
 
 import generate
 import pytest
+import support as support_data
 
 import isokern
 from isokern import TensorDesc
@@ -198,12 +199,19 @@ def test_one_pair_that_is_refused_takes_no_other_with_it(device, casts_without_f
 
 
 def test_the_matrix_has_a_pair_that_is_refused_beside_the_others(device, casts_without_f64, monkeypatch, tmp_path):
-    """The matrix on the page is generated from the reports that tools/conformance.py writes."""
-    monkeypatch.setattr(generate, "REPORTS", tmp_path)
+    """The matrix on the page is made from the reports that tools/conformance.py writes."""
+    monkeypatch.setattr(support_data, "REPORTS", tmp_path)
+    monkeypatch.setattr(support_data, "KEPT", tmp_path / "support.json")
     backend = device.name.split(":")[0]
     report = {"backend": backend, "status": "passed", "reason": "", "check": None, "claims": ops.rows("cast")}
+    report |= {"options": ["--quick"], "when": "2026-01-01 00:00 UTC", "commit": "0123456789"}
     (tmp_path / f"{backend}.json").write_text(json.dumps(report))
-    assert "| [cast](operators.md#cast) | S: all but F64, T: all but F64 |" in generate.matrix()
+    support_data.write([backend])
+    page = generate.matrix()
+    assert "| [cast](operators/cast.md) | S: all but F64, T: all but F64 |" in page
+    assert f"| {backend} | passed |  | the quick ones | 2026-01-01 00:00 UTC | 0123456 |" in page
+    with pytest.raises(SystemExit, match=r"no report of \['nowhere'\]; tox -e conformance-nowhere"):
+        support_data.write([backend, "nowhere"])
 
 
 def test_wrong_claims_are_asked_of_nobody(device):

@@ -29,7 +29,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "cpu.md": "test_cpu_page.py builds its example",
     "getting_started.md": "README.md, whose blocks test_readme.py runs",
     "glossary.md": "a table of words",
-    "matrix.md": "a table made from the reports of conformance",
+    "matrix.md": "a table made from docs/support.json",
     "native_backend.md": "tests/walk follows it",
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
     "source_documents.md": "each row has a proof that runs",

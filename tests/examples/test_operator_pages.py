@@ -1,0 +1,68 @@
+"""Test the pages of the operators: each example prints what its page shows, which is the reference's result."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import operator_pages
+import pytest
+import support
+
+from isokern.ops import all_operators, find
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_the_processor():
+    if importlib.util.find_spec("isokern_cpu") is None:
+        pytest.skip("isokern_cpu is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISOKERN_DEVICE", "cpu:0")
+        yield
+
+
+@pytest.mark.parametrize("name", [op.name for op in all_operators()])
+def test_an_example_prints_what_the_page_shows(name, capsys):
+    example = operator_pages.make_example(find(name))
+    names: dict[str, Any] = {}
+    exec(compile(example.code, f"{name}.md", "exec"), names)
+    assert capsys.readouterr().out == example.printed + "\n"
+    assert f"isokern.{name}(" in example.code
+
+
+def test_pages_have_every_part():
+    pages = operator_pages.pages()
+    assert set(pages) == {op.name for op in all_operators()}
+    parts = ("Example", "Calls", "Dtypes by device", "Accuracy", "What it consists of", "What a kernel receives")
+    assert [name for name, page in pages.items() for part in parts if f"\n## {part}\n" not in page] == []
+    assert "| `axis` | an integer | `-1` |" in pages["softmax"]
+    assert "isokern.softmax(x, *, axis=-1, out=None, device=None, stream=None)" in pages["softmax"]
+    assert "4 × [generic](generic.md), 2 × [fill](fill.md)" in pages["softmax"]
+    assert "It is a [primitive](../primitives.md)" in pages["generic"]
+    assert "Exact: results are compared bit for bit" in pages["copy"]
+    assert "(a + b)" in pages["add"]
+
+
+def test_the_support_data_are_of_operators_that_exist():
+    kept = support.read()
+    assert support.dump(kept) == support.KEPT.read_text(encoding="utf-8")
+    assert {run["backend"] for run in kept["runs"]} == {"cpu", "cuda_sim", "kunlun_sim", "opencl"}
+    assert {run["status"] for run in kept["runs"]} == {"passed"}
+    assert {*kept["operators"]} <= {op.name for op in all_operators()}
+
+
+def test_every_primitive_is_on_the_list():
+    listed = operator_pages.primitives()
+    assert [op.name for op in all_operators() if (f"| [{op.name}](" in listed) != (op.decompose is None)] == []
+
+
+@pytest.mark.parametrize(
+    ("doc", "first"),
+    [
+        ("One. Two.", "One."),
+        ("After Ba et al. 2016 it is. So.", "After Ba et al. 2016 it is."),
+        ("By 1.5 more.", "By 1.5 more."),
+    ],
+)
+def test_first_sentences(doc, first):
+    assert operator_pages.first_sentence(doc) == first
