@@ -16,10 +16,11 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import contracts as backend_contracts
 import operator_pages
 import support
 from tables import table
@@ -88,6 +89,11 @@ def operators() -> str:
 def primitives() -> str:
     """Return a table of the operators that every backend should have."""
     return operator_pages.primitives()
+
+
+def contracts() -> str:
+    """Return the methods that a backend implements, with their contracts."""
+    return backend_contracts.contracts()
 
 
 def errors() -> str:
@@ -204,6 +210,21 @@ def source_documents() -> str:
     return "\n\n".join(parts)
 
 
+# The pages of the API reference, and the modules on each, which mkdocstrings describes from their docstrings
+API = {
+    "isokern": ["isokern"],
+    "isokern.status": ["isokern.status"],
+    "isokern.backend": ["isokern.backend", "isokern.backend.native"],
+    "isokern.simt": ["isokern.simt"],
+    "isokern.declare": ["isokern.declare", "isokern.declare.attributes", "isokern.declare.normal_form"],
+    "isokern.graph": ["isokern.graph", "isokern.graph.layers"],
+    "isokern.passes": ["isokern.passes"],
+    "isokern.runtime": ["isokern.runtime"],
+    "isokern.llm": ["isokern.llm"],
+    "isokern.conformance": ["isokern.conformance.suite", "isokern.conformance.report_files"],
+}
+
+
 PARTS: dict[str, Callable[..., str]] = {
     f.__name__: f
     for f in (
@@ -213,6 +234,7 @@ PARTS: dict[str, Callable[..., str]] = {
         definition,
         operators,
         primitives,
+        contracts,
         errors,
         settings,
         header,
@@ -258,15 +280,32 @@ def site(folder: str) -> None:
     (pages / "operators").mkdir()
     for name, text in operator_pages.pages().items():
         (pages / "operators" / f"{name}.md").write_text(text, encoding="utf-8")
+    (pages / "api").mkdir()
+    for name, modules in API.items():
+        parts = [f"# {name}", *(part for module in modules for part in _describe_module(module, modules))]
+        (pages / "api" / f"{name}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     config |= {"docs_dir": "pages", "site_dir": "html"}
     families = operator_pages.families().items()
-    members = [{family.capitalize(): [f"operators/{op.name}.md" for op in ops]} for family, ops in families]
-    config["nav"] = [
-        {**entry, "Operators": [*entry["Operators"], *members]} if "Operators" in entry else entry
-        for entry in config["nav"]
-    ]
+    made = {
+        "Operators": [{family.capitalize(): [f"operators/{op.name}.md" for op in ops]} for family, ops in families],
+        "API reference": [f"api/{name}.md" for name in API],
+    }
+    for entry in config["nav"]:
+        if isinstance(entry, dict):
+            for title, more in made.items():
+                if title in entry:
+                    entry[title] = [*entry[title], *more]
+    python = next(p["mkdocstrings"] for p in config["plugins"] if "mkdocstrings" in p)["handlers"]["python"]
+    python["paths"] = [str(ROOT / "core" / "src")]
     (Path(folder) / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def _describe_module(module: str, beside: Sequence[str]) -> list[str]:
+    """Return the part of a page that mkdocstrings fills; a heading where the page has several modules."""
+    if len(beside) == 1:
+        return [f"::: {module}"]
+    return [f"## {module}", f"::: {module}\n    options:\n      heading_level: 3"]
 
 
 if __name__ == "__main__":
