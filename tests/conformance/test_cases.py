@@ -12,11 +12,11 @@ from isokern.backend import Device
 from isokern.conformance.derive import choices, device_cases, operator_cases
 from isokern.declare.operator import Sample
 from isokern.declare.samples import assignments, describe, slots
-from isokern.dtypes import ALL, BOOL, F16, F32, F64, PLAIN
+from isokern.dtypes import ALL, BF16, BOOL, F16, F32, F64, I32, PLAIN
 from isokern.layout import TensorDesc
 from isokern.ops import all_operators, find
 from isokern.oracle.cases import Case, dtype_text
-from isokern.oracle.expected import Problems, judge, problem
+from isokern.oracle.expected import Judged, Problems, count_ulps, judge, problem
 from isokern.oracle.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
 from isokern.oracle.values import draw, generator, limits_of, special_values
 
@@ -248,3 +248,29 @@ def test_a_zero_has_the_sign_of_the_reference_where_ieee_754_defines_it() -> Non
         assert judge(got, given, 0, strict_nan=False, flushes=False).wrong == ""
         judged = judge(np.where(got == 0, -got, got), given, 0, strict_nan=False, flushes=False)
         assert bool(judged.wrong) is demanded
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected", "got", "ulps"),
+    [
+        (F32, 1.0, 1 + 2**-23, 1.0),
+        (F32, 0.75, 0.75 + 2**-23, 2.0),  # below 1 the last place is worth half
+        (F32, 0.0, 2**-149, 1.0),
+        (F32, 2**-140, 2**-140 + 2**-148, 2.0),  # a subnormal number
+        (BF16, 1.0, 1 + 2**-7, 1.0),
+        (F16, 2048.0, 2050.0, 1.0),
+        (F32, 1.0 + 2**-25, 1.0, 0.25),
+        (F32, np.inf, np.inf, 0.0),
+        (I32, 7.0, 7.0, 0.0),
+    ],
+)
+def test_distances_in_ulps(dtype, expected, got, ulps):
+    reference = np.array([expected, np.nan])
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(np.array([got, np.nan]) - reference)
+    assert count_ulps(difference, reference, dtype) == ulps
+
+
+def test_judgements_of_two_outputs_are_joined():
+    joined = Judged(1.0, 0.5, ulps=2.0).join(Judged(0.1, 0.7, ulps=1.0))
+    assert (joined.error, joined.share, joined.ulps) == (0.1, 0.7, 2.0)

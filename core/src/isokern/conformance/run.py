@@ -92,7 +92,7 @@ class Runner:
             return judge_failure(case.id, self.device.name, failure, failure.detail)
         except (Exception, SystemExit) as error:  # whatever a backend's code raises is its failure, not the suite's
             return blame(case.id, self.device.name, error)
-        return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share)
+        return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share, ulps=judged.ulps)
 
     def _error(self, case: Case) -> Judged:
         check_error(self.device, case)
@@ -143,7 +143,7 @@ class Runner:
                     Verdict.FAIL_MEMORY, f"a call with other buffers wrote to those of the call before it: {found}"
                 )
         if case.operator.constants:
-            judged = max(judged, self._call_prepacked(case, problem, placements), key=lambda j: j.share)
+            judged = judged.join(self._call_prepacked(case, problem, placements))
         return judged
 
     def _call_prepacked(self, case: Case, problem: Problem, placements: Sequence[Placement | None]) -> Judged:
@@ -326,7 +326,7 @@ class Runner:
                 )
             if self.observe is not None and problem.intervals[i] is not None and problem.outputs[i].dtype.kind == "f":
                 self.observe(case, got, problem.expected[i], problem.outputs[i].dtype)
-            worst = max(worst, judged, key=lambda j: j.share)
+            worst = worst.join(judged)
         return worst
 
 

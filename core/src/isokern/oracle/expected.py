@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -297,7 +297,7 @@ def _round(x: Array, dtype: DType, toward: float) -> Array:
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgement of one output: largest error, and largest share of the bound.
+    """The judgement of one output: largest error, largest share of the bound, and largest error in ULPs of its dtype.
 
     Where an element is wrong, `wrong` says what was found, `at` is the index of the first one, and `worst` says which
     element is furthest off.
@@ -308,6 +308,12 @@ class Judged:
     wrong: str = ""
     worst: str = ""
     at: tuple[int, ...] = ()
+    ulps: float = 0.0
+
+    def join(self, other: Judged) -> Judged:
+        """Return the judgement of two outputs together."""
+        worst = max(self, other, key=lambda j: j.share)
+        return replace(worst, ulps=max(self.ulps, other.ulps))
 
 
 def keeps_bits(operator: Operator) -> bool:
@@ -332,12 +338,23 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     error = float(np.max(difference, where=countable, initial=0.0))
     worst = float(np.max(share, initial=0.0))
     if right.all():
-        return Judged(error, worst)
+        return Judged(error, worst, ulps=count_ulps(difference, expected, problem.outputs[output].dtype))
     # An infinite or NaN difference counts as the furthest
     off = np.where(right, -1.0, np.where(countable, share, np.inf))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
     furthest = f"worst at {list(at)}: {got[at]} instead of {expected[at]}, bound {accepted.bound[at]:.3g}"
     return Judged(error, worst, _describe(got, expected, right, share), furthest, _first(right))
+
+
+def count_ulps(difference: Array, expected: Array, dtype: DType) -> float:
+    """Return the largest finite difference in units of the last place that a dtype has at the expected value."""
+    countable = np.isfinite(difference) & np.isfinite(expected)
+    if dtype.kind != "f" or not countable.any():
+        return 0.0
+    limits = values.limits_of(dtype)
+    exponent = np.where(expected == 0, int(limits.minexp), np.frexp(np.where(countable, expected, 1.0))[1] - 1)
+    place = np.ldexp(1.0, np.maximum(exponent, int(limits.minexp)) - int(limits.nmant))
+    return float(np.max(difference / place, where=countable, initial=0.0))
 
 
 def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:

@@ -30,7 +30,8 @@ class Outcome:
 
     `detail` says in one line what was found (the backend's reason where the verdict is unsupported). `error` is the
     largest difference from the reference, `share` the largest share of its bound that an element used (1 is the bound
-    itself). `trace` is the traceback of an error that the backend's own Python raised.
+    itself), and `ulps` the largest difference in units of the last place of the output's dtype, of cases that
+    pass. `trace` is the traceback of an error that the backend's own Python raised.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Outcome:
     error: float = 0.0
     share: float = 0.0
     trace: str = ""
+    ulps: float = 0.0
 
     @property
     def repro(self) -> str:
