@@ -13,6 +13,7 @@ import ast
 import csv
 import re
 import shutil
+import subprocess
 import sys
 import textwrap
 from collections import Counter
@@ -277,6 +278,7 @@ def site(folder: str) -> None:
     shutil.copytree(ROOT / "docs" / "assets", pages / "assets")
     for path in sorted((ROOT / "docs").glob("*.md")):
         (pages / path.name).write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
+    _write_report(pages / "assets" / "report.html")
     (pages / "operators").mkdir()
     for name, text in operator_pages.pages().items():
         (pages / "operators" / f"{name}.md").write_text(text, encoding="utf-8")
@@ -299,6 +301,15 @@ def site(folder: str) -> None:
     python = next(p["mkdocstrings"] for p in config["plugins"] if "mkdocstrings" in p)["handlers"]["python"]
     python["paths"] = [str(ROOT / "core" / "src")]
     (Path(folder) / "mkdocs.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def _write_report(path: Path) -> None:
+    """Write the report of a few operators and of the runtime, on the CPU."""
+    chosen = [word for name in ("add", "gather", "gemm", "linear_mixed", "softmax") for word in ("--op", name)]
+    command = [sys.executable, "-m", "isokern", "check", "--device", "cpu:0", "--quick", "--part", "all", *chosen]
+    done = subprocess.run([*command, "--report", str(path)], capture_output=True, text=True, check=False)
+    if not path.exists():
+        raise SystemExit(f"no report of cpu:0 was written: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def _describe_module(module: str, beside: Sequence[str]) -> list[str]:

@@ -11,11 +11,13 @@ import pytest
 
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.expected_failures import ExpectedFailures
-from isokern.conformance.report_files import check_suffix, group_failures, write_report
+from isokern.conformance.report_files import check_suffix, group_failures, read_measurements, write_report
 from isokern.conformance.suite import Report
 from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.status import InvalidArgument
+
+INPUT = '<input type="checkbox" id="only">'  # not closed in HTML
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def report() -> Report:
     details = ["", "dense only", "1 of 3 < wrong & more", "KeyError: 'BF16'"]
     for case, verdict, detail in zip(cases, verdicts, details, strict=True):
         trace = "Traceback of the vendor" if detail.startswith("Key") else ""
-        found.add(case, Outcome(case.id, "mine:0", verdict, detail, share=0.3, trace=trace))
+        found.add(case, Outcome(case.id, "mine:0", verdict, detail, share=0.3, trace=trace, ulps=1.5))
     return found
 
 
@@ -91,15 +93,61 @@ def test_files_agree_on_expected_failures_and_survive_any_text(report: Report, t
     assert "1 failed as expected" in written(report, tmp_path, ".html")
 
 
+def parse(page: str) -> ElementTree.Element:
+    """Return the body of a page as a tree."""
+    return ElementTree.fromstring("<body>" + page.partition("<body>")[2].removesuffix("</html>").replace(INPUT, ""))
+
+
+def text_of(element: ElementTree.Element) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
 def test_the_page_needs_nothing_else(report: Report, tmp_path: Path) -> None:
     page = written(report, tmp_path, ".html")
     found: list[str] = []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: found.append(tag)  # type: ignore[method-assign]
     parser.feed(page)
-    assert {"table", "details", "style", "meter"} <= set(found)
-    assert not {"script", "link", "img"} & set(found) and "://" not in page
+    assert {"table", "details", "style", "summary"} <= set(found)
+    assert not {"script", "link", "img"} & set(found) and "://" not in page and "url(" not in page
     assert "1 of 3 &lt; wrong &amp; more" in page and "dense only" in page and "✗ 2" in page
+
+
+def test_a_row_opens_to_what_failed_where_and_how_far(report: Report, tmp_path: Path) -> None:
+    (row,) = parse(written(report, tmp_path, ".html")).findall(".//details[@class='notable']")
+    line, panel = row
+    assert [text_of(cell) for cell in line] == ["add", "✗ 2"]
+    shown = [text_of(summary) for summary in panel.iter("summary")]
+    assert [line.split(": ")[0] for line in shown] == ["fail-value", "fail-value"]
+    assert len(shown[0]) <= len(shown[1])
+    layouts = {outcome.id.split("/")[3] for outcome in report.outcomes}
+    assert {cell.text for cell in panel.iter("th")} == {"dtypes", *layouts}
+    assert "Traceback of the vendor" in text_of(panel) and "F32: dense only (1 cases)" in text_of(panel)
+    bars = {text_of(bar[0]): text_of(bar[1]) for bar in panel.findall("./div[@class='bar']")}
+    assert bars == {**dict.fromkeys(bars, "0"), "to 2": "1"}
+
+
+def test_times_are_a_column_only_where_they_are_given(report: Report, tmp_path: Path) -> None:
+    measured = {"op": "add", "device": "mine:0", "dtype": "F32", "case": "a=512x512,b=512x512", "time_us": 10.0}
+    measured |= {"rate": 31.46, "rate_unit": "GB/s", "share_of_limit": 0.5, "peers": {"numpy": 20.0}, "left_out": {}}
+    elsewhere = {**measured, "device": "other:0", "rate": 99.0}
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([measured, elsewhere]), encoding="utf-8")
+    path = tmp_path / "report.html"
+    write_report(str(path), [report], read_measurements(str(times)))
+    page = path.read_text(encoding="utf-8")
+    assert "31.5 GB/s, 50%" in page and "numpy 20" in page and "99" not in page.partition("<body>")[2]
+    assert "speed" not in written(report, tmp_path, ".html").partition("<body>")[2]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"op": "add"}]', '{"op": 1}', "null"])
+def test_times_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidArgument, match=r"--times: .*; allowed: a file with what `isokern bench --json` printed"):
+        read_measurements(str(path))
+    with pytest.raises(InvalidArgument, match="FileNotFoundError"):
+        read_measurements(str(tmp_path / "none.json"))
 
 
 def test_another_suffix_is_refused() -> None:

@@ -127,6 +127,10 @@ def check(
         list[str] | None,
         typer.Option(metavar="FILE", help="Write the outcomes to a .jsonl, .xml (JUnit), .md or .html; repeatable."),
     ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="What `isokern bench --json` printed: a column of the .html report."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
@@ -139,7 +143,7 @@ def check(
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
-    from ..conformance.report_files import check_suffix, write_report
+    from ..conformance.report_files import check_suffix, read_measurements, write_report
     from ..conformance.runtime.processes import ENDS
     from ..conformance.suite import Choice, Part, Report, claimed_pairs, group_number, required_pairs, run
     from ..ops import find
@@ -151,6 +155,7 @@ def check(
         claims = {d.name: claimed_pairs(d) for d in judged} if claimed else {}
         for path in report or []:
             check_suffix(path)
+        measurements = read_measurements(times) if times else []
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
         if turn is not None and not quick:
             raise InvalidArgument(
@@ -208,7 +213,7 @@ def check(
             if found.is_enough(wanted):
                 break
     for path in report or []:
-        write_report(path, reports)
+        write_report(path, reports, measurements)
     if json:
         emit(document(reports))
     else:
