@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page import check_console, commands, shows
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core/src/isokern"
@@ -24,6 +25,7 @@ PAGES = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").g
 ELSEWHERE = {  # pages with no example to run here, and why
     "adding_a_dtype.md": "tests/walk follows it",
     "adding_an_operator.md": "sections of CONTRIBUTING, which tests/walk follows",
+    "bring_up.md": "tests/walk follows it",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md, which tests/walk follows",
     "cpu.md": "test_cpu_page.py builds its example",
@@ -92,36 +94,6 @@ def test_each_box_of_a_picture_names_its_place(picture):
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     """Return (language, text) of a page's code blocks."""
     return re.findall(rf"^```({'|'.join(languages)})\n(.*?)^```$", PAGES[page], re.S | re.M)
-
-
-def commands(block: str) -> list[tuple[str, str]]:
-    """Return (command, what it prints) of a console block."""
-    parts = re.split(r"^\$ ", block, flags=re.M)[1:]
-    return [re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.S).groups() for part in parts]
-
-
-def shows(shown: str, printed: str) -> bool:
-    """Return whether a text shows what was printed; `…` stands for some of a line, and as a line for some lines."""
-    anything, end = r"(?:.*\n)*?", r" *\n"
-    lines = [anything if x == "…" else ".*".join(map(re.escape, x.split("…"))) + end for x in shown.splitlines()]
-    return re.fullmatch("".join(lines) + r"\s*", f"{printed}\n") is not None
-
-
-def run_session(typed: list[str], folder: Path, environment: dict[str, str]) -> list[tuple[int, str]]:
-    """Return (exit status, output) of commands that are typed into one shell."""
-    script = "".join(f"{{ {command}\n}} 2>&1; printf '\\0%d\\0' $?\n" for command in typed)
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    parts = done.stdout.split("\0")
-    return [(int(status), printed) for printed, status in zip(parts[::2], parts[1::2], strict=False)]
-
-
-def check_console(typed: list[tuple[str, str]], folder: Path, environment: dict[str, str]) -> None:
-    """Check that commands succeed, or print what they show."""
-    done = run_session([command for command, _ in typed], folder, environment)
-    for (command, shown), (status, printed) in zip(typed, done, strict=True):
-        assert shows(shown, printed) if shown else status == 0, f"$ {command}\n{printed}"
 
 
 @pytest.fixture
