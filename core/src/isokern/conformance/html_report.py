@@ -57,6 +57,7 @@ def to_html(reports: Sequence[Report], measurements: Sequence[Mapping[str, Any]]
     head, body = _add(root, "head"), _add(root, "body")
     _add(head, "meta", charset="utf-8")
     _add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    _add(head, "link", rel="icon", href="data:,")  # else a browser asks the server for one
     _add(head, "title", "Conformance of " + ", ".join(r.device for r in reports))
     _add(head, "style", STYLE)
     _add(body, "h1", "Conformance")
