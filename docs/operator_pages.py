@@ -221,7 +221,7 @@ def say_received(op: Any) -> list[str]:
     return [
         f"Its stem is `{op.stem}`." + (f" The same kernels compute {also}." if also else ""),
         table(["tensor", "is", "rank", ""], rows),
-        f"The normal form is made by `{op.normal_form.__name__}`: {say_normal_form(op).removeprefix('Return ')}",
+        f"The normal form: {say_normal_form(op).removeprefix('Return ')}",
         *([f"Its attributes are a record of {op.attrs.nbytes} bytes: {record}."] if record else []),
     ]
 
