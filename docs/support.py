@@ -21,7 +21,7 @@ def collect(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for report in reports:
         counts = ((report["check"] or {}).get("summary") or {}).items()
         cases = "; ".join(f"{d}: " + ", ".join(f"{n} {v}" for v, n in count.items() if n) for d, count in counts)
-        run = {name: report[name] for name in ("backend", "status", "when", "commit")}
+        run = {name: report.get(name, "unknown") for name in ("backend", "status", "when", "commit")}
         runs.append({**run, "cases": cases or report["reason"], "quick": "--quick" in report["options"]})
         for row in report.get("claims") or ():
             for device in row["devices"]:

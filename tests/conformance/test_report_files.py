@@ -17,6 +17,10 @@ from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.status import InvalidArgument
 
+PEER = (
+    '[{"op": "add", "device": "mine:0", "dtype": "F32", "case": "", "time_us": 1, "rate": 1, "rate_unit": "GB/s",'
+    ' "share_of_limit": null, "peers": {"numpy": "fast"}}]'
+)
 INPUT = '<input type="checkbox" id="only">'  # not closed in HTML
 
 
@@ -143,7 +147,7 @@ def test_times_are_a_column_only_where_they_are_given(report: Report, tmp_path: 
     assert "speed" not in written(report, tmp_path, ".html").partition("<body>")[2]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"op": "add"}]', '{"op": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"op": "add"}]', '{"op": 1}', "null", PEER])
 def test_times_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "times.json"
     path.write_text(text, encoding="utf-8")
@@ -151,6 +155,26 @@ def test_times_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
         read_measurements(str(path))
     with pytest.raises(InvalidArgument, match="FileNotFoundError"):
         read_measurements(str(tmp_path / "none.json"))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".xml", ".md", ".html"])
+def test_whatever_a_backend_says_can_be_written_and_read(suffix: str, tmp_path: Path) -> None:
+    report = Report("mine:0")
+    (case, *_) = (c for c in operator_cases(find("add")) if c.calls)
+    said = "\x00\x1b[31m <b>&amp; ]]> \udcff \ufffe \N{SNOWMAN}\n" + "w" * 10_000
+    report.add(case, Outcome(case.id, "mine:0", Verdict.FAIL_ERROR, said, trace=said))
+    page = written(report, tmp_path, suffix)
+    assert "\N{SNOWMAN}" in page and "\x00" not in page
+    if suffix == ".xml":
+        assert ElementTree.fromstring(page).find("testsuite/testcase/failure") is not None
+    if suffix == ".jsonl":
+        assert json.loads(page)["verdict"] == "fail-error"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".xml", ".md", ".html"])
+def test_a_report_of_nothing_can_be_written(suffix: str, tmp_path: Path) -> None:
+    assert "</html>" in written(Report("mine:0"), tmp_path, suffix) or suffix != ".html"
+    write_report(str(tmp_path / f"none{suffix}"), [])
 
 
 def test_another_suffix_is_refused() -> None:

@@ -49,6 +49,8 @@ def read_measurements(path: str) -> list[dict[str, Any]]:
             for name, kinds in MEASURED.items():
                 if not isinstance(row[name], kinds):
                     raise TypeError(f"{name} is a {type(row[name]).__name__}")
+            if not all(isinstance(time, (int, float)) for time in row["peers"].values()):
+                raise TypeError("the time of a peer is no number")
     except (OSError, UnicodeDecodeError, ValueError, TypeError, KeyError, IndexError) as error:
         problem = f"{path}: {type(error).__name__}: {error}"
         raise InvalidArgument("--times", problem, allowed=allowed) from None
