@@ -35,7 +35,7 @@ def test_python_block_runs_as_it_stands_on_every_device(block, devices, tmp_path
         assert (name, done.returncode, done.stderr) == (name, 0, "")
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"^\| `isokern (\w+)", README, re.M))))
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^\| `isokern ([\w-]+)", README, re.M))))
 def test_listed_command_exists_and_takes_json(command):
     done = subprocess.run(
         [sys.executable, "-m", "isokern", command, "--help"], capture_output=True, text=True, check=False
