@@ -7,7 +7,16 @@ from functools import cache
 
 from ..dtypes import ACTIVATIONS, ALL, BLOCKS, BOOL, F32, F64, FLOATS, INTEGERS, DType
 
-_INLINE = "#ifndef IK_INLINE\n#define IK_INLINE inline __attribute__((always_inline))\n#endif"
+_DEFAULTS = """#ifndef IK_INLINE
+#define IK_INLINE inline __attribute__((always_inline))
+#endif
+#ifndef IK_VECTORISE /* before a loop whose turns do not depend on each other */
+#if defined(__clang__)
+#define IK_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IK_VECTORISE _Pragma("GCC ivdep")
+#endif
+#endif"""
 
 
 def dtype_header() -> str:
@@ -19,7 +28,7 @@ def dtype_header() -> str:
             "#ifndef ISOKERN_DTYPES_H",
             "#define ISOKERN_DTYPES_H",
             '#include "isokern_abi.h"',
-            _INLINE,
+            _DEFAULTS,
             "/* Bytes of an element; of a block for block types. */",
             _switch("int32_t", "itemsize", lambda d: str(d.itemsize), "1"),
             "/* Elements of a block; 1 for types that are not quantised. */",

@@ -252,6 +252,9 @@ def operator_table() -> str:
     return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
 
 
+_FUNCTIONS = [f'#include "isokern_{name}.h"' for name in ("dtypes", "int", "math")]  # what expressions are made of
+
+
 def elementwise_rows() -> str:
     """Return a C function for each row and compute type, and the lists `IK_ROWS_<type>(X)` of X(kind, operator)."""
     rows = [o for o in all_operators() if o.scalar_expr is not None]
@@ -290,7 +293,7 @@ def _activate(compute: dtypes.DType) -> str:
 
 
 def _row_head(kind: str) -> list[str]:
-    return ["#ifndef IK_ROW /* what a function of this file is */", f"#define IK_ROW {kind}", "#endif"]
+    return [*_FUNCTIONS, "#ifndef IK_ROW /* what a function of this file is */", f"#define IK_ROW {kind}", "#endif"]
 
 
 def _rows(operators: Iterable[Operator]) -> list[str]:
@@ -326,7 +329,14 @@ def tile_functions() -> str:
     operands = ", ".join(str(stack_code.TAKES.get(name, 2)) for name in stack_code.OPCODES)
     head = ["#ifndef IK_TILE /* what a function of this file is */", "#define IK_TILE static inline", "#endif"]
     return "\n".join(
-        [*head, *functions, *names, f"#define IK_OPERANDS {{ {operands} }} /* how many an opcode takes */", ""]
+        [
+            *_FUNCTIONS,
+            *head,
+            *functions,
+            *names,
+            f"#define IK_OPERANDS {{ {operands} }} /* how many an opcode takes */",
+            "",
+        ]
     )
 
 

@@ -47,7 +47,8 @@ static IK_INLINE int64_t ik_clamp_i64(int64_t x, int64_t low, int64_t high)
 { return x < low ? low : x > high ? high : x; }
 
 #ifndef IK_SIMT /* SIMT kernels know the dtype when they are compiled */
-/* Write `value` to `to` as one element of `dtype`. The plug-in has defined IK_SMALL_FLOATS. */
+/* Write `value` to `to` as one element of `dtype`. isokern_convert.h or the plug-in has defined
+ * IK_SMALL_FLOATS. */
 static inline void ik_convert_value(double value, int32_t dtype, void *to)
 {
     const int64_t i = ik_f64_to_i64(value);

@@ -16,12 +16,6 @@
 #include "isokern_math.h"
 #include "runtime.h"
 
-#if defined(__clang__)
-#define IK_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define IK_VECTORISE _Pragma("GCC ivdep")
-#endif
-
 /* A file that takes long to compile is compiled in parts, in parallel, with IK_PART from 0 on (PARTS in
  * kernel_build.py); without IK_PART, the file is whole. A name that one part defines for another is hidden outside the
  * library and ends in the level. */

@@ -4,42 +4,6 @@
 #define IK_WALK_H
 #include "convert.h"
 
-/* Not inlined: it has many loops. */
-static __attribute__((noinline, unused)) void ik_load(
-    int32_t compute, int32_t dtype, const char *from, int64_t stride, int64_t n, void *to)
-{
-    const float *x = (const float *)(const void *)from;
-    float *values = to;
-    if (dtype == IK_F32 && stride == 2) /* windows with a step of two: a constant stride vectorises */
-        for (int64_t i = 0; i < n; i++)
-            values[i] = x[2 * i];
-    else if (compute == IK_F32 && dtype != IK_BOOL)
-        ik_load_f32(dtype, from, stride, n, to);
-    else if (compute == IK_F64 && dtype != IK_BOOL)
-        ik_load_f64(from, stride, n, to);
-    else if (compute == IK_I64 || compute == IK_U64)
-        ik_load_i64(dtype, from, stride, n, to);
-    else if (compute == IK_F32) /* a condition next to floats */
-        ik_load_bool_f32((const uint8_t *)from, stride, n, to);
-    else
-        ik_load_bool_f64((const uint8_t *)from, stride, n, to);
-}
-
-static __attribute__((noinline, unused)) void ik_store(
-    int32_t compute, int32_t dtype, const void *from, char *to, int64_t stride, int64_t n)
-{
-    if (compute == IK_F32 && dtype != IK_BOOL)
-        ik_store_f32(dtype, from, to, stride, n);
-    else if (compute == IK_F64 && dtype != IK_BOOL)
-        ik_store_f64(from, to, stride, n);
-    else if (compute == IK_I64 || compute == IK_U64)
-        ik_store_i64(dtype, from, to, stride, n);
-    else if (compute == IK_F32)
-        ik_store_bool_f32(from, (uint8_t *)to, stride, n);
-    else
-        ik_store_bool_f64(from, (uint8_t *)to, stride, n);
-}
-
 /* Some neighbouring dims of a tensor, at least one. */
 typedef struct ik_lanes {
     int32_t compute, dtype, dims;

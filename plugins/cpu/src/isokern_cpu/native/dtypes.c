@@ -1,4 +1,4 @@
-/* The element types that the kernels take: those that convert.h converts, and the block types. */
+/* The element types that the kernels take: those that isokern_convert.h converts, and the block types. */
 #include "convert.h"
 
 const char *ik_dtype_missing(int32_t dtype)
