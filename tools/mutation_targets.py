@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from isokern.build import variant_table
+
 ROOT = Path(__file__).resolve().parents[1]
 CPU = ROOT / "plugins" / "cpu"
 KUNLUN = ROOT / "plugins" / "kunlun_sim"
@@ -120,6 +122,7 @@ class CpuTarget:
         return [
             *sorted((CPU / "src" / "isokern_cpu" / "native").glob("*.c")),
             *sorted((self.work / "generated").glob("isokern_*.c")),
+            self.work / "generated" / "host_device.c",
         ]
 
     def _object(self, source: Path, target: Path, flags: Sequence[str] = ()) -> Path:
@@ -371,13 +374,6 @@ class KunlunTarget:
     def environment(self) -> dict[str, str]:
         """The environment variables of the judge."""
         return {**os.environ, "PYTHONPATH": str(self.site), "ISOKERN_PLUGINS": "kunlun_sim"}
-
-
-def variant_table(rows: Sequence[tuple[str, int, Path]]) -> str:
-    """Return the table of kernels that the build of a plug-in writes."""
-    from isokern import build_plugin
-
-    return build_plugin.variant_table(rows)
 
 
 def code(object_file: Path) -> bytes:

@@ -270,7 +270,8 @@ def write_ninja(folder: Path) -> None:
             implicit=["kernel_build.py", str(folder / "settings.json"), *map(str, _folders())],
         )
         mark = str(GENERATED / "isokern_abi.h")  # the output that the depfile names has to be the first
-        derived = [str(p) for p in sorted(GENERATED.rglob("*")) if p.suffix in (".h", ".c", ".cdef")]
+        host = GENERATED / "host_device.c"
+        derived = [str(p) for p in sorted({host, *GENERATED.rglob("*")}) if p.suffix in (".h", ".c", ".cdef")]
         headers = [mark, *(name for name in derived if name != mark)]
         if settings["editable"] and CORE.is_dir():
             w.rule(
@@ -295,7 +296,7 @@ def write_ninja(folder: Path) -> None:
             w.build(str(output), rule, str(source), implicit=list(needs), order_only=headers, variables=variables)
             return str(output)
 
-        runtime = [*sorted(NATIVE.glob("*.c")), *sorted(GENERATED.glob("isokern_*.c")), table]
+        runtime = [*sorted(NATIVE.glob("*.c")), *sorted(GENERATED.glob("isokern_*.c")), host, table]
         objects = [compile_to(folder / "runtime" / f"{path.stem}.o", path) for path in runtime]
         # gcc takes a quarter of a second to read its header of vector instructions, half the time of a small kernel, so
         # the kernels of a level share a precompiled one. Not those with their own flags, for which gcc would silently

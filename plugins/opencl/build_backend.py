@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 _here = Path(__file__).resolve().parent
-_core = _here.parents[1] / "core" / "src" / "isokern"
+_core = _here.parents[1] / "core" / "src" / "isokern" / "cabi"
 sys.path.insert(0, str(_core if _core.is_dir() else _here / "generated"))
 
 from build_plugin import *  # noqa: E402, F403  # the hooks of PEP 517 and 660

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from isokern.build_plugin import variant_table
+from isokern.build import list_sources, variant_table
 from isokern.cabi.generate import generate
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,8 @@ def build(folder: Path, kernel: str) -> Path:
     generate(folder / "generated")
     (folder / "variants.c").write_text(variant_table(row[:3] for row in built), encoding="utf-8")
     include = [f"-I{d}" for d in (CPU / names["KERNELS"], CPU / names["NATIVE"], folder / "generated")]
-    native = [*sorted((CPU / names["NATIVE"]).glob("*.c")), *sorted((folder / "generated").glob("isokern_*.c"))]
+    generated = folder / "generated"
+    native = [*(CPU / names["NATIVE"]).glob("*.c"), *list_sources(generated), generated / "host_device.c"]
     compile_to = [*names["compiler"](), "-fPIC", *names["FLAGS"], *include, "-c"]
     objects = []
     for level, path, flags in [

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from isokern.build_plugin import variant_table
+from isokern.build import variant_table
 from isokern.cabi.generate import generate
 
 HERE = Path(__file__).parent
@@ -71,7 +71,8 @@ def build(setup, tmp_path_factory):
         return str(target)
 
     native = [p for p in sorted((CPU / setup["NATIVE"]).glob("*.c")) if p.name != "levels.c"]
-    native += [*(common / "generated").glob("isokern_*.c"), common / "levels.c", common / "variants.c"]
+    generated = common / "generated"
+    native += [*generated.glob("isokern_*.c"), generated / "host_device.c", common / "levels.c", common / "variants.c"]
     shared = [compiled(p, common / f"{p.stem}.o") for p in native]
     source, flags = kernels["x86_v4"]
     shared.append(compiled(source, common / "x86_v4.o", *flags, "-O1", "-DIK_LEVEL=x86_v4"))

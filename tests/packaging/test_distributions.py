@@ -79,7 +79,7 @@ def test_wheel_from_sdist_holds_what_it_must(built):
     assert {str(p.relative_to(source)) for p in source.rglob("*.py")} <= set(files)
     if name == "core":
         headers = ("cabi/include/isokern_math.h", "cabi/include/isokern_native.h", "cabi/include/isokern_native.c")
-        for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "build_plugin.py"):
+        for needed in (*headers, "demo/data/digits.npz", "demo/data/README.md", "cabi/build_plugin.py"):
             assert f"isokern/{needed}" in files
         compiled = [*source.rglob("simt/kernels/*"), *source.rglob("emulation/*.h")]
         compiled += [p for p in source.rglob("scaffold/**/*") if p.is_file() and "__pycache__" not in p.parts]

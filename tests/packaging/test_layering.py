@@ -72,7 +72,7 @@ def test_imports_declared_dependencies_only(package):
         pytest.skip(f"{name} is not installed, and what it requires is known from its installation alone")
     declared = {re.match(r"[\w-]+", r).group().replace("-", "_") for r in required}
     declared = set().union(*(PROVIDES.get(d, {d}) for d in declared))
-    own = {"isokern", name, "setuptools"}  # setuptools: build_plugin.py runs inside a build
+    own = {"isokern", name, "setuptools"}  # setuptools: build.py and cabi/build_plugin.py run inside a build
     modules = list(PACKAGES[package].rglob("*.py"))
     used = set().union(*(imported(p.read_text(encoding="utf-8"), str(p)) for p in modules))
     assert sorted(used - declared - own - set(sys.stdlib_module_names)) == []
@@ -166,7 +166,7 @@ runtime
 eager simt
 bench demo view llm scaffold
 conformance
-cli build_plugin
+cli build
 __main__
 """
 RANK = {room: floor for floor, rooms in enumerate(FLOORS.split("\n")) for room in rooms.split()}

@@ -14,7 +14,7 @@ import pytest
 import isokern
 from isokern.backend import HostMemory
 from isokern.backend.native import NativeDevice, NativeLibrary
-from isokern.build_plugin import variant_table
+from isokern.build import variant_table
 from isokern.cabi.cdef import cdef
 from isokern.cabi.generate import generate
 

@@ -293,7 +293,10 @@ class NativeDevice(Device):
     """A device whose kernels are in a native library.
 
     Kernels run in the caller's thread, unless `asynchronous` is true: the subclass then defines `retire`, and
-    `synchronize` for all streams.
+    `synchronize` for all streams. `declined(level)` gives the reason for which a whole level is refused, or None; the
+    kernels are asked besides. A device that computes in the host's memory, with the library of one:
+
+        NativeDevice("acme:0", {}, HostMemory(), NativeLibrary(ffi, lib))
     """
 
     def __init__(
@@ -302,7 +305,7 @@ class NativeDevice(Device):
         properties: dict[str, Any],
         memory: Memory,
         library: NativeLibrary,
-        declined: Callable[[str], str | None],
+        declined: Callable[[str], str | None] = lambda level: None,
     ) -> None:
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}

@@ -33,7 +33,7 @@ def generate(destination: Path) -> list[Path]:
         "attribute_tables.h": inference.attribute_tables(),
         "isokern_native.cdef": cdef(),
     }
-    texts |= {p.name: p.read_text() for p in (*STATIC.glob("isokern_*.[ch]"), STATIC / "isokern.hpp")}
+    texts |= {p.name: p.read_text() for p in (*STATIC.glob("*_*.[ch]"), STATIC / "isokern.hpp")}
     texts |= {f"emulation/{p.name}": p.read_text() for p in EMULATION.glob("*.h")}
     texts |= {f"operators/{name}.h": text for name, text in header.operator_headers().items()}
     for folder in ("emulation", "operators"):
@@ -59,13 +59,13 @@ def sources() -> list[Path]:
     package = Path(__file__).parents[1]
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     own = {Path(file) for file in files if file and package in Path(file).parents}
-    return sorted({*own, *(path.parent for path in own), *STATIC.glob("isokern*.[ch]*"), *EMULATION.glob("*.h")})
+    return sorted({*own, *(path.parent for path in own), *STATIC.glob("*.[ch]*"), *EMULATION.glob("*.h")})
 
 
 def write_depfile(depfile: Path, made: str) -> None:
     """Write a depfile for make and ninja: `made`, one of the files, and what it derives from."""
-    escaped = [str(path).replace(" ", "\\ ") for path in sources()]
-    depfile.write_text(f"{made}: {' '.join(escaped)}\n")
+    target, *escaped = [str(path).replace(" ", "\\ ") for path in (made, *sources())]
+    depfile.write_text(f"{target}: {' '.join(escaped)}\n")
 
 
 def main(destination: str) -> None:

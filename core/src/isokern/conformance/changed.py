@@ -123,7 +123,7 @@ class Changes:
         Names that may be attributes instead of modules are among them.
         """
         tree = ast.parse(self.checkout.now(path))
-        names = [f"{PACKAGE}.build_plugin"] if path.endswith("/build_backend.py") else []
+        names = [f"{PACKAGE}.cabi.build_plugin"] if path.endswith("/build_backend.py") else []
         for node in _statements(tree, functions=not path.startswith(CORE)):
             names += [
                 n for _, module, name in imports(node, self._package_of(path)) for n in (module, f"{module}.{name}")

@@ -1,8 +1,10 @@
-/* The CPU backend's one device, whose memory is the process's own. */
+/* The host side of a plug-in whose one device computes in the process's own memory and in the caller's thread. A stream
+ * is therefore only an address of its own, and nothing is ever pending. A plug-in that compiles this file defines
+ * ik_level_missing and ik_dtype_missing besides. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "isokern_native.h"
 
 uint32_t ik_device_count(void) { return 1; }
 
@@ -40,3 +42,14 @@ ik_status ik_memory_write(void *to, const void *from, uint64_t bytes, void *stre
 { return copy(to, from, bytes, stream); }
 ik_status ik_memory_read(void *to, const void *from, uint64_t bytes, void *stream)
 { return copy(to, from, bytes, stream); }
+
+void *ik_stream_create(void) { return malloc(1); }
+
+void ik_stream_destroy(void *stream)
+{
+    ik_stream_abandon(stream);
+    free(stream);
+}
+
+ik_status ik_stream_synchronize(void *stream)
+{ return stream == NULL ? ik_fail(IK_INVALID_ARGUMENT, "the stream is null") : IK_SUCCESS; }

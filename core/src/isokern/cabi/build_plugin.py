@@ -21,7 +21,7 @@ from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 # None in a plug-in's sdist, whose files are generated already
-_CORE = _HERE.parents[1] if _HERE.name == "isokern" else None
+_CORE = _HERE.parents[2] if _HERE.name == "cabi" else None
 _GENERATED = Path("generated")  # in the plug-in: hooks run in the folder of its pyproject.toml
 
 
@@ -82,6 +82,23 @@ def _check_machine() -> None:
         import_module("kernel_build").check()
 
 
+def list_symbols(kernel: Path, level: str) -> dict[str, str]:
+    """Return role → symbol of each function that a kernel file defines for a level: `kernel` and the like.
+
+    SystemExit where it has no kernel, or is wrong in another way.
+    """
+    text, stem = _read(kernel), kernel.stem
+    roles = [role for role in _ROLES if _role(kernel, text, role, "")]
+    if "KERNEL" not in roles:
+        raise SystemExit(
+            f"{kernel} defines no IK_KERNEL({stem}): a kernel begins with this at the start of a line, which is its"
+            " prototype"
+        )
+    if ("PACKED_LAYOUT" in roles) != ("PACK" in roles):
+        raise SystemExit(f"{kernel} defines one of IK_PACKED_LAYOUT({stem}) and IK_PACK({stem}) without the other")
+    return {role.lower(): f"{stem}{'' if role == 'KERNEL' else f'_{role.lower()}'}__{level}" for role in roles}
+
+
 def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
     """Return C that lists every kernel of `built`, each a (level, priority, file), with the functions that it defines.
 
@@ -89,25 +106,21 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
     """
     externs, rows = [], []
     for level, priority, path in built:
-        text, stem = path.read_text(encoding="utf-8"), path.stem
-        names = {}
-        for role in ("KERNEL", "SUPPORTED", "WORKSPACE", "PACKED_LAYOUT", "PACK"):
-            defined = _role(path, text, role, "")
-            suffix = "" if role == "KERNEL" else f"_{role.lower()}"
-            names[role] = f"{stem}{suffix}__{level}" if defined else "0"
-            if defined:
-                externs.append(f"extern ik_{role.lower()} {names[role]};")
-        if names["KERNEL"] == "0":
-            raise SystemExit(f"{path} defines no IK_KERNEL({stem})")
-        if (names["PACKED_LAYOUT"] == "0") != (names["PACK"] == "0"):
-            raise SystemExit(f"{path} defines one of IK_PACKED_LAYOUT({stem}) and IK_PACK({stem}) without the other")
-        kind = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"')
-        rows.append(
-            f'    {{ "{stem}", "{level}", {priority}, {", ".join(names.values())},'
-            f' "{kind[2] if kind else "default"}" }},'
-        )
+        symbols = list_symbols(path, level)
+        externs += [f"extern ik_{role} {symbol};" for role, symbol in symbols.items()]
+        kind = _role(path, _read(path), "WORKSPACE_KIND", r', "(\w+)"')
+        functions = ", ".join(symbols.get(role.lower(), "0") for role in _ROLES)
+        rows.append(f'    {{ "{path.stem}", "{level}", {priority}, {functions}, "{kind[2] if kind else "default"}" }},')
     lines = ['#include "isokern_native.h"', *externs, "const ik_variant ik_variants[] = {", *rows, "};"]
     return "\n".join([*lines, f"const uint32_t ik_variant_count = {len(rows)};", ""])
+
+
+_ROLES = ("KERNEL", "SUPPORTED", "WORKSPACE", "PACKED_LAYOUT", "PACK")  # in the order of ik_variant
+
+
+def _read(kernel: Path) -> str:
+    """Return the text of a kernel file without its comments."""
+    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", kernel.read_text(encoding="utf-8"), flags=re.S)
 
 
 def _role(path: Path, text: str, role: str, rest: str) -> re.Match[str] | None:

@@ -1,0 +1,89 @@
+"""Test isokern.build: what it says of kernels and machines, and that it compiles a kernel as it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from isokern import build
+from isokern.ops import find
+
+FILL = "/* IK_PACK(fill) is none: this is a comment */\nIK_KERNEL(fill)\n{\n}\n"
+
+
+def write(folder: Path, *names: str, text: str = FILL) -> Path:
+    """Write kernel files of these names, and return their folder."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_file_in_a_levels_folder_replaces_the_kernel_there_and_above(tmp_path):
+    write(tmp_path, "fill.c", "rearrange.c", "wide/fill.c")
+    found = build.list_kernels(tmp_path, {"narrow": [], "wide": ["-mavx2"], "wider": ["-mavx512f"]})
+    assert [(level, priority, str(path.relative_to(tmp_path))) for level, priority, path in found] == [
+        ("narrow", 0, "fill.c"),
+        ("narrow", 0, "rearrange.c"),
+        ("wide", 10, "wide/fill.c"),
+        ("wide", 10, "rearrange.c"),
+        ("wider", 20, "wide/fill.c"),
+        ("wider", 20, "rearrange.c"),
+    ]
+
+
+def test_a_folder_without_kernels_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="has no kernels: a kernel is a file STEM.c there"):
+        build.list_kernels(tmp_path / "nowhere", {"c": []})
+
+
+def test_a_misspelt_stem_is_refused_by_its_file(tmp_path):
+    write(tmp_path, "fill.c", "rearange.c")
+    with pytest.raises(SystemExit, match=r"rearange\.c: no operator has the stem 'rearange'; allowed: rearrange"):
+        build.list_kernels(tmp_path, {"c": []})
+
+
+def test_symbols_are_those_that_the_file_defines_outside_comments(tmp_path):
+    kernel = write(tmp_path, "fill.c") / "fill.c"
+    assert build.list_symbols(kernel, "wide") == {"kernel": "fill__wide"}
+    write(tmp_path, "fill.c", text=f"IK_SUPPORTED(fill) {{ return 0; }}\n{FILL}")
+    assert build.list_symbols(kernel, "c") == {"kernel": "fill__c", "supported": "fill_supported__c"}
+
+
+@pytest.mark.parametrize("text", ["// IK_KERNEL(fill)\n", "/*\nIK_KERNEL(fill)\n*/", "ik_status fill__c(int a) {}\n"])
+def test_a_file_without_a_kernel_is_refused_by_its_name(tmp_path, text):
+    write(tmp_path, "fill.c", text=text)
+    with pytest.raises(SystemExit, match=r"fill\.c defines no IK_KERNEL\(fill\): a kernel begins with this"):
+        build.list_symbols(tmp_path / "fill.c", "c")
+
+
+def test_a_machine_without_a_compiler_gives_one_sentence(monkeypatch):
+    monkeypatch.setenv("CC", "nocc -O1")
+    with pytest.raises(SystemExit, match=r"no C compiler `nocc` is found: install one .*, or set CC to yours$"):
+        build.find_compiler()
+
+
+def test_fingerprints_are_those_that_a_library_has():
+    if importlib.util.find_spec("isokern_cpu") is None:
+        pytest.skip("isokern_cpu is not installed: there is no native library")
+    from isokern_cpu._native import ffi, lib
+
+    from isokern.backend.native import NativeLibrary
+
+    assert build.fingerprints() == NativeLibrary(ffi, lib).fingerprints
+    assert build.fingerprints()["softmax"] == find("softmax").attrs.fingerprint
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_sources_that_plug_ins_share_are_written_with_the_host_side(tmp_path):
+    written = build.generate(tmp_path)
+    assert {p.name for p in build.list_sources(tmp_path)} == {
+        "isokern_host.c",
+        "isokern_inference.c",
+        "isokern_native.c",
+    }
+    assert {*build.list_sources(tmp_path), tmp_path / "host_device.c", tmp_path / "isokern_convert.h"} <= {*written}
+    assert "ik_status ik_op_create(" in build.declarations()
