@@ -95,6 +95,8 @@ def test_the_reader_sees_every_kind_of_import(source):
 PUBLIC = {
     "isokern",
     "isokern.backend",
+    "isokern.backend.native",
+    "isokern.build",
     "isokern.conformance.test_conformance",
     "isokern.dtypes",
     "isokern.expr.evaluate",

@@ -16,6 +16,7 @@ from ._output import Json, emit, quiet
 def new_backend(
     name: Annotated[str, typer.Argument(help="The backend's name, by which its devices are called: my_chip.")],
     python: Annotated[bool, typer.Option("--python", help=KINDS["python"])] = False,
+    native: Annotated[bool, typer.Option("--native", help=KINDS["native"])] = False,
     simt: Annotated[bool, typer.Option("--simt", help=KINDS["simt"])] = False,
     async_: Annotated[bool, typer.Option("--async", help=KINDS["async"])] = False,
     into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder, else ./isokern-NAME.")] = None,
@@ -26,7 +27,8 @@ def new_backend(
     It has kernels or calls for a made-up chip, which are to be replaced, tests, and recipes for tox and for continuous
     integration.
     """
-    asked = [kind for kind, wanted in (("python", python), ("simt", simt), ("async", async_)) if wanted]
+    kinds = {"python": python, "native": native, "simt": simt, "async": async_}
+    asked = [kind for kind, wanted in kinds.items() if wanted]
     if len(asked) != 1:
         given = " and ".join(f"--{kind}" for kind in asked) or "no kind"
         allowed = "one of " + ", ".join(f"--{kind}" for kind in KINDS)
