@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from isokern import build
 from isokern.ops import find
 
+ROOT = Path(__file__).parents[2]
 FILL = "/* IK_PACK(fill) is none: this is a comment */\nIK_KERNEL(fill)\n{\n}\n"
 
 
@@ -36,7 +42,7 @@ def test_a_file_in_a_levels_folder_replaces_the_kernel_there_and_above(tmp_path)
 
 
 def test_a_folder_without_kernels_is_refused(tmp_path):
-    with pytest.raises(SystemExit, match="has no kernels: a kernel is a file STEM.c there"):
+    with pytest.raises(SystemExit, match=r"has no kernels: a kernel is a file STEM\.c there"):
         build.list_kernels(tmp_path / "nowhere", {"c": []})
 
 
@@ -87,3 +93,61 @@ def test_the_sources_that_plug_ins_share_are_written_with_the_host_side(tmp_path
     }
     assert {*build.list_sources(tmp_path), tmp_path / "host_device.c", tmp_path / "isokern_convert.h"} <= {*written}
     assert "ik_status ik_op_create(" in build.declarations()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory) -> Path:
+    """Return the native template, built in place without optimisation, as a distribution that is on no path yet."""
+    pytest.importorskip("cffi")
+    pytest.importorskip("ninja")
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("a b") / "isokern-acme"  # a space in the path
+    shutil.copytree(ROOT / "core/src/isokern/scaffold/native", folder)
+    command = [sys.executable, "setup.py", "-q", "egg_info", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "CFLAGS": "-O0"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def run(package: Path, script: str, status: int = 0) -> str:
+    """Return what a script prints, with the package on its path and no other plug-in."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("ISOKERN_")}
+    environment = {**inherited, "PYTHONPATH": str(package / "src"), "ISOKERN_PLUGINS": "acme"}
+    command = [sys.executable, "-c", f"import isokern\n{script}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return (done.stdout + done.stderr).strip()
+
+
+FILLED = "print(isokern.fill(value=3, shape=(2,), dtype='I8', device='acme:0').numpy())"
+
+
+def test_what_is_edited_is_built_again_when_it_is_loaded(package):
+    kernel = package / "src/isokern_acme/kernels/fill.c"
+    text = kernel.read_text(encoding="utf-8")
+    assert run(package, FILLED) == "[3 3]"
+    kernel.write_text(text.replace("(attrs->value,", "(attrs->value + 4,"), encoding="utf-8")
+    assert run(package, FILLED) == "[7 7]"
+    kernel.write_text(f"{text}misspelt\n", encoding="utf-8")
+    refused = run(package, FILLED, status=1)
+    assert re.search(r"backend acme is broken: .* does not compile:.*kernels/fill\.c:\d+:\d+: error:", refused, re.S)
+    kernel.write_text(text, encoding="utf-8")
+    assert run(package, FILLED) == "[3 3]"
+
+
+def test_a_kernel_that_is_added_or_deleted_counts(package):
+    added = package / "src/isokern_acme/kernels/iota.c"
+    script = "print(len(isokern.device('acme:0').variants('iota')))"
+    assert run(package, script) == "0"
+    added.write_text('#include "isokern_native.h"\nIK_KERNEL(iota)\n{\n    IK_UNUSED;\n    return IK_SUCCESS;\n}\n')
+    assert run(package, script) == "1"
+    added.unlink()
+    assert run(package, script) == "0"
+
+
+def test_many_processes_load_an_edited_package_at_once(package):
+    header = package / "src/isokern_acme/kernels/elements.h"
+    header.write_text(header.read_text(encoding="utf-8") + "/* edited */\n", encoding="utf-8")
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(lambda _: run(package, FILLED), range(4))} == {"[3 3]"}

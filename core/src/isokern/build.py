@@ -297,11 +297,12 @@ def _write_ninja(folder: Path, plugin: _Plugin, kernels: Sequence[tuple[str, int
         if plugin.editable:
             # By the Python that calls `rebuild`: the one of an isolated build exists no longer then
             again = f'"$${{PYTHON:-{sys.executable}}}" ' + words("-m", "isokern.build", folder)
-            depfile = escape_path(str(folder / "core.d"))
+            depfile = escape_path(str(folder / "read.d"))
             w.rule("configure", again, "read the kernels", generator=True, restat=True, depfile=depfile)
-            folders = [p for level in ("", *plugin.levels) if (p := Path(plugin.kernels, level)).is_dir()]
-            read = dict.fromkeys([folder / "plugin.json", *folders, *(path for _, _, path in kernels)])
-            w.build(str(script), "configure", implicit=[str(p) for p in read])
+            w.build(str(script), "configure")
+            w.build(
+                [str(path) for path in dict.fromkeys(p for _, _, p in kernels)], "phony"
+            )  # one that was deleted is no error
         objects = []
 
         def compile_file(source: Path, name: str, *flags: str) -> None:
@@ -323,7 +324,8 @@ def _write_ninja(folder: Path, plugin: _Plugin, kernels: Sequence[tuple[str, int
         kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
         linked = words(*kind, "-pthread", *plugin.flags, *plugin.environment)
         w.build(plugin.target, "link", objects, variables={"flags": linked})
-    write_depfile(folder / "core.d", str(script))
+    folders = [p for level in ("", *plugin.levels) if (p := Path(plugin.kernels, level)).is_dir()]
+    write_depfile(folder / "read.d", str(script), [folder / "plugin.json", *folders, *(path for _, _, path in kernels)])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import header, inference
@@ -62,9 +63,9 @@ def sources() -> list[Path]:
     return sorted({*own, *(path.parent for path in own), *STATIC.glob("*.[ch]*"), *EMULATION.glob("*.h")})
 
 
-def write_depfile(depfile: Path, made: str) -> None:
-    """Write a depfile for make and ninja: `made`, one of the files, and what it derives from."""
-    target, *escaped = [str(path).replace(" ", "\\ ") for path in (made, *sources())]
+def write_depfile(depfile: Path, made: str, others: Iterable[Path] = ()) -> None:
+    """Write a depfile for make and ninja: `made`, one of the files, and what it derives from; `others` count, too."""
+    target, *escaped = [str(path).replace(" ", "\\ ") for path in (made, *sources(), *others)]
     depfile.write_text(f"{target}: {' '.join(escaped)}\n")
 
 
