@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,25 @@ def test_many_processes_load_an_edited_package_at_once(package):
     header.write_text(header.read_text(encoding="utf-8") + "/* edited */\n", encoding="utf-8")
     with ThreadPoolExecutor(4) as pool:
         assert {*pool.map(lambda _: run(package, FILLED), range(4))} == {"[3 3]"}
+
+
+def test_a_library_of_other_records_is_refused_with_both_versions(package):
+    script = """
+from isokern.backend import check_fingerprints
+from isokern_acme._native import ffi, lib
+from isokern.backend.native import NativeLibrary
+built = NativeLibrary(ffi, lib).fingerprints
+check_fingerprints("isokern-acme", "0.1.0", built)
+for wrong in ({**built, "softmax": 7}, {**built, "of_a_later_core": 7}):
+    try: check_fingerprints("isokern-acme", "0.1.0", wrong)
+    except RuntimeError as error: print(error)
+"""
+    first, second = run(package, script).splitlines()
+    own = version("isokern")
+    assert re.fullmatch(
+        r"operator softmax: plug-in isokern-acme 0\.1\.0 was built with attribute record 0x7, this isokern "
+        rf"{re.escape(own)} has 0x\w+: rebuild the plug-in",
+        first,
+    )
+    assert second.startswith("operator of_a_later_core: plug-in isokern-acme 0.1.0 was built with attribute record 0x7")
+    assert second.endswith(f"this isokern {own} has none: rebuild the plug-in")

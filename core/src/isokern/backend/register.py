@@ -16,7 +16,7 @@ from typing import Any
 from .. import debug, settings
 from ..declare.operator import Operator
 from ..declare.registry import register as register_operator
-from ..ops import find
+from ..ops import all_operators
 from ..status import IsokernError
 from .device import Device, Unavailable
 from .memory import Memory
@@ -147,12 +147,13 @@ def check_fingerprints(plugin: str, version: str, fingerprints: Mapping[str, int
     `fingerprints` maps operators to the fingerprints of their records. A plug-in that loads its library only when a
     device is asked for calls this then.
     """
+    known = {o.name: o.attrs.fingerprint for o in all_operators()}
     for operator, given in fingerprints.items():
-        own = find(operator).attrs.fingerprint
+        own = known.get(operator)
         if given != own:
             raise RuntimeError(
                 f"operator {operator}: plug-in {plugin} {version} was built with attribute record {given:#x}, this"
-                f" isokern {_version('isokern')} has {own:#x}: rebuild the plug-in"
+                f" isokern {_version('isokern')} has {'none' if own is None else f'{own:#x}'}: rebuild the plug-in"
             )
 
 
