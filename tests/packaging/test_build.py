@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -174,3 +175,58 @@ for wrong in ({**built, "softmax": 7}, {**built, "of_a_later_core": 7}):
     )
     assert second.startswith("operator of_a_later_core: plug-in isokern-acme 0.1.0 was built with attribute record 0x7")
     assert second.endswith(f"this isokern {own} has none: rebuild the plug-in")
+
+
+@pytest.mark.parametrize(
+    ("told", "refusal"),
+    [
+        ({"sources": "chip.c"}, r"sources is the text 'chip\.c'; allowed: a list of texts"),
+        ({"flags": "-O3"}, "flags is the text '-O3'; allowed: a list of texts"),
+        ({"levels": {"wide": "-mavx2"}}, "wide is the text '-mavx2'; allowed: a list of texts"),
+        ({"levels": {"x86-v3": []}}, r"levels \['x86-v3'\]; allowed: one or more, each a name as C has them"),
+        ({"levels": {}}, r"levels \[\]; allowed: one or more"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused(told, refusal):
+    pytest.importorskip("setuptools")
+    with pytest.raises(SystemExit, match=refusal):
+        build.setup_arguments("isokern_acme._native", "kernels", **told)
+
+
+def test_what_the_build_lacks_is_named(package, monkeypatch, tmp_path):
+    monkeypatch.chdir(package)  # to come back from it
+    folder = tmp_path / "build"
+    shutil.copytree(package / "build/editable", folder)
+    given = json.loads((folder / "plugin.json").read_text(encoding="utf-8"))
+    (folder / "plugin.json").write_text(json.dumps({**given, "sources": ["src/chop.c"]}), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"isokern_acme\._native: there is no src/chop\.c in "):
+        build.configure(folder)
+    (folder / "plugin.json").write_text(json.dumps(given), encoding="utf-8")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    with pytest.raises(SystemExit, match=r"Python\.h is missing, which a C extension of Python includes: install it"):
+        build.configure(folder)
+
+
+def test_several_levels_are_built_and_the_last_one_is_preferred(package, monkeypatch, tmp_path):
+    monkeypatch.chdir(package)
+    given = json.loads((package / "build/editable/plugin.json").read_text(encoding="utf-8"))
+    levels = {"plain": [], "other": ["-O1"]}
+    (tmp_path / "plugin.json").write_text(
+        json.dumps({**given, "levels": levels, "target": f"{tmp_path}/_native.so"}), encoding="utf-8"
+    )
+    build.configure(tmp_path)
+    ninja = [sys.executable, "-m", "ninja", "-f", str(tmp_path / "build.ninja")]
+    listed = subprocess.run([*ninja, "-t", "commands"], capture_output=True, text=True, check=True).stdout
+    assert listed.count("/objects/plain/fill.o") == listed.count("/objects/other/fill.o") > 0
+    objects = [str(tmp_path / f"objects/{level}/fill.o") for level in levels]
+    subprocess.run([*ninja, *objects], capture_output=True, check=True)
+    table = (tmp_path / "variants.c").read_text()
+    assert '{ "fill", "plain", 0, fill__plain,' in table
+    assert '{ "fill", "other", 10, fill__other,' in table
+
+
+def test_an_editable_install_whose_build_folder_is_gone_says_so(package):
+    shutil.move(package / "build", package / "moved")
+    refused = run(package, FILLED, status=1)
+    assert re.search(r"backend acme is broken: .*/build/editable is gone, where .* was built: pip install -e ", refused)
+    shutil.move(package / "moved", package / "build")

@@ -174,12 +174,18 @@ def setup_arguments(
     from setuptools import Extension
     from setuptools.command.build_ext import build_ext
 
+    levels = {"c": ()} if levels is None else levels
+    for name, given in {"sources": sources, "flags": flags, **levels}.items():
+        if isinstance(given, str):
+            raise SystemExit(f"setup_arguments: {name} is the text {given!r}; allowed: a list of texts")
+    if not levels or not all(level.isidentifier() for level in levels):
+        raise SystemExit(f"setup_arguments: levels {list(levels)}; allowed: one or more, each a name as C has them")
     plugin = _Plugin(
         root=str(Path.cwd()),
         module=module,
         kernels=kernels,
         sources=tuple(sources),
-        levels={"c": ()} if levels is None else levels,
+        levels=levels,
         flags=tuple(flags),
         declarations=declarations,
         limited=not sysconfig.get_config_var("Py_GIL_DISABLED"),  # free-threaded Pythons have no stable ABI yet
@@ -231,9 +237,13 @@ def rebuild(settings: Path) -> None:
 
     `settings` is the `native_build.json` that the installation wrote beside the extension. A plug-in calls this where
     that file exists, before it imports its extension. Kernels and the plug-in's other C files count, their headers, a
-    kernel file more or less, and the installed core. RuntimeError where it does not compile.
+    kernel file more or less, and the installed core. RuntimeError where it does not compile, or cannot.
     """
     given = json.loads(settings.read_text(encoding="utf-8"))
+    if not Path(given["folder"]).is_dir():
+        raise RuntimeError(
+            f"{given['folder']} is gone, where {settings.parent} was built: pip install -e {given['root']}"
+        )
     command = [sys.executable, "-m", "ninja", "-f", f"{given['folder']}/build.ninja"]
     with open(Path(given["folder"], "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # against processes that start at the same time
