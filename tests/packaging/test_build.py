@@ -207,6 +207,14 @@ def test_what_the_build_lacks_is_named(package, monkeypatch, tmp_path):
         build.configure(folder)
 
 
+@pytest.mark.parametrize("lacking", ["cffi", "ninja"])
+def test_a_build_without_its_requirements_says_which(package, monkeypatch, lacking):
+    given = json.loads((package / "build/editable/plugin.json").read_text(encoding="utf-8"))
+    monkeypatch.setitem(sys.modules, lacking, None)
+    with pytest.raises(SystemExit, match=rf"{lacking}.*: write isokern\[build\] among build-system\.requires"):
+        build._build(build._Plugin(**given), package / "build/editable")
+
+
 def test_several_levels_are_built_and_the_last_one_is_preferred(package, monkeypatch, tmp_path):
     monkeypatch.chdir(package)
     given = json.loads((package / "build/editable/plugin.json").read_text(encoding="utf-8"))

@@ -169,7 +169,9 @@ def setup_arguments(
     stand behind `KERNEL_FLAGS` and before CFLAGS. `declarations` are prototypes of functions of the plug-in's own that
     `lib` shall have, too.
 
-    An editable install needs `isokern[build]` where it runs, too, and calls `rebuild`.
+    They are `ext_modules`, `cmdclass` and `options`. What is wrong ends the build as SystemExit: arguments of the wrong
+    kind here, and when the extension is built a machine without a compiler, a file that is missing or does not compile,
+    or a kernel file that is none. An editable install needs `isokern[build]` where it runs, too, and calls `rebuild`.
     """
     from setuptools import Extension
     from setuptools.command.build_ext import build_ext
@@ -215,8 +217,14 @@ def setup_arguments(
 
 def _build(plugin: _Plugin, folder: Path) -> None:
     """Build the plug-in's extension, with all that it is made of in `folder`."""
-    from ninja import BIN_DIR
-
+    try:
+        import cffi  # noqa: F401
+        from ninja import BIN_DIR
+    except ImportError as error:
+        raise SystemExit(
+            f"{error}, by which a native plug-in is built: write isokern[build] among build-system.requires of its"
+            " pyproject.toml; without isolation: pip install 'isokern[build]'"
+        ) from None
     folder.mkdir(parents=True, exist_ok=True)
     Path(plugin.target).parent.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
