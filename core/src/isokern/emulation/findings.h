@@ -36,7 +36,7 @@ struct Place {
 struct Finding {
     const Rule *rule = nullptr;
     std::string kernel;
-    Place place, other; /* other.group < 0: there is no second place */
+    Place place, other; /* nothing was done in `other`: there is no second place */
     std::string bytes; /* which bytes */
     std::string remedy; /* replaces the rule's remedy where more is known */
     std::uint64_t count = 1;
@@ -136,7 +136,7 @@ class Findings
         if (!f.bytes.empty())
             t += ": " + f.bytes;
         t += '\n';
-        if (f.other.group >= 0)
+        if (!f.other.what.empty())
             t += "    " + sentence(f.other) + '\n';
         return t + "    rule: " + f.rule->says + "\n    do: " + remedy(f) + '\n';
     }
@@ -157,7 +157,7 @@ class Findings
             + ", \"severity\": " + (f.rule->severity == Severity::error ? "\"error\"" : "\"note\"")
             + ", \"kernel\": " + quote(f.kernel) + ", \"count\": " + std::to_string(f.count)
             + ", \"bytes\": " + quote(f.bytes) + ", \"place\": " + place(f.place);
-        if (f.other.group >= 0)
+        if (!f.other.what.empty())
             j += ", \"other\": " + place(f.other);
         return j + ", \"says\": " + quote(f.rule->says) + ", \"remedy\": " + quote(remedy(f))
             + ", \"seed\": " + std::to_string(seed) + "}";

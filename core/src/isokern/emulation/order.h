@@ -115,6 +115,15 @@ class Cells
             bytes -= n;
         }
     }
+    /* Call visit(cell, offset) for every cell of the pages that were touched, in order. */
+    template <class Visit>
+    void each_touched(Visit visit)
+    {
+        std::sort(touched_.begin(), touched_.end());
+        for (std::size_t index : touched_)
+            for (std::size_t i = 0; i < PAGE; i++)
+                visit(pages_[index][i], index * PAGE + i);
+    }
 
   private:
     std::vector<std::vector<Cell>> pages_;

@@ -55,9 +55,13 @@ LINK = [
     "-Wl,-z,now",
 ]
 # Functions that the linker redirects to the emulator: in both modes those that would end the host's process, in checked
-# mode also those that access memory
+# mode also those that access or free memory (the last four are operator delete and delete[])
 ENDS, TOUCHES = (
-    [f"-Wl,--wrap={name}" for name in names] for names in (("exit", "_exit"), ("memcpy", "memmove", "memset"))
+    [f"-Wl,--wrap={name}" for name in names]
+    for names in (
+        ("exit", "_exit"),
+        ("memcpy", "memmove", "memset", "free", "realloc", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
+    )
 )
 MODES = {"fast": FAST, "checked": CHECKED}
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cluster.h"
+#include "host_memory.h"
 #include "memory.h"
 #include "model.h"
 #include "process.h"
@@ -182,20 +183,27 @@ int xpu_stream_wait_event(XPUStream stream, XPUEvent event)
 {
     return call([&] {
         const auto e = event_of(event);
+        Moment recorded;
+        const std::uint64_t number = e->last(recorded);
         stream_of(stream)->push(
-            { [e, number = e->last()](const Status &) {
+            { [e, number](const Status &, const Moment &) {
                  const Status found = e->wait(number);
                  return found.code == XPU_SUCCESS
                      ? Status{}
                      : Status{ XPUERR_EVENT_WAIT, "the event is behind work that failed: " + found.what };
              },
-                "an event", {} });
+                "an event", {}, false, recorded });
     });
 }
 
 int xpu_wait(XPUStream stream)
 {
-    return call([&] { throw_if_failed(stream_of(stream)->wait(is_abnormal)); });
+    const char *frame = static_cast<const char *>(__builtin_frame_address(0));
+    return call([&] {
+        const auto s = stream_of(stream);
+        report_dead_arrays(*s, frame);
+        throw_if_failed(s->wait(is_abnormal));
+    });
 }
 
 int xpu_launch_config(int nclusters, int ncores, XPUStream stream)
@@ -259,8 +267,11 @@ int xpu_launch_async(XPUFunc function)
             std::lock_guard lock(process().mutex);
             launch->number = ++process().launches;
         }
-        c.stream->push({ [launch](const Status &) { return run_on_device(*launch); }, "kernel " + launch->name,
-            named_memory(launch->parameters) });
+        c.stream->push({ [launch](const Status &, const Moment &now) {
+                            launch->moment = now;
+                            return run_on_device(*launch);
+                        },
+            "kernel " + launch->name, named_memory(launch->parameters), false, {} });
     });
 }
 

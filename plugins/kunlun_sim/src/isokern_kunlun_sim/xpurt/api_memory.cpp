@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "check_rules.h"
+#include "host_memory.h"
 #include "memory.h"
 #include "model.h"
 #include "process.h"
@@ -39,18 +40,6 @@ void report_in_flight(const ik_emulation::Rule &rule, const std::string &call, c
     const std::string &use, const std::string &before)
 { report(rule, call + ", which " + user + use, "call xpu_wait for its stream before " + before); }
 
-/* A hash in the manner of FNV-1a, over words: any change of the bytes should change it. */
-std::uint64_t checksum(const void *start, std::uint64_t bytes)
-{
-    std::uint64_t sum = 14695981039346656037u, word = 0;
-    for (std::uint64_t i = 0; i < bytes; i += 8) {
-        std::memcpy(&word, static_cast<const char *>(start) + i, std::min<std::uint64_t>(8, bytes - i));
-        sum = (sum ^ word) * 1099511628211u;
-        sum ^= sum >> 29;
-    }
-    return sum;
-}
-
 /* Check that both ends of a copy are what its kind says; return whether there is anything to copy. */
 bool check_copy(const void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
@@ -82,30 +71,38 @@ bool check_local_copy(const void *to, const void *from, std::uint64_t bytes, XPU
     return true;
 }
 
-/* Copy, and update the shadow of which bytes are written. */
-void transfer(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
+/* Update the shadow of which bytes are written. */
+void record(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
-    std::memmove(to, from, bytes);
     if (kind == XPU_HOST_TO_DEVICE)
         record_gm_write(to, bytes);
     else if (kind == XPU_DEVICE_TO_DEVICE)
         record_gm_copy(to, from, bytes);
 }
 
+/* The name of work that the host has not waited for and that would conflict with its reading, or if `writes` with its
+ * writing, these bytes; empty if there is none. */
+std::string user_of(const void *start, std::uint64_t bytes, bool writes)
+{
+    std::string user = in_flight(start, bytes, writes);
+    return user.empty() ? check::unfinished(start, bytes, writes) : user;
+}
+
 /* Copy synchronously; report it if a stream may still use the bytes. */
 void copy_now(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
-    if (const std::string user = in_flight(to, bytes, true); !user.empty())
+    if (const std::string user = user_of(to, bytes, true); !user.empty())
         report_in_flight(check::rules::copy_in_flight, "xpu_memcpy writes " + bytes_at(bytes, to), user,
             " may still use", "the copy");
-    else if (const std::string writer = in_flight(from, bytes, false); !writer.empty())
+    else if (const std::string writer = user_of(from, bytes, false); !writer.empty())
         report_in_flight(check::rules::copy_in_flight, "xpu_memcpy reads " + bytes_at(bytes, from), writer,
             std::string(" may still write")
                 + (writer.rfind("kernel ", 0) == 0
                         ? ": it was given the memory, and a launch does not tell what is only read"
                         : ""),
             "the copy");
-    transfer(to, from, bytes, kind);
+    std::memmove(to, from, bytes);
+    record(to, from, bytes, kind);
 }
 
 } // namespace
@@ -138,7 +135,7 @@ int xpu_free(void *pointer)
         if (pointer == nullptr)
             return;
         if (auto a = memory().find(pointer); a != nullptr && !a->freed && a->start == pointer)
-            if (const std::string user = in_flight(a->start, a->bytes, true); !user.empty())
+            if (const std::string user = user_of(a->start, a->bytes, true); !user.empty())
                 report_in_flight(check::rules::free_in_flight, "xpu_free of " + bytes_at(a->bytes, pointer), user,
                     " may still use", "xpu_free, which waits for nothing");
         std::string why;
@@ -230,24 +227,24 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
         check_normal(s->device);
         if (!check_local_copy(to, from, bytes, kind))
             return;
-        /* Checked mode makes it visible if the host uses the memory before the copy is done: the destination is
-         * overwritten, the source is hashed */
-        const bool checked = settings().checked;
-        const std::uint64_t sum = checked && kind == XPU_HOST_TO_DEVICE ? checksum(from, bytes) : 0;
-        if (checked && kind == XPU_DEVICE_TO_HOST && in_flight(to, bytes, true).empty())
-            std::memset(to, 0xcd, bytes);
         const std::string name =
             "xpu_memcpy_async of " + std::to_string(bytes) + " bytes from " + hex(from) + " to " + hex(to);
-        s->push({ [=](const Status &) {
-                     if (checked && kind == XPU_HOST_TO_DEVICE && checksum(from, bytes) != sum)
-                         report(check::rules::host_changed_in_flight,
-                             name + ": the host's bytes changed between the call and the copy",
-                             "call xpu_wait before the host writes there, or keep a copy for the device");
-                     transfer(to, from, bytes, kind);
+        /* Checked mode makes it visible if the host uses its memory before the copy is done. */
+        const auto watched = settings().checked && kind != XPU_DEVICE_TO_DEVICE
+            ? std::make_shared<WatchedCopy>(to, from, bytes, kind, name)
+            : nullptr;
+        s->push({ [=](const Status &, const Moment &now) {
+                     check::use_copied(
+                         now, name, to, kind != XPU_DEVICE_TO_HOST, from, kind != XPU_HOST_TO_DEVICE, bytes);
+                     if (watched == nullptr)
+                         std::memmove(to, from, bytes);
+                     else
+                         watched->run();
+                     record(to, from, bytes, kind);
                      return Status{};
                  },
-            name,
-            { { static_cast<const char *>(to), bytes, true }, { static_cast<const char *>(from), bytes, false } } });
+            name, { { static_cast<const char *>(to), bytes, true }, { static_cast<const char *>(from), bytes, false } },
+            false, {} });
     });
 }
 

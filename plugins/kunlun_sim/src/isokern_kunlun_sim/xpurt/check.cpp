@@ -224,6 +224,7 @@ static void report_findings()
 
 std::uint64_t Checks::end()
 {
+    use_launched(state.launch->moment);
     write_profile();
     const std::lock_guard lock(one_finding);
     report_findings();
@@ -441,6 +442,23 @@ void record_group_shared(const void *object, std::uint64_t bytes)
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }
 
 } // namespace check
+
+void check::report_once(const Rule &rule, ik_emulation::Finding f)
+{
+    static auto *seen = new std::map<std::string, int>;
+    const std::string key =
+        std::string(rule.id) + '\n' + f.kernel + '\n' + f.place.where + '\n' + f.other.where + '\n' + f.bytes;
+    const std::lock_guard lock(one_finding);
+    const auto [before, first] = seen->try_emplace(key, -1);
+    if (!first) {
+        findings().again(before->second);
+        return;
+    }
+    f.rule = &rule;
+    before->second = findings().add(std::move(f));
+    report_findings();
+}
+
 void report(const ik_emulation::Rule &rule, const std::string &text, const std::string &remedy)
 {
     static auto *seen = new std::map<std::pair<std::string, std::string>, int>;

@@ -97,7 +97,7 @@ std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, 
     return slot.id;
 }
 
-static std::string deed(const Access &a)
+std::string describe_deed(const Access &a)
 {
     const Origin &o = state.origins[a.origin];
     switch (o.act) {
@@ -124,8 +124,8 @@ static void race(Core &c, const Access &mine, const Access &theirs, const char *
             + " after its " + (copy ? "copy" : "store") + " and before the barrier: a barrier is not a fence";
     }
     const Where w = where(c, at);
-    report_access(rule, c, here, deed(mine), describe(c, w, at, 1), theirs,
-        deed(theirs) + (theirs.write ? "" : " what is written here"), remedy);
+    report_access(rule, c, here, describe_deed(mine), describe(c, w, at, 1), theirs,
+        describe_deed(theirs) + (theirs.write ? "" : " what is written here"), remedy);
 }
 
 /* Check two accesses of the same core: `before` and then `mine`. */
@@ -144,7 +144,8 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
         rule = shared ? &rules::scalar_unfenced : &rules::gm_unfenced;
     if (rule == nullptr || is_repeated(*rule, now.site, then.site))
         return;
-    report_access(*rule, c, now.site, deed(mine), describe(c, where(c, at), at, 1), before, deed(before));
+    report_access(
+        *rule, c, now.site, describe_deed(mine), describe(c, where(c, at), at, 1), before, describe_deed(before));
 }
 
 static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint32_t theirs_id, char *at, bool shared,
@@ -163,8 +164,8 @@ static void judge(Core &c, const Access &mine, std::uint32_t mine_id, std::uint3
         const bool staged = shared && !mine.write && theirs.write && (o.act == Act::copy || o.act == Act::copy_async)
             && state.stagers[static_cast<std::size_t>(o.interval)].alone();
         if (staged && state.model.name == "KUNLUN3")
-            report_access(rules::staging, c, state.origins[mine.origin].site, deed(mine),
-                describe(c, where(c, at), at, 1), theirs, deed(theirs) + ", no other core copies");
+            report_access(rules::staging, c, state.origins[mine.origin].site, describe_deed(mine),
+                describe(c, where(c, at), at, 1), theirs, describe_deed(theirs) + ", no other core copies");
         return;
     }
     if (mine.write && theirs.write && !mine.atomic && !theirs.atomic) {

@@ -109,7 +109,10 @@ inline constexpr Rule deadlock{ "barrier-deadlock", Severity::error,
     "a barrier that others never reach holds its cores until the driver ends the kernel [barriers]",
     "let every core of the set reach the barrier" };
 
-/* The host's calls under work in flight */
+/* The host's calls */
+inline constexpr Rule race_streams{ "race-streams", Severity::error,
+    "work of two streams that uses the same memory, one of them writing, is ordered by an event or by the host's waiting [launch and identity]",
+    "xpu_event_record behind the first and xpu_stream_wait_event before the second, or xpu_wait between the two" };
 inline constexpr Rule copy_in_flight{ "copy-in-flight", Severity::error,
     "work is asynchronous: what a stream may still use is left alone [host runtime]",
     "call xpu_wait for the stream first" };

@@ -12,6 +12,7 @@
 
 #include "../include/xpusim/device.h"
 #include "check.h"
+#include "check_host.h"
 #include "check_lines.h"
 #include "check_rules.h"
 #include "lane.h"
@@ -27,6 +28,7 @@ struct GmShadow {
     std::uint8_t *written; /* one entry for each byte: 1 if it was written */
     std::uint64_t bytes;
     ik_emulation::Cells cells;
+    check::History history; /* of the launches and copies that ended */
     bool touched = false;
 
     explicit GmShadow(std::uint64_t bytes);
@@ -210,6 +212,8 @@ void report(const Rule &, const Core &, const Site &, const std::string &what, c
     const Core &other, const Site &other_site, const std::string &other_what, const std::string &remedy = "");
 void report_access(const Rule &, const Core &, const Site &, const std::string &what, const std::string &bytes,
     const Access &theirs, const std::string &other_what, const std::string &remedy = "");
+/* Report a finding about the host's calls, unless the same places were told before. */
+void report_once(const Rule &, ik_emulation::Finding);
 /* Whether the finding was reported before; then count it. */
 bool is_repeated(const Rule &, const Site &, const Site &other = Site());
 
@@ -235,6 +239,12 @@ std::uint32_t access(Core &, const Site &, Act, bool write, int needs, xpusim_di
 /* Check an access to bytes of SM or GM against all earlier accesses to them, record it, and return whether it is in
  * order. `from` is the source of a copy, to recognise equal values. */
 bool touch(Core &, const Where &, char *at, std::size_t bytes, std::uint32_t access, const char *from = nullptr);
+
+/* Describe what an access does, without a subject. */
+std::string describe_deed(const Access &);
+
+/* The running launch ends: compare its uses of memory with those of other streams' work. */
+void use_launched(const Moment &);
 
 /* Look at suspicions again: those whose values have changed are races. */
 void settle(Core &);

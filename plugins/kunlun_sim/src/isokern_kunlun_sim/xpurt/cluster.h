@@ -17,6 +17,7 @@ struct Launch {
     int clusters = 0, cores = 0, device = 0;
     std::uint64_t number = 0;     /* counts the process's launches, from 1 */
     const void *stream = nullptr; /* its xpu_kernel_debug prints the output */
+    Moment moment;                /* its place in the order of work, for the checked mode */
     std::vector<char> parameters;
 };
 

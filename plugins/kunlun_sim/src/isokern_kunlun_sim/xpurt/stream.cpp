@@ -18,15 +18,19 @@ Stream::~Stream()
     more_.notify_one();
     if (thread_.joinable())
         thread_.join();
+    check::end_timeline(timeline_);
 }
 
-void Stream::push(Work work)
+Moment Stream::push(Work work)
 {
+    Moment pushed;
     bool start;
     {
         std::lock_guard lock(mutex_);
         if (!thread_.joinable())
             thread_ = std::thread([this] { run(); });
+        if (timeline_ != nullptr)
+            pushed = last_ = work.moment = check::enqueue(timeline_, work.moment);
         queue_.push_back(std::move(work));
         pushed_++;
         go_ |= !lazy_ || queue_.size() >= QUEUE;
@@ -34,6 +38,7 @@ void Stream::push(Work work)
     }
     if (start)
         more_.notify_one();
+    return pushed;
 }
 
 void Stream::kick()
@@ -52,7 +57,9 @@ Status Stream::wait(bool (*sticky)(int device))
         go_ = true;
         more_.notify_one();
     }
-    done_.wait(lock, [this, last = pushed_] { return finished_ >= last; });
+    const Moment last = last_;
+    done_.wait(lock, [this, number = pushed_] { return finished_ >= number; });
+    check::wait_on_host(last);
     Status error = error_;
     if (!sticky(device))
         error_ = {};
@@ -88,7 +95,7 @@ void Stream::run()
         const Status before = error_;
         const bool skip = before.code != XPU_SUCCESS && !work.always;
         lock.unlock();
-        Status status = skip ? Status{} : work.run(before);
+        Status status = skip ? Status{} : work.run(before, work.moment);
         work.run = nullptr;
         lock.lock();
         queue_.pop_front();
@@ -108,26 +115,28 @@ void Event::record(const std::shared_ptr<Stream> &stream)
         std::lock_guard lock(shared_->mutex);
         number = ++shared_->begun;
     }
-    stream->push({ [shared = shared_, number](const Status &before) {
-                      std::lock_guard lock(shared->mutex);
-                      if (number > shared->reached) {
-                          shared->reached = number;
-                          shared->error = before;
-                      }
-                      shared->changed.notify_all();
-                      return Status{};
-                  },
-        "an event", {}, true });
+    const Moment moment = stream->push({ [shared = shared_, number](const Status &before, const Moment &) {
+                                            std::lock_guard lock(shared->mutex);
+                                            if (number > shared->reached) {
+                                                shared->reached = number;
+                                                shared->error = before;
+                                            }
+                                            shared->changed.notify_all();
+                                            return Status{};
+                                        },
+        "an event", {}, true, {} });
     std::lock_guard lock(shared_->mutex);
     if (number > shared_->recorded) {
         shared_->recorded = number;
+        shared_->moment = moment;
         shared_->stream = stream;
     }
 }
 
-std::uint64_t Event::last()
+std::uint64_t Event::last(Moment &moment)
 {
     std::lock_guard lock(shared_->mutex);
+    moment = shared_->moment;
     return shared_->recorded;
 }
 
@@ -150,14 +159,22 @@ Status Event::wait(std::uint64_t number)
     return shared_->error;
 }
 
-Status Event::wait() { return wait(last()); }
+Status Event::wait()
+{
+    Moment moment;
+    Status found = wait(last(moment));
+    check::wait_on_host(moment);
+    return found;
+}
 
 Status Event::query()
 {
     kick();
     std::lock_guard lock(shared_->mutex);
-    return shared_->reached < shared_->recorded ? Status{ XPUERR_BUSY, "the event is not reached yet" }
-                                                : shared_->error;
+    if (shared_->reached < shared_->recorded)
+        return { XPUERR_BUSY, "the event is not reached yet" };
+    check::wait_on_host(shared_->moment);
+    return shared_->error;
 }
 
 } // namespace xpurt

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../include/xpu/runtime.h"
+#include "check_host.h"
 
 namespace xpurt
 {
@@ -31,23 +32,27 @@ struct Range {
     { return start < static_cast<const char *>(other) + count && other < start + bytes; }
 };
 
+using check::Moment;
+
 struct Work {
-    std::function<Status(const Status &before)> run; /* `before`: the stream's earlier error, if any */
-    std::string name;                                /* for messages: "kernel add" */
+    /* `before`: the stream's earlier error, if any; `now`: when the work was enqueued. */
+    std::function<Status(const Status &before, const Moment &now)> run;
+    std::string name; /* for messages: "kernel add" */
     std::vector<Range> ranges;
     bool always = false; /* runs also after an error, because others wait for it */
+    Moment moment;       /* before it is enqueued: which other work it waits for, if any */
 };
 
 class Stream
 {
   public:
-    /* `lazy`: work starts as late as possible, when somebody waits for it. */
-    Stream(int device, bool lazy) : device(device), lazy_(lazy) {}
+    /* `lazy`: work starts as late as possible, when somebody waits for it, and its order is recorded. */
+    Stream(int device, bool lazy) : device(device), lazy_(lazy), timeline_(lazy ? check::make_timeline() : nullptr) {}
     ~Stream(); /* runs what is enqueued */
 
-    /* Enqueue work. After an error, work is dropped until `wait` has returned the error. Throws std::system_error if
-     * the host has no thread left. */
-    void push(Work work);
+    /* Enqueue work, and return its place in the order. After an error, work is dropped until `wait` has returned the
+     * error. Throws std::system_error if the host has no thread left. */
+    Moment push(Work work);
     /* Start what is enqueued. */
     void kick();
     /* Wait until everything enqueued so far is done. Returns the stream's error, and clears it unless
@@ -63,6 +68,8 @@ class Stream
     void run();
     static bool conflicts(const Work &, const void *start, std::uint64_t bytes, bool writes);
     const bool lazy_;
+    const std::shared_ptr<check::Timeline> timeline_; /* null unless kernels are checked */
+    Moment last_;
     bool go_ = false, ending_ = false;
     std::mutex mutex_;
     std::condition_variable more_, done_;
@@ -81,8 +88,9 @@ class Event
     /* Wait for the last record; returns the error that its stream had met by then. An event that was never recorded is
      * reached. */
     Status wait();
-    /* The same in two steps, for a stream's work: get the record's number now, wait for it later. */
-    std::uint64_t last();
+    /* The same in two steps, for a stream's work: get the record's number, and its place in the order, now; wait for it
+     * later. */
+    std::uint64_t last(Moment &moment);
     Status wait(std::uint64_t number);
     /* Return XPUERR_BUSY until the record is reached. */
     Status query();
@@ -93,6 +101,7 @@ class Event
         std::condition_variable changed;
         std::uint64_t begun = 0, recorded = 0, reached = 0; /* numbers of records; one that is begun may fail */
         Status error;
+        Moment moment; /* of the last record */
         std::weak_ptr<Stream> stream;
     };
     std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
