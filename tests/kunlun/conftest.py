@@ -23,6 +23,7 @@ KERNELS = r"""
 #include <cstdlib>
 #include <unistd.h>
 #include "xpu/kernel/xtdk.h"
+#include "xpu/kernel/xtdk_atomic_sm_xpu3.h"
 #include "xpu/kernel/xtdk_io.h"
 
 __global__ void nothing() {}
@@ -64,6 +65,32 @@ __global__ void spin_printing()
 {
     for (;;)
         printf("%d\n", core_id());
+}
+
+__global__ void spin_on_atomics(int until)
+{
+    __shared__ int word;
+    if (core_id() == core_num() - 1)
+        atomicadd(&word, 1);
+    if (core_id() == 0)
+        while (atomicadd(&word, 0) != until) {} // spins on an atomic
+}
+
+__global__ void spin_on_a_lock(int until)
+{
+    __shared__ int word;
+    for (bool done = false; !done;) {
+        ticket_lock_mix(); // spins on a lock
+        if (core_id() == core_num() - 1 && word == 0)
+            word = 1;
+        done = core_id() == core_num() - 1 || word == until;
+        ticket_unlock_mix();
+    }
+}
+
+__global__ void spin_on_global(__global_ptr__ int *word, int until)
+{
+    while (__builtin_xpu_amoadd(word, 0) != until) {} // spins on global memory
 }
 
 __global__ void count(int lines)

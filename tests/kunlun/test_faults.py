@@ -83,6 +83,26 @@ def test_a_kernel_without_end_is_ended(xpu: Any, kernel: str) -> None:
     assert xpu.launch("nothing") == xpu.ABNORMAL
 
 
+@pytest.mark.alone(ISOKERN_XPU_TIMEOUT_MS=200)
+@pytest.mark.parametrize("what", ["an atomic", "a lock", "global memory"])
+def test_a_spin_without_end_is_ended_with_its_line(xpu: Any, what: str) -> None:
+    name = {"an atomic": "atomics", "a lock": "a_lock", "global memory": "global"}[what]
+    arguments = (xpu.upload(bytes(4)), 7) if what == "global memory" else (7,)
+    xpu.ok(xpu.launch(f"spin_on_{name}", *arguments, clusters=64 if what == "global memory" else 1, cores=4))
+    assert xpu.wait(None) == xpu.TIMEOUT
+    text = xpu.error(xpu.TIMEOUT)
+    line = line_of(xpu, f"// spins on {what}")
+    assert int(text.rsplit("kernels.xpu:", 1)[1].split(")")[0]) in range(line, line + (5 if what == "a lock" else 1))
+    assert ("a barrier over clusters is not modelled" in text) == (what == "global memory")
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ["spin_on_atomics", "spin_on_a_lock"])
+def test_a_core_that_spins_lets_the_others_go_on(xpu: Any, name: str) -> None:
+    xpu.ok(xpu.launch(name, 1, cores=64))
+    xpu.ok(xpu.wait(None))
+
+
 @pytest.mark.alone(ISOKERN_XPU_TIMEOUT_MS=300, ISOKERN_XPU_DEVICES=3)
 def test_several_kernels_without_end_are_ended_together(xpu: Any) -> None:
     streams = []

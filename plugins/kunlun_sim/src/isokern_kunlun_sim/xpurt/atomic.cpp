@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <random>
 #include <vector>
 
 #include "lane.h"
 #include "../include/xpusim/device.h"
 #include "check.h"
+#include "model.h"
 
 namespace xpurt
 {
@@ -23,12 +25,72 @@ struct Cluster {
     const void *linked[MAX_CORES] = {};
     std::vector<const void *> objects[GROUPS];
     std::uint64_t bytes[GROUPS] = {};
+    unsigned operations = 0; /* atomic ones and locks, in fast mode */
+    /* Atomic operations that only read the word that their core had read before, since a core did anything else that
+     * another may wait for. */
+    unsigned idle = 0;
+    /* Each core's last word; not an array, because a library that is loaded late has few thread-local bytes. */
+    std::vector<const void *> reads;
+    unsigned late = 0; /* with a seed: the remainder by 8 of the cores that often wait long */
+    std::minstd_rand random;
 };
 static thread_local Cluster cluster;
 
-void begin_cluster() { cluster = {}; }
+/* In fast mode every so many atomic operations let other cores run, so that a core that spins sees them go on. */
+static constexpr unsigned OPERATIONS = 64;
+/* So many operations in a row change nothing only if no core of the cluster will change anything: a late core waits for
+ * at most 256 turns of 64 cores. */
+static constexpr unsigned IDLE = 100000;
+
+void begin_cluster(std::uint64_t seed)
+{
+    cluster = {};
+    cluster.reads.resize(MAX_CORES);
+    cluster.random.seed(static_cast<unsigned>(seed));
+    cluster.late = static_cast<unsigned>(seed >> 32) % 8;
+}
+
+void go_on() { cluster.idle = 0; }
+
+bool waits_idly() { return cluster.idle > OPERATIONS; }
 
 static int self() { return xpusim_current->core; }
+
+/* Let the other cores run, as they would beside this one. With a seed the core waits for none or several turns. */
+static void switch_cores(const xpusim_site &site)
+{
+    if (lane->launch->function.checked == 0) {
+        if (++cluster.operations % OPERATIONS == 0)
+            yield(site);
+        return;
+    }
+    unsigned turns = 1;
+    if (seed() != 0) {
+        for (turns = 0; turns < 16 && cluster.random() % 2 != 0;)
+            turns++;
+        if (static_cast<unsigned>(self()) % 8 == cluster.late && cluster.random() % 4 == 0)
+            turns *= 16;
+    }
+    for (; turns != 0; turns--)
+        yield(site);
+}
+
+/* Count an operation; a cluster whose cores only wait is ended. */
+static void count_idle(const void *word, bool changes, const xpusim_site &site)
+{
+    const void *&last = cluster.reads[static_cast<std::size_t>(self())];
+    const bool waits = !changes && last == word;
+    last = word;
+    cluster.idle = waits ? cluster.idle + 1 : 0;
+    if (cluster.idle < IDLE || lane->launch->function.checked == 0)
+        return;
+    lane->failure.other_cluster = lane->more_clusters;
+    xpusim_raise(XPUSIM_TASK_TIMEOUT,
+        lane->more_clusters ? "waits for ever: no core of its cluster changes the word, and other clusters run after "
+                              "this one in the emulator"
+                            : "waits for ever: no core changes the word that it reads",
+        site);
+}
 
 /* A store to `address` ends every core's link to it. */
 static void unlink(const void *address)
@@ -51,17 +113,19 @@ void xpusim_lock(xpusim_site site)
             "nested atomic: ticket_lock_mix by the core that has the lock; "
             "unlock first, or use plain operations inside",
             site);
+    switch_cores(site);
     for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
-        xpusim_yield();
+        yield(site);
     cluster.owner = self();
-    xpusim_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
+    cluster.idle = 0;
+    check::record_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
 }
 
 void xpusim_unlock(xpusim_site site)
 {
     if (cluster.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
-    xpusim_atomic(nullptr, 0, site);
+    check::record_atomic(nullptr, 0, site);
     cluster.owner = -1;
     cluster.served++;
 }
@@ -70,11 +134,11 @@ int xpusim_load_linked(const void *from, xpusim_site site)
 {
     if (reinterpret_cast<std::uintptr_t>(from) % 4 != 0)
         xpusim_raise(XPUSIM_UNALIGNED, "SM2REG_atomic reads a 32-bit word: its address is not a multiple of 4", site);
-    xpusim_atomic(from, 4, site);
+    check::record_atomic(from, 4, site);
     cluster.linked[self()] = from;
     int bits;
     std::memcpy(&bits, from, sizeof bits);
-    xpusim_yield(); /* other cores may run in between, as on a card */
+    yield(site); /* other cores may run in between, as on a card */
     return bits;
 }
 
@@ -82,7 +146,8 @@ int xpusim_store_conditional(void *to, int bits, xpusim_site site)
 {
     if (cluster.linked[self()] != to)
         return 1;
-    xpusim_atomic(to, 4, site);
+    check::record_atomic(to, 4, site);
+    cluster.idle = 0;
     unlink(to);
     std::memcpy(to, &bits, sizeof bits);
     return 0;
@@ -90,10 +155,22 @@ int xpusim_store_conditional(void *to, int bits, xpusim_site site)
 
 int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 {
-    xpusim_yield();
-    xpusim_atomic(at, 4, site);
-    return add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST)
-                    : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    if (lane->launch->function.checked != 0)
+        switch_cores(site);
+    else
+        yield(site);
+    check::record_atomic(at, 4, site);
+    const int old =
+        add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST) : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    count_idle(at, add != 0 ? value != 0 : value != old, site);
+    return old;
+}
+
+void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site)
+{
+    switch_cores(site);
+    count_idle(address, changes != 0, site);
+    check::record_atomic(address, bytes, site);
 }
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)

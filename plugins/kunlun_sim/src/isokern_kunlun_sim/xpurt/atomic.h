@@ -1,12 +1,19 @@
 /* State that belongs to the cluster a thread runs. */
 #ifndef XPURT_ATOMIC_H
 #define XPURT_ATOMIC_H
+#include <cstdint>
+
 namespace xpurt
 {
 
 /* Reset the state for a cluster that begins on this thread: its lock is free, nothing is linked, and no group has
- * memory. */
-void begin_cluster();
+ * memory. `seed` is that of its schedule. */
+void begin_cluster(std::uint64_t seed);
+
+/* A core of the cluster did what another may wait for. */
+void go_on();
+/* Whether the cores' last operations only read words that none of them changes. */
+bool waits_idly();
 
 } // namespace xpurt
 #endif

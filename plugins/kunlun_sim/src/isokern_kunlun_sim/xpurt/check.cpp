@@ -217,9 +217,8 @@ static void write_profile()
 static void report_findings()
 {
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
-    if (findings().report_findings(stderr, report == nullptr ? "" : report, settings().seed))
-        std::fprintf(
-            stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(settings().seed));
+    if (findings().report_findings(stderr, report == nullptr ? "" : report, seed()))
+        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(seed()));
 }
 
 std::uint64_t Checks::end()
@@ -316,11 +315,18 @@ void end_cluster()
     }
 }
 
-void exception(int number, int core, const char *what, const std::string &where)
+void exception(const Failure &failure, const std::string &where)
 {
+    const int number = failure.exception;
     ik_emulation::Finding f;
-    f.place = { state.cluster, core, where, "raises exception " + std::to_string(number) + ": " + what };
-    add(number == XPUSIM_SIMD_UNALIGNED ? rules::simd_alignment : rules::exception, Site(), Site(), std::move(f));
+    f.place = { state.cluster, failure.core, where,
+        number == XPUSIM_TASK_TIMEOUT ? failure.what
+                                      : "raises exception " + std::to_string(number) + ": " + failure.what };
+    const Rule &rule = number == XPUSIM_SIMD_UNALIGNED ? rules::simd_alignment
+        : number != XPUSIM_TASK_TIMEOUT                ? rules::exception
+        : failure.other_cluster                        ? rules::cluster_order
+                                                       : rules::endless;
+    add(rule, Site(), Site(), std::move(f));
 }
 
 std::string source_line(void *const *frames, int count, int exact, const void *function)

@@ -11,6 +11,7 @@
 #include "cluster.h"
 #include "findings.h"
 #include "group.h"
+#include "lane.h"
 
 namespace xpurt
 {
@@ -49,7 +50,7 @@ void end_cluster();
 
 /* The cluster ended early: its cores wait for each other, or one of them raised an exception. */
 void deadlock();
-void exception(int number, int core, const char *what, const std::string &where);
+void exception(const Failure &, const std::string &where);
 
 /* As the function of fault.h, from the table that the build wrote. */
 std::string source_line(void *const *frames, int count, int exact, const void *function);
@@ -59,6 +60,8 @@ void begin_core(const xpusim_core &);
 void end_core();
 void arrive(); /* a place where other cores may run */
 void resume(const xpusim_core &);
+/* An atomic operation happens on SM or GM; null stands for the cluster's lock. */
+void record_atomic(const void *address, int bytes, xpusim_site site);
 /* Part of the shared arrays is memory of a group of cores. */
 void record_group_shared(const void *object, std::uint64_t bytes);
 

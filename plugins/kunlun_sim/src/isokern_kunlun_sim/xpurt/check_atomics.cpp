@@ -58,10 +58,10 @@ CHANGES(32)
 CHANGES(64)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) {}
+}
 
-void xpusim_atomic(const void *address, int bytes, xpusim_site site)
+void xpurt::check::record_atomic(const void *address, int bytes, xpusim_site site)
 {
     if (self != nullptr)
         atomic(*self, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), site);
-}
 }

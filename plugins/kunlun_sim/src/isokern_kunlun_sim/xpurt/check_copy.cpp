@@ -276,7 +276,7 @@ static void copy(
         land(c, f);
         return;
     }
-    if (settings().seed != 0 && (state.random() & 1) != 0)
+    if (seed() != 0 && (state.random() & 1) != 0)
         move(c, f); /* it lands early, but may be used only after the fence all the same */
     c.flights.push_back(std::move(f));
 }

@@ -108,6 +108,12 @@ inline constexpr Rule exited{ "barrier-exited", Severity::error,
 inline constexpr Rule deadlock{ "barrier-deadlock", Severity::error,
     "a barrier that others never reach holds its cores until the driver ends the kernel [barriers]",
     "let every core of the set reach the barrier" };
+inline constexpr Rule endless{ "endless", Severity::error,
+    "a kernel ends: exception 28 ends one that does not within the driver's time limit [exceptions]",
+    "make the loop end; a core that waits for another reads by an atomic operation, which lets the others run" };
+inline constexpr Rule cluster_order{ "cluster-order", Severity::error,
+    "not modelled: a cluster that waits for another one of its launch, such as a barrier over clusters by atomics; a card has no such barrier, and clusters beyond its own number start when others have ended [launch and identity]",
+    "end the kernel there, and launch a second one on the same stream" };
 
 /* The host's calls */
 inline constexpr Rule race_streams{ "race-streams", Severity::error,

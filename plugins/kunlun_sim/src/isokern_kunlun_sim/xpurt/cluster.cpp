@@ -97,6 +97,7 @@ static void core_main(void *argument)
     }
     if (l.function.checked != 0)
         check::end_core();
+    go_on();
 }
 
 /* Describe which cores wait where; a card would hang. */
@@ -166,14 +167,13 @@ static std::uint64_t mix(std::uint64_t seed, std::uint64_t with)
 static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
 {
     const Launch &l = run.launch;
-    const std::uint64_t seed = settings().seed;
     void *arguments[MAX_CORES];
     for (int i = 0; i < l.cores; i++) {
         mine.cores[i] = { i, l.cores, cluster, l.clusters, physical };
         arguments[i] = &mine.cores[i];
     }
-    begin_cluster();
-    const std::uint64_t order = seed == 0 ? 0 : mix(mix(seed, l.number), static_cast<std::uint64_t>(cluster));
+    const std::uint64_t order = seed() == 0 ? 0 : mix(mix(seed(), l.number), static_cast<std::uint64_t>(cluster));
+    begin_cluster(order);
     const bool checked = l.function.checked != 0;
     if (checked)
         check::begin_cluster(mine.group, cluster, order);
@@ -206,7 +206,7 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         where = (checked ? check::source_line : source_line)(
             f.frames, f.count, 1, reinterpret_cast<const void *>(l.function.kernel));
     if (checked)
-        check::exception(f.exception, f.core, f.what, where);
+        check::exception(f, where);
     run.verdicts.push_back({ f.exception, cluster,
         "core " + std::to_string(f.core) + ": " + f.what + (where.empty() ? "" : " (" + where + ")") });
 }
@@ -223,6 +223,7 @@ static bool take_part(Run &run)
     mine->launch = &run.launch;
     for (std::size_t at = run.next++; at < run.order.size() && !run.failed; at = run.next++) {
         mine->failure = {};
+        mine->more_clusters = at + 1 < run.order.size();
         const int physical = take_physical(run, at);
         run_cluster(run, *mine, run.order[at], physical);
         run.busy.fetch_and(~(std::uint64_t{ 1 } << physical));
@@ -305,8 +306,8 @@ Status run_launch(const Launch &l)
     Run run{ l, {}, {}, {}, {}, {}, {}, {}, false, 0 };
     run.order.resize(static_cast<std::size_t>(l.clusters));
     std::iota(run.order.begin(), run.order.end(), 0);
-    if (settings().seed != 0)
-        std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mix(settings().seed, l.number)));
+    if (seed() != 0)
+        std::shuffle(run.order.begin(), run.order.end(), std::mt19937_64(mix(seed(), l.number)));
     if (!pool->run(run))
         return { XPUERR_NOCPUMEM, l.name + ": the host has no memory or no thread for an emulated cluster" };
     if (!run.lines.empty() || run.lost)
@@ -323,6 +324,30 @@ Status run_launch(const Launch &l)
             + std::to_string(first.cluster) + ", " + first.text };
 }
 
+/* Let other cores run by `stop`, until this one goes on. If the time limit has passed by then, that is where it was. */
+template <class Stop>
+static void stop_at(const xpusim_site &site, const Stop &stop)
+{
+    struct Waits {
+        ~Waits() { lane->waits_at = nullptr; }
+    } const waits;
+    xpusim_core *self = xpusim_current;
+    const At runtime(IN_RUNTIME);
+    const bool checked = lane->launch->function.checked != 0;
+    if (checked)
+        check::arrive();
+    stop();
+    lane->waits_at = &site;
+    xpusim_current = self;
+    if (checked)
+        check::resume(*self);
+}
+
+void yield(const xpusim_site &site)
+{
+    stop_at(site, [] { lane->group.pass(); });
+}
+
 } // namespace xpurt
 
 using namespace xpurt;
@@ -337,28 +362,8 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
     if (groups != -1)
         barrier.width = 4, barrier.mask = static_cast<std::uint64_t>(groups);
     barrier.site = &site;
-    xpusim_core *self = xpusim_current;
-    const At runtime(IN_RUNTIME);
-    const bool checked = lane->launch->function.checked != 0;
-    if (checked)
-        check::arrive();
-    lane->group.wait(barrier);
-    xpusim_current = self;
-    if (checked)
-        check::resume(*self);
-}
-
-void xpusim_yield(void)
-{
-    xpusim_core *self = xpusim_current;
-    const At runtime(IN_RUNTIME);
-    const bool checked = lane->launch->function.checked != 0;
-    if (checked)
-        check::arrive();
-    lane->group.pass();
-    xpusim_current = self;
-    if (checked)
-        check::resume(*self);
+    stop_at(site, [&] { lane->group.wait(barrier); });
+    go_on();
 }
 
 int xpusim_print(const char *format, va_list arguments)

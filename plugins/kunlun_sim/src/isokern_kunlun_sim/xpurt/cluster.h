@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../include/xpusim/device.h"
 #include "../include/xpusim/launch.h"
 #include "stream.h"
 
@@ -23,6 +24,9 @@ struct Launch {
 
 /* Run a launch to its end, in the caller's thread and in helpers. */
 Status run_launch(const Launch &);
+
+/* Let the other cores of the running core's cluster run. */
+void yield(const xpusim_site &);
 
 /* Return the device printf output of the stream's launches so far, by launch, cluster and core, and drop it. */
 std::string take_output(const void *stream);

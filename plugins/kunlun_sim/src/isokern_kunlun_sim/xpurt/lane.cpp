@@ -12,6 +12,7 @@
 #include <time.h>
 #include <ucontext.h>
 
+#include "atomic.h"
 #include "model.h"
 
 namespace xpurt
@@ -50,17 +51,28 @@ void leave(int exception, const char *what, const xpusim_site *site)
 
 static void time_is_up()
 {
-    std::snprintf(lane->failure.what, sizeof lane->failure.what, "the kernel does not end within %d ms",
-        settings().model.timeout_ms);
+    Failure &f = lane->failure;
+    const bool waits = lane->more_clusters && waits_idly();
+    std::snprintf(f.what, sizeof f.what, "the kernel does not end within %d ms%s", settings().model.timeout_ms,
+        waits
+            ? ", and a core waits for a word that none of its cluster changes; a barrier over clusters is not modelled"
+            : "");
+    f.other_cluster = waits;
+    if (lane->waits_at != nullptr)
+        std::snprintf(f.where, sizeof f.where, "%s:%d", lane->waits_at->file, lane->waits_at->line);
+    lane->waits_at = nullptr;
 }
 
 /* Set the place, then check the deadline: an alarm that came earlier, while the lane was elsewhere, was ignored. */
+static void note_frames(void *pc);
+
 static void enter(std::sig_atomic_t place)
 {
     lane->place = place;
     if (place == IN_KERNEL && lane->deadline == EXPIRED) {
         lane->place = IN_RUNTIME;
         time_is_up();
+        note_frames(nullptr);
         end_kernel(XPUSIM_TASK_TIMEOUT);
     }
 }
@@ -91,11 +103,11 @@ static void *program_counter(void *context)
 static thread_local sigjmp_buf walk_failed;
 static thread_local volatile std::sig_atomic_t walking = 0;
 
-static void note_frames(void *context)
+/* Note who called whom; `pc` is where a signal came, or null outside its handler. */
+static void note_frames(void *pc)
 {
     void *found[40];
     Failure &f = lane->failure;
-    void *pc = program_counter(context);
     f.frames[0] = pc;
     f.count = 1;
     if (sigsetjmp(walk_failed, 1) != 0) {
@@ -106,7 +118,7 @@ static void note_frames(void *context)
     const int count = backtrace(found, 40);
     walking = 0;
     int first = 0;
-    while (first < count && found[first] != pc)
+    while (pc != nullptr && first < count && found[first] != pc)
         first++;
     for (int i = first + 1; i < count && f.count < 24; i++)
         f.frames[f.count++] = found[i];
@@ -168,7 +180,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     }
     const int exception = exception_of(number, info, lane->failure.what, sizeof lane->failure.what);
     lane->place = IN_RUNTIME;
-    note_frames(context);
+    note_frames(program_counter(context));
     end_kernel(exception);
 }
 
@@ -178,7 +190,7 @@ static void on_alarm(int, siginfo_t *, void *context)
         return; /* too late, or the runtime handles it */
     lane->place = IN_RUNTIME;
     time_is_up();
-    note_frames(context);
+    note_frames(program_counter(context));
     end_kernel(XPUSIM_TASK_TIMEOUT);
 }
 

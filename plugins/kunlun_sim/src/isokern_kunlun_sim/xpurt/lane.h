@@ -28,6 +28,7 @@ enum Place : std::sig_atomic_t { IN_RUNTIME, ON_BEHALF, IN_KERNEL };
 /* How a kernel ended early. Signal handlers write it, so nothing in it is allocated. */
 struct Failure {
     int exception = 0, core = -1, cluster = -1;
+    bool other_cluster = false; /* it waited for one that the emulator runs later */
     char what[256] = "";
     char where[256] = ""; /* file:line if it is known at once; otherwise it follows from the frames */
     void *frames[24] = {};
@@ -43,6 +44,8 @@ struct Lane {
     Failure failure;
     std::vector<std::pair<int, std::string>> printed; /* with the core's number */
     bool lost = false;                                /* lines were dropped because there was no space */
+    bool more_clusters = false;                       /* of the launch begin later than the running one */
+    const xpusim_site *waits_at = nullptr;            /* where the running core let others run, if it just did */
     pthread_t thread{};
     std::atomic<std::int64_t> deadline{ 0 }; /* of the running cluster, in ns; 0: none; EXPIRED: it has passed */
     std::atomic<std::int64_t> begun{ 0 };    /* when the cluster began, in the thread's own processor time */

@@ -1,6 +1,10 @@
 #include "model.h"
 
+#include "../include/xpusim/device.h"
+#include "process.h"
+
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -84,4 +88,19 @@ const Settings &settings()
     return *made;
 }
 
+static std::atomic<std::uint64_t> &current_seed()
+{
+    static std::atomic<std::uint64_t> current{ settings().seed };
+    return current;
+}
+
+std::uint64_t seed() { return current_seed(); }
+
 } // namespace xpurt
+
+void xpusim_set_seed(std::uint64_t seed)
+{
+    xpurt::current_seed() = seed;
+    const std::lock_guard lock(xpurt::process().mutex);
+    xpurt::process().launches = 0;
+}

@@ -46,9 +46,6 @@ extern __thread xpusim_core *xpusim_current; /* __thread: without a constructor,
  * cluster for -1. */
 void xpusim_barrier(int64_t groups, xpusim_site site);
 
-/* Let the other cores of the cluster run; for cores that spin. */
-void xpusim_yield(void);
-
 /* Acquire and release the cluster's one lock, which is granted in the order of requests. A core that requests it again
  * raises "nested atomic". */
 void xpusim_lock(xpusim_site site);
@@ -80,9 +77,12 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
 void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uint64_t enabled, xpusim_site site);
 void xpusim_use(uint64_t unwritten, xpusim_site site);
 
-/* Announce an atomic operation on SM or GM: it orders its core after earlier ones at the same address, and races with
- * none. */
-void xpusim_atomic(const void *address, int bytes, xpusim_site site);
+/* Announce an atomic operation on SM: other cores may run before it. It orders its core after earlier ones at the same
+ * address, and races with none. One that `changes` nothing is a core's that waits. */
+void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site);
+
+/* Choose the schedule of the launches from now on, which are numbered anew; no work is in flight. */
+void xpusim_set_seed(uint64_t seed);
 
 /* Format output of one core, which is kept until the host asks for it; returns what vprintf returns. */
 int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0)));

@@ -25,7 +25,7 @@ XPUSIM_RUNTIME T atomicadd(T *at, T value, XPUSIM_HERE)
             || std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
         "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; "
         "use ticket_lock_mix for others");
-    xpusim_atomic(at, sizeof *at, XPUSIM_SITE);
+    xpusim_atomic(at, sizeof *at, value != T(0), XPUSIM_SITE);
     const T old = *at;
     *at = old + value;
     return old;
