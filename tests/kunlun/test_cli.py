@@ -257,6 +257,20 @@ def test_functions_of_the_host_that_need_other_libraries_are_left_out(folder: Pa
 
 
 @needs_compiler
+@pytest.mark.parametrize("name", ["count", "given", "stream", "index", "ns::count"])
+def test_a_kernel_may_have_any_name(folder: Path, name: str) -> None:
+    short = name.rpartition("::")[2]
+    kernel = f"__global__ void {short}(__global_ptr__ int *out) {{ *out = 5; }}\n"
+    space = ("namespace ns {\n", "}\n") if "::" in name else ("", "")
+    text = f'#include <algorithm>\n#include "xpu/kernel/xtdk.h"\nusing namespace std;\n{kernel.join(space)}'
+    (folder / "k.xpu").write_text(text)
+    size = ("--clusters", "1", "--cores", "1")
+    done = xpu("run", "--fast", *size, "--kernel", name, "k.xpu", "int32[1]:out.npy")
+    assert done.exit_code == 0, done.output
+    assert np.load("out.npy") == 5
+
+
+@needs_compiler
 def test_ctrl_c_ends_a_kernel_that_does_not_end(folder: Path) -> None:
     (folder / "spin.xpu").write_text(
         '#include "xpu/kernel/xtdk.h"\n__global__ void k(__global_ptr__ int *out) { for (;;) {} }\n'

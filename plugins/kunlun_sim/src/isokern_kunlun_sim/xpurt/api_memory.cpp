@@ -71,13 +71,16 @@ bool check_local_copy(const void *to, const void *from, std::uint64_t bytes, XPU
     return true;
 }
 
-/* Update the shadow of which bytes are written. */
-void record(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
+/* Update the shadow of which bytes are written. Returns what is wrong with what the host read. */
+Status record(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kind)
 {
     if (kind == XPU_HOST_TO_DEVICE)
         record_gm_write(to, bytes);
     else if (kind == XPU_DEVICE_TO_DEVICE)
         record_gm_copy(to, from, bytes);
+    else if (!record_gm_read(from, bytes))
+        return { XPUERR_KEXCEPTION, "the checked mode met bytes that nobody wrote in what the host reads" };
+    return {};
 }
 
 /* The name of work that the host has not waited for and that would conflict with its reading, or if `writes` with its
@@ -102,7 +105,7 @@ void copy_now(void *to, const void *from, std::uint64_t bytes, XPUMemcpyKind kin
                         : ""),
             "the copy");
     std::memmove(to, from, bytes);
-    record(to, from, bytes, kind);
+    throw_if_failed(record(to, from, bytes, kind));
 }
 
 } // namespace
@@ -240,8 +243,7 @@ int xpu_memcpy_async(void *to, const void *from, uint64_t bytes, XPUMemcpyKind k
                          std::memmove(to, from, bytes);
                      else
                          watched->run();
-                     record(to, from, bytes, kind);
-                     return Status{};
+                     return record(to, from, bytes, kind);
                  },
             name, { { static_cast<const char *>(to), bytes, true }, { static_cast<const char *>(from), bytes, false } },
             false, {} });

@@ -29,6 +29,7 @@ struct Cluster {
     /* Atomic operations that only read the word that their core had read before, since a core did anything else that
      * another may wait for. */
     unsigned idle = 0;
+    bool global = false; /* one of them was on global memory */
     /* Each core's last word; not an array, because a library that is loaded late has few thread-local bytes. */
     std::vector<const void *> reads;
     unsigned late = 0; /* with a seed: the remainder by 8 of the cores that often wait long */
@@ -52,7 +53,7 @@ void begin_cluster(std::uint64_t seed)
 
 void go_on() { cluster.idle = 0; }
 
-bool waits_idly() { return cluster.idle > OPERATIONS; }
+bool waits_for_others() { return cluster.idle > OPERATIONS && cluster.global; }
 
 static int self() { return xpusim_current->core; }
 
@@ -76,19 +77,22 @@ static void switch_cores(const xpusim_site &site)
 }
 
 /* Count an operation; a cluster whose cores only wait is ended. */
-static void count_idle(const void *word, bool changes, const xpusim_site &site)
+static void count_idle(const void *word, bool global, bool changes, const xpusim_site &site)
 {
     const void *&last = cluster.reads[static_cast<std::size_t>(self())];
     const bool waits = !changes && last == word;
     last = word;
     cluster.idle = waits ? cluster.idle + 1 : 0;
+    cluster.global |= global;
+    cluster.global &= waits;
     if (cluster.idle < IDLE || lane->launch->function.checked == 0)
         return;
-    lane->failure.other_cluster = lane->more_clusters;
+    lane->failure.other_cluster = lane->more_clusters && cluster.global;
     xpusim_raise(XPUSIM_TASK_TIMEOUT,
-        lane->more_clusters ? "waits for ever: no core of its cluster changes the word, and other clusters run after "
-                              "this one in the emulator"
-                            : "waits for ever: no core changes the word that it reads",
+        lane->failure.other_cluster
+            ? "waits for ever: no core of its cluster changes the word, and other clusters run after "
+              "this one in the emulator"
+            : "waits for ever: no core changes the word that it reads",
         site);
 }
 
@@ -162,14 +166,14 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
     check::record_atomic(at, 4, site);
     const int old =
         add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST) : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
-    count_idle(at, add != 0 ? value != 0 : value != old, site);
+    count_idle(at, true, add != 0 ? value != 0 : value != old, site);
     return old;
 }
 
 void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site)
 {
     switch_cores(site);
-    count_idle(address, changes != 0, site);
+    count_idle(address, false, changes != 0, site);
     check::record_atomic(address, bytes, site);
 }
 

@@ -12,8 +12,8 @@ void begin_cluster(std::uint64_t seed);
 
 /* A core of the cluster did what another may wait for. */
 void go_on();
-/* Whether the cores' last operations only read words that none of them changes. */
-bool waits_idly();
+/* Whether the cores' last operations only read words of global memory that none of them changes. */
+bool waits_for_others();
 
 } // namespace xpurt
 #endif

@@ -274,6 +274,7 @@ static void reset(Core &c, int id)
     std::memset(c.recent, 0, sizeof c.recent);
     c.counts = {};
     c.barriers = 0;
+    c.stored = {};
     c.ended = c.overflow = false;
 }
 
@@ -452,8 +453,8 @@ void resume(const xpusim_core &core) { self = &state.cores[core.core]; }
 void check::report_once(const Rule &rule, ik_emulation::Finding f)
 {
     static auto *seen = new std::map<std::string, int>;
-    const std::string key =
-        std::string(rule.id) + '\n' + f.kernel + '\n' + f.place.where + '\n' + f.other.where + '\n' + f.bytes;
+    const std::string key = std::string(rule.id) + '\n' + f.kernel + '\n' + f.place.where + '\n'
+        + (f.place.where.empty() ? f.bytes : f.other.where);
     const std::lock_guard lock(one_finding);
     const auto [before, first] = seen->try_emplace(key, -1);
     if (!first) {

@@ -28,6 +28,9 @@ std::shared_ptr<GmShadow> gm_shadow(char *start, std::uint64_t bytes);
 void record_gm_write(const void *to, std::uint64_t bytes);
 void record_gm_copy(const void *to, const void *from, std::uint64_t bytes);
 
+/* The host reads device memory; false, and a finding, if kernels copied bytes there that nobody had written. */
+bool record_gm_read(const void *from, std::uint64_t bytes);
+
 namespace check
 {
 

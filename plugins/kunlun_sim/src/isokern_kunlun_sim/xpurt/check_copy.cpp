@@ -88,22 +88,40 @@ static std::size_t end_of(
     return 0;
 }
 
-/* Find which bytes of a source were written. */
-static void gather(const Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
+void gather(Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
 {
     std::fill_n(written, bytes, std::uint8_t{ 1 });
     if (w.kind == Kind::local)
         for (std::size_t i = 0; i < bytes; i++) {
-            const std::uint8_t s = c.state[w.offset + i];
+            std::uint8_t &s = c.state[w.offset + i];
+            if ((s & (WRITTEN | TARGET | FRAME)) == 0 && silent(c, c.low + w.offset + i))
+                s |= WRITTEN;
             written[i] = (s & (WRITTEN | SILENT)) != 0 && (s & BLANK) == 0;
         }
     else if (w.kind == Kind::shared)
         std::memcpy(written, state.sm_written.data() + w.offset, bytes);
     else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
-        std::memcpy(written, w.allocation->shadow->written + w.offset, bytes);
+        for (std::size_t i = 0; i < bytes; i++)
+            written[i] = w.allocation->shadow->written[w.offset + i] == 1;
 }
 
-static void scatter(Core &c, const Where &w, std::size_t bytes, const std::uint8_t *written)
+static const GmShadow::Blank *blank_at(const GmShadow &shadow, std::uint64_t begin, std::uint64_t end)
+{
+    const auto found = std::find_if(
+        shadow.blanks.rbegin(), shadow.blanks.rend(), [=](const auto &b) { return b.begin < end && begin < b.end; });
+    return found == shadow.blanks.rend() ? nullptr : &*found;
+}
+
+std::string describe_blank(const GmShadow &shadow, std::uint64_t begin, std::uint64_t end)
+{
+    const GmShadow::Blank *blank = blank_at(shadow, begin, end);
+    return blank == nullptr
+        ? ""
+        : "; " + blank->deed->name + " " + blank->deed->what + " there what nobody wrote, at " + blank->deed->where;
+}
+
+void scatter(
+    Core &c, const Where &w, std::size_t bytes, const std::uint8_t *written, const Site &site, const std::string &what)
 {
     if (w.kind == Kind::local)
         for (std::size_t i = 0; i < bytes; i++) {
@@ -112,9 +130,20 @@ static void scatter(Core &c, const Where &w, std::size_t bytes, const std::uint8
         }
     else if (w.kind == Kind::shared)
         std::memcpy(state.sm_written.data() + w.offset, written, bytes);
-    else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
-        /* Unwritten bytes were reported when the copy was issued. */
-        std::memset(w.allocation->shadow->written + w.offset, 1, bytes);
+    else if (w.kind == Kind::global && w.allocation->shadow != nullptr) {
+        constexpr std::size_t KEPT = 256;
+        GmShadow &shadow = *w.allocation->shadow;
+        for (std::size_t i = 0; i < bytes; i++)
+            shadow.written[w.offset + i] = written[i] != 0 ? 1 : 2;
+        const std::uint8_t *first = std::find(written, written + bytes, 0);
+        if (first == written + bytes)
+            return;
+        const auto begin = w.offset + static_cast<std::size_t>(first - written);
+        shadow.blanks.push_back({ begin, w.offset + bytes,
+            std::make_shared<Deed>(Deed{ state.launch->name, what, state.cluster, c.id, spell(site) }) });
+        if (shadow.blanks.size() > KEPT)
+            shadow.blanks.pop_front();
+    }
 }
 
 static void take(Core &c, Flight &f)
@@ -148,7 +177,7 @@ void land(Core &c, Flight &f)
 {
     move(c, f);
     release(c, f);
-    scatter(c, where(c, f.to), f.bytes, f.written.data());
+    scatter(c, where(c, f.to), f.bytes, f.written.data(), f.site, std::string("writes by ") + name_of(f.direction));
 }
 
 void land_all(Core &c)
@@ -199,7 +228,7 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
         reach(c, at);
         over_budget(c, site);
         if (!target) {
-            read_lm(c, at, bytes, site, what.c_str(), true);
+            read_lm(c, at, bytes, site, what.c_str(), true, true);
         } else {
             std::uint8_t seen = 0;
             for (std::size_t i = 0; i < bytes; i++)
@@ -220,11 +249,6 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
     if (w.kind == Kind::shared) {
         use_sm(c, site, w.offset, bytes, what);
-        if (!target
-            && std::count(state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset),
-                   state.sm_written.begin() + static_cast<std::ptrdiff_t>(w.offset + bytes), 0)
-                != 0)
-            report(rules::uninitialised_copy, c, site, what, "some of " + describe(c, w, at, bytes));
         Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
         if (target) {
             stager.core = stager.core == -1 || stager.core == c.id ? c.id : -2;
@@ -236,7 +260,7 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
         const bool ordered =
             touch(c, w, at, bytes, access(c, site, asynchronous ? Act::copy_async : Act::copy, target, needs, d), from);
         if (!ordered && !target)
-            scatter(c, w, bytes, std::vector<std::uint8_t>(bytes, 1).data());
+            scatter(c, w, bytes, std::vector<std::uint8_t>(bytes, 1).data(), site, what);
     }
 }
 
@@ -261,7 +285,7 @@ static void copy(
     const std::size_t readable = end_of(c, source, from, bytes, false, d, site),
                       writable = end_of(c, target, to, bytes, true, d, site);
     if (readable < bytes) /* already reported: do not report the rest as unwritten, too */
-        scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data());
+        scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data(), site, "");
     bytes = std::min(readable, writable);
     if (bytes == 0)
         return;
@@ -282,6 +306,37 @@ static void copy(
 }
 
 } // namespace xpurt::check
+
+bool xpurt::record_gm_read(const void *from, std::uint64_t bytes)
+{
+    using namespace check;
+    const auto a = memory().find(from);
+    if (a == nullptr || a->shadow == nullptr || !a->has(from))
+        return true;
+    GmShadow &shadow = *a->shadow;
+    const auto first = static_cast<std::uint64_t>(static_cast<const char *>(from) - a->start);
+    bool valid = true;
+    for (std::uint8_t *at = shadow.written + first, *end = at + bytes;
+        (at = static_cast<std::uint8_t *>(std::memchr(at, 2, static_cast<std::size_t>(end - at)))) != nullptr;) {
+        std::uint8_t *stop = std::find_if(at, end, [](std::uint8_t w) { return w != 2; });
+        const auto begin = static_cast<std::uint64_t>(at - shadow.written),
+                   count = static_cast<std::uint64_t>(stop - at);
+        std::memset(at, 1, count); /* report it only once */
+        at = stop;
+        const GmShadow::Blank *blank = blank_at(shadow, begin, begin + count);
+        if ((begin + 3) / 4 * 4 + 4 > begin + count || blank == nullptr)
+            continue; /* between the members of a structure */
+        ik_emulation::Finding f;
+        f.kernel = blank->deed->name;
+        f.place = { blank->deed->cluster, blank->deed->core, blank->deed->where, blank->deed->what };
+        f.bytes = plural(count, "byte") + " that nobody wrote, at offset " + std::to_string(begin) + " of "
+            + plural(a->bytes, "byte") + " of device memory, which the host reads";
+        const bool rounding = begin + count == a->bytes;
+        report_once(rounding ? rules::uninitialised_rounding : rules::uninitialised_copy, std::move(f));
+        valid = valid && rounding;
+    }
+    return valid;
+}
 
 using namespace xpurt;
 using namespace xpurt::check;

@@ -32,7 +32,7 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
 }
 
 /* An access outside the core's own local memory, or one that the fast path cannot handle. */
-void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act)
+void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves)
 {
     if (c.depth == 0 && act == Act::scalar)
         return; /* the launch unpacks the parameters */
@@ -56,13 +56,13 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
             access(c, site, act, write,
                 write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
-        if (ordered && (!write || act == Act::atomic) && act != Act::vector) {
-            const auto missing = static_cast<std::size_t>(std::count(s, s + n, 0));
+        if (ordered && (!write || act == Act::atomic) && act != Act::vector && !moves) {
+            const std::size_t missing = count_unwritten(at, n, [&](std::size_t i) { return s[i] != 0; });
             if (missing != 0)
                 report(rules::uninitialised, c, site, what,
                     plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
         }
-        if (write || act != Act::vector)
+        if (write || (act != Act::vector && !moves))
             std::memset(s, 1, n);
         return;
     }
@@ -84,13 +84,15 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
             const bool ordered =
                 touch(c, w, at, bytes, access(c, site, act, write, write && act != Act::atomic ? XPUSIM_GM : 0));
             std::uint8_t *s = a.shadow->written + w.offset;
-            if (ordered && (!write || act == Act::atomic)) {
-                const auto missing = static_cast<std::size_t>(std::count(s, s + bytes, 0));
+            if (ordered && (!write || act == Act::atomic) && !moves) {
+                const std::size_t missing = count_unwritten(at, bytes, [&](std::size_t i) { return s[i] == 1; });
                 if (missing != 0)
                     report(rules::uninitialised, c, site, what,
-                        plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
+                        plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes)
+                            + describe_blank(*a.shadow, w.offset, w.offset + bytes));
             }
-            std::memset(s, 1, bytes);
+            if (write || !moves)
+                std::memset(s, 1, bytes);
         }
         return;
     }
@@ -118,6 +120,59 @@ void atomic(Core &c, char *at, std::size_t bytes, const Site &site)
     there.join(c.knowledge);
 }
 
+/* A whole structure is loaded. That some of its bytes are unwritten, such as those between its members, is no finding:
+ * if the compiler announced the store of an assignment just before (which it does), the marks go there. */
+static void load_whole(Core &c, char *from, std::size_t bytes, const void *pc)
+{
+    constexpr std::ptrdiff_t NEXT = 64; /* bytes of code between the two announcements */
+    const auto [stored_by, at, stored] = c.stored;
+    const std::ptrdiff_t behind = static_cast<const char *>(pc) - static_cast<const char *>(stored_by);
+    if (stored_by == nullptr || behind < 0 || behind >= NEXT || stored != bytes)
+        return;
+    const At runtime(IN_RUNTIME);
+    const auto holds = [&](const Where &w) {
+        const std::size_t end = w.kind == Kind::local ? static_cast<std::size_t>(c.base - c.low)
+            : w.kind == Kind::shared                  ? state.sm_bytes
+            : w.kind == Kind::global                  ? w.allocation->bytes
+                                                      : 0;
+        return w.offset < end && bytes <= end - w.offset;
+    };
+    const Where source = where(c, from), target = where(c, at);
+    if (!holds(source) || !holds(target))
+        return;
+    std::vector<std::uint8_t> written(bytes);
+    gather(c, source, bytes, written.data());
+    if (std::count(written.begin(), written.end(), 0) == 0)
+        return;
+    if (target.kind != Kind::local) {
+        scatter(c, target, bytes, written.data(), Site(pc), "stores");
+        return;
+    }
+    for (std::size_t i = 0; i < bytes; i++) {
+        std::uint8_t &s = c.state[target.offset + i];
+        s = written[i] != 0 ? s : static_cast<std::uint8_t>((s & ~WRITTEN) | BLANK);
+    }
+}
+
+/* Whether some of 8 bytes were written, and others not: as one value they would be none. */
+static bool is_partly_written(Core &c, const char *at)
+{
+    constexpr std::uint64_t ones = 0x0101010101010101u * WRITTEN;
+    const auto offset = static_cast<std::size_t>(at - c.low);
+    std::uint64_t s;
+    if (offset < static_cast<std::size_t>(c.base - c.low) - 8) {
+        std::memcpy(&s, c.state + offset, sizeof s);
+        return (s & ones) != ones && (s & ones) != 0;
+    }
+    if (state.sm != nullptr && at >= state.sm && at + 8 <= state.sm + state.sm_bytes) {
+        std::memcpy(&s, state.sm_written.data() + (at - state.sm), sizeof s);
+        return s != 0 && s != ones;
+    }
+    return false;
+}
+
+static void range(void *p, std::size_t bytes, bool write, const void *pc);
+
 template <class Word, bool WRITE>
 static inline void scalar(void *p, const void *pc)
 {
@@ -125,6 +180,12 @@ static inline void scalar(void *p, const void *pc)
     if (c == nullptr)
         return;
     (WRITE ? c->counts.scalar_stores : c->counts.scalar_loads)++;
+    if (sizeof(Word) == 8 && WRITE)
+        c->stored = { pc, static_cast<char *>(p), sizeof(Word) };
+    if (sizeof(Word) == 8 && !WRITE && is_partly_written(*c, static_cast<char *>(p))) {
+        range(p, sizeof(Word), WRITE, pc);
+        return;
+    }
     constexpr Word ones = static_cast<Word>(0x0101010101010101u);
     const auto offset = static_cast<std::size_t>(static_cast<char *>(p) - c->low);
     if (offset >= static_cast<std::size_t>(c->base - c->low)) {
@@ -152,12 +213,16 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
     Core *c = self;
     if (c == nullptr || bytes == 0)
         return;
-    const auto offset = static_cast<std::size_t>(static_cast<char *>(p) - c->low);
-    if (offset < static_cast<std::size_t>(c->base - c->low))
-        local(*c, static_cast<char *>(p), std::min(bytes, static_cast<std::size_t>(c->base - static_cast<char *>(p))),
-            write, Site(pc));
+    auto *at = static_cast<char *>(p);
+    const auto offset = static_cast<std::size_t>(at - c->low);
+    if (write)
+        c->stored = { pc, at, bytes };
     else
-        outside(*c, static_cast<char *>(p), bytes, write, Site(pc), Act::scalar);
+        load_whole(*c, at, bytes, pc);
+    if (offset < static_cast<std::size_t>(c->base - c->low))
+        local(*c, at, std::min(bytes, static_cast<std::size_t>(c->base - at)), write, Site(pc), true);
+    else
+        outside(*c, at, bytes, write, Site(pc), Act::scalar, true);
 }
 
 } // namespace xpurt::check
@@ -206,8 +271,8 @@ void *__wrap_memcpy(void *to, const void *from, std::size_t bytes)
 {
     if (self == nullptr || self->depth == 0)
         return std::memcpy(to, from, bytes);
-    range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     range(to, bytes, true, __builtin_return_address(0));
+    range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     return std::memcpy(to, from, bytes);
 }
 
@@ -215,8 +280,8 @@ void *__wrap_memmove(void *to, const void *from, std::size_t bytes)
 {
     if (self == nullptr || self->depth == 0)
         return std::memmove(to, from, bytes);
-    range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     range(to, bytes, true, __builtin_return_address(0));
+    range(const_cast<void *>(from), bytes, false, __builtin_return_address(0));
     return std::memmove(to, from, bytes);
 }
 

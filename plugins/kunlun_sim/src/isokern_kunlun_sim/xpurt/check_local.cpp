@@ -56,7 +56,7 @@ bool silent(Core &c, const char *at)
     return changed;
 }
 
-void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const char *what, bool copy)
+void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const char *what, bool copy, bool moves)
 {
     std::uint8_t *s = c.state + (at - c.low);
     std::size_t unwritten = 0, first = 0;
@@ -87,8 +87,11 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
         report(rules::scalar_unfenced, c, site, what, explain(at, bytes), "mfence_lm() between the stores and this");
     if ((seen & FRAME) != 0)
         report(rules::lm_bounds, c, site, what, explain(at, bytes));
+    if (unwritten == 0 || moves)
+        return;
+    unwritten = count_unwritten(at, bytes, [&](std::size_t i) { return (s[i] & (WRITTEN | TARGET | FRAME)) != 0; });
     if (unwritten != 0) {
-        report(copy ? rules::uninitialised_copy : rules::uninitialised, c, site, what,
+        report(rules::uninitialised, c, site, what,
             plural(unwritten, "byte") + " that nobody wrote: " + explain(at + first, bytes - first));
         for (std::size_t i = 0; i < bytes; i++)
             s[i] |= WRITTEN; /* report it only once */
@@ -130,7 +133,7 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
     }
 }
 
-void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
+void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site, bool moves)
 {
     const At runtime(IN_RUNTIME);
     const char *what = write ? "stores" : "loads";
@@ -145,7 +148,7 @@ void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site)
             s = static_cast<std::uint8_t>((s & (SILENT | TARGET | SOURCE)) | WRITTEN | SCALAR);
         }
     } else {
-        read_lm(c, at, bytes, site, what, false);
+        read_lm(c, at, bytes, site, what, false, moves);
     }
 }
 

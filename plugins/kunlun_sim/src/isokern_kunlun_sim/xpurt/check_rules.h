@@ -76,7 +76,11 @@ inline constexpr Rule uninitialised{ "uninitialised", Severity::error,
     "contents of LM, SM and fresh global memory are unspecified until they are written [unspecified]",
     "write the bytes before they are used" };
 inline constexpr Rule uninitialised_copy{ "uninitialised-copy", Severity::error,
-    "bytes that nobody wrote must not reach a result [unspecified]", "copy out only what was computed" };
+    "bytes that nobody wrote must not reach a result: copies may carry them along, but nobody may use them [unspecified]",
+    "copy out only what was computed" };
+inline constexpr Rule uninitialised_rounding{ "uninitialised-rounding", Severity::note,
+    "possible: the last bytes of an array that reach the host were written by nobody, which is right if only a copy was rounded up [unspecified]",
+    "let the host read the valid part alone" };
 
 /* Order within a core */
 inline constexpr Rule vector_unfenced{ "vector-unfenced", Severity::error,

@@ -1,9 +1,11 @@
 /* What the parts of the checked mode share: the launch, its cluster, its cores, and the recorded state of memory. */
 #ifndef XPURT_CHECK_STATE_H
 #define XPURT_CHECK_STATE_H
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <random>
 #include <string>
@@ -25,7 +27,13 @@ namespace xpurt
 
 /* The shadow of an allocation: which bytes were written, and who touched them in the running launch. */
 struct GmShadow {
-    std::uint8_t *written; /* one entry for each byte: 1 if it was written */
+    /* For each byte: 1 if it was written, 2 if a kernel copied a byte there that nobody had written */
+    std::uint8_t *written;
+    struct Blank {
+        std::uint64_t begin, end;
+        std::shared_ptr<const check::Deed> deed; /* which copied the bytes */
+    };
+    std::deque<Blank> blanks; /* the last ones */
     std::uint64_t bytes;
     ik_emulation::Cells cells;
     check::History history; /* of the launches and copies that ended */
@@ -132,6 +140,11 @@ struct Core {
     } recent[32] = {}; /* accesses, by instruction */
     Counts counts;
     std::uint64_t barriers = 0;
+    struct {
+        const void *pc = nullptr;
+        char *at = nullptr;
+        std::size_t bytes = 0;
+    } stored; /* the last store that may be an assignment of a whole structure */
     bool ended = false, overflow = false;
     std::vector<char> window_stale;
     std::vector<std::uint8_t> window_state;
@@ -252,16 +265,41 @@ void settle(Core &);
 /* Use a shared array: it counts towards the cluster's budget, and must contain [offset, offset + bytes). */
 void use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const std::string &what);
 
-/* Check a scalar access to the core's own local memory; and one elsewhere. */
-void local(Core &, char *at, std::size_t bytes, bool write, const Site &);
-void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act);
+/* Check a scalar access to the core's own local memory; and one elsewhere. What only `moves` on may be unwritten. */
+void local(Core &, char *at, std::size_t bytes, bool write, const Site &, bool moves = false);
+void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act, bool moves = false);
+
+/* Find which bytes were written; and mark them as such, or as a copy of bytes that nobody wrote. */
+void gather(Core &, const Where &, std::size_t bytes, std::uint8_t *written);
+void scatter(
+    Core &, const Where &, std::size_t bytes, const std::uint8_t *written, const Site &, const std::string &what);
+
+/* Say which copy brought unwritten bytes to [begin, end) of an allocation; empty if that is not known. */
+std::string describe_blank(const GmShadow &, std::uint64_t begin, std::uint64_t end);
+
+/* Count the unwritten bytes of a load. Those that a structure has between its members do not count: they are in aligned
+ * words of which something was written. `is_written(i)` is asked for each byte. */
+template <class Written>
+std::size_t count_unwritten(const char *at, std::size_t bytes, const Written &is_written)
+{
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < bytes;) {
+        const std::size_t end = std::min(bytes, i + 4 - reinterpret_cast<std::uintptr_t>(at + i) % 4);
+        std::size_t unwritten = 0;
+        for (std::size_t k = i; k < end; k++)
+            unwritten += is_written(k) ? 0 : 1;
+        found += unwritten == end - i ? unwritten : 0;
+        i = end;
+    }
+    return found;
+}
 
 /* Record an atomic operation; `at` is null for objects outside the kernel's memory, such as the cluster's lock. */
 void atomic(Core &, char *at, std::size_t bytes, const Site &);
 
 /* Local memory [at, at + bytes): check a read (`copy`: not by a scalar load); check a write before it happens; record
  * how deep the stack was used. */
-void read_lm(Core &, const char *at, std::size_t bytes, const Site &, const char *what, bool copy);
+void read_lm(Core &, const char *at, std::size_t bytes, const Site &, const char *what, bool copy, bool moves);
 void meet_lm(Core &, char *at, std::size_t bytes, const Site &, const char *what);
 bool silent(Core &, const char *at);
 void reach(Core &, char *at);

@@ -63,7 +63,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
                 unwritten |= std::uint64_t{ 1 } << i;
         }
         if ((seen & TARGET) != 0)
-            read_lm(*c, at, n, place, "loads a vector", false);
+            read_lm(*c, at, n, place, "loads a vector", false, true);
         if ((seen & SCALAR) != 0)
             report(rules::scalar_unfenced, *c, place, "loads a vector", describe(*c, w, at, n),
                 "mfence_lm() between the stores and this");

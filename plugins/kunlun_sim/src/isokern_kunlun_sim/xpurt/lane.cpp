@@ -52,7 +52,7 @@ void leave(int exception, const char *what, const xpusim_site *site)
 static void time_is_up()
 {
     Failure &f = lane->failure;
-    const bool waits = lane->more_clusters && waits_idly();
+    const bool waits = lane->more_clusters && waits_for_others();
     std::snprintf(f.what, sizeof f.what, "the kernel does not end within %d ms%s", settings().model.timeout_ms,
         waits
             ? ", and a core waits for a word that none of its cluster changes; a barrier over clusters is not modelled"
