@@ -1,4 +1,4 @@
-"""Launch one kernel of `bugs`, read what it wrote, and print the code; runs in a process of its own, which may crash."""
+"""Launch one kernel of `bugs`, read its output, and print the code; runs in a process of its own, which may crash."""
 
 from __future__ import annotations
 

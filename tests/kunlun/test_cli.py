@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from isokern.status import InvalidArgument
 from isokern_kunlun_sim.cli import app
-from isokern_kunlun_sim.cli.run import parse
+from isokern_kunlun_sim.cli.session import parse
 from isokern_kunlun_sim.compiling import compiler
 
 AXPY = """#include "xpu/kernel/xtdk.h"
@@ -300,7 +300,7 @@ def test_a_compiler_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_plugin_that_was_built_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "g++")
-    monkeypatch.setattr(sys.modules[parse.__module__], "EMULATOR", folder / "libxpurt.so")
+    monkeypatch.setattr(sys.modules["isokern_kunlun_sim.cli.run"], "EMULATOR", folder / "libxpurt.so")
     done = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
     assert done.exit_code == 2
     assert "the plug-in was built without a C++ compiler; install isokern-kunlun-sim again" in done.stderr
@@ -325,6 +325,201 @@ def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
     for wrong in ("float99[8]", "object[8]", f"float32[{1 << 50}]", "gone", "x.txt", *loaded, *saved):
         with pytest.raises(InvalidArgument, match="allowed"):
             parse(wrong)
+
+
+TWO = """#include "xpu/kernel/xtdk.h"
+#include "scale.h"
+__global__ void partial(__global_ptr__ const float *x, __global_ptr__ float *part, int n)
+{
+    float sum = 0;
+    const int flat = core_num() * cluster_id() + core_id();
+    for (int i = flat; i < n; i += core_num() * cluster_num())
+        sum += x[i];
+    part[flat] = SCALE * sum + MORE;
+}
+__global__ void total(__global_ptr__ const float *part, __global_ptr__ float *out, int n)
+{
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += part[i];
+    *out = sum;
+}
+"""
+
+
+@needs_compiler
+def test_success_says_what_ran(folder: Path) -> None:
+    done = xpu("run", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
+    assert done.exit_code == 0, done.output
+    assert "axpy<<<12, 64>>>: 20 of 768 cores worked; 60 copies read 40,000 bytes and wrote 20,000" in done.stdout
+    assert "findings: none, with seeds 0 to 3" in done.stdout
+    assert "findings: none, with seed 7" in xpu("run", "--seed", "7", "axpy.xpu", "10", "2.0", "x.npy", "y.npy").stdout
+    fast = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
+    assert "axpy<<<12, 64>>> ran; fast mode checks nothing" in fast.stdout
+    (folder / "note.xpu").write_text(AXPY.replace("        mfence_lm();\n", ""))
+    assert "findings: 1 note, with seeds 0 to 3" in xpu("run", "note.xpu", "9", "2.0", "x.npy", "y.npy").stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["--fast", "--check"])
+def test_several_launches_on_named_arrays(folder: Path, mode: str) -> None:
+    (folder / "two.xpu").write_text(TWO)
+    (folder / "include").mkdir()
+    (folder / "include" / "scale.h").write_text("#define SCALE 2\n")
+    options = ["-DMORE=1", "-I", "include", "--kernel", "partial", "--clusters", "2"]
+    second = ["then", "total<<<1,1>>>", "part", "float32[1]:sum.npy", "128"]
+    done = xpu("run", mode, *options, "two.xpu", "x.npy", "part=float32[128]", "500", *second)
+    assert done.exit_code == 0, done.output
+    assert np.load("sum.npy") == 2 * np.arange(500).sum() + 128
+    assert re.search(r"partial<<<2, 64>>>.*\ntotal<<<1, 1>>>", done.stdout)
+    (folder / "include" / "scale.h").write_text("#define SCALE 3\n")  # is compiled again
+    assert xpu("run", mode, *options, "two.xpu", "x.npy", "part=float32[128]", "500", *second).exit_code == 0
+    assert np.load("sum.npy") == 3 * np.arange(500).sum() + 128
+
+
+@needs_compiler
+def test_one_array_for_two_parameters(folder: Path) -> None:
+    one = ["--clusters", "1", "--cores", "1"]  # others would read what this one writes
+    done = xpu("run", *one, "axpy.xpu", "256", "2.0", "both=x.npy:out.npy", "both")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(np.load("out.npy")[:256], 3 * np.arange(256, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["5", "2", "x.npy", "y.npy", "then"], "nothing behind 'then'; allowed: the name of the kernel"),
+        (["5", "2", "a=x.npy", "a=y.npy"], "there is an array a already"),
+        (["a=5", "2", "x.npy", "y.npy"], "'a=5' names a number"),
+        (["5", "2", "x.npy", "b"], "argument 'b'"),
+        (["-I", "gone", "5", "2", "x.npy", "y.npy"], "-I gone: there is no such folder"),
+        (["-D", "1=2", "5", "2", "x.npy", "y.npy"], "-D 1=2; allowed: NAME or NAME=VALUE"),
+        (["5", "2", "x.npy", "y.npy", "then", "a; b"], "--kernel a; b; allowed: a name"),
+    ],
+)
+@needs_compiler
+def test_wrong_launches_are_told(folder: Path, arguments: list[str], said: str) -> None:
+    done = xpu("run", "--fast", "axpy.xpu", *arguments)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+LATE = """#include "xpu/kernel/xtdk.h"
+#include "xpu/kernel/xtdk_atomic_sm_xpu3.h"
+__global__ void late(__global_ptr__ float *out)
+{
+    __shared__ float sum;
+    if (core_id() == 0) {
+        sum = 0;
+        mfence_sm();
+    }
+    atomicadd(&sum, 1.0f); // before core 0 has cleared it
+    sync_cluster();
+    out[cluster_id()] = sum;
+}
+"""
+
+
+@needs_compiler
+def test_a_fault_that_one_schedule_hides_is_found_by_the_next(folder: Path) -> None:
+    (folder / "late.xpu").write_text(LATE)
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", "late.xpu"]
+
+    def tried(*options: str) -> subprocess.CompletedProcess[str]:
+        shape = ["--clusters", "1", "--cores", "2", "float32[1]:out.npy"]
+        return subprocess.run([*command, *options, *shape], capture_output=True, text=True, check=False)
+
+    assert tried("--seed", "0").returncode == 0
+    swept = tried()
+    assert swept.returncode == 1
+    found = re.search(r"This is the schedule of --seed (\d)", swept.stderr)
+    assert found and "late.xpu:10" in swept.stderr
+    again = tried("--seed", found[1])
+    assert again.returncode == 1
+    assert "late.xpu:10" in again.stderr
+    assert tried("--seed", "0", "--seeds", "20").returncode == 1
+
+
+@needs_compiler
+def test_results_that_depend_on_the_schedule_are_told(folder: Path) -> None:
+    (folder / "order.xpu").write_text(
+        LATE.replace("1.0f", "(core_id() + 1) * 0.1f").replace("    atomicadd", "    sync_cluster();\n    atomicadd")
+    )
+    done = xpu("run", "--clusters", "1", "order.xpu", "float32[1]:out.npy")
+    assert done.exit_code == 0, done.output
+    assert "out.npy differs between the schedules of --seed 0 and " in done.stdout
+
+
+HOST = """#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include "xpu/kernel/xtdk.h"
+#include "xpu/runtime.h"
+__global__ void twice(__global_ptr__ float *x, int n)
+{
+    for (int i = core_id(); i < n; i += core_num())
+        x[i] = 2 * x[i];
+}
+int main(int argc, char **argv)
+{
+    float *device;
+    std::vector<float> x(1000, std::atof(argv[1]));
+    xpu_malloc((void **)&device, 4000);
+    xpu_memcpy(device, x.data(), 4000, XPU_HOST_TO_DEVICE);
+    XPUStream stream;
+    xpu_stream_create(&stream);
+    twice<<<1, 64, stream>>>(device, 1000);
+    if (argc == 2)
+        xpu_wait(stream);
+    twice<<<1, 64>>>(device, 1000);
+    xpu_wait(stream);
+    xpu_wait();
+    xpu_memcpy(x.data(), device, 4000, XPU_DEVICE_TO_HOST);
+    std::printf("%g\\n", x[999]);
+    return x[999] == 12 ? 0 : 3;
+}
+"""
+
+
+@needs_compiler
+def test_a_host_program_runs(folder: Path) -> None:
+    (folder / "host.xpu").write_text(HOST)
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", "host.xpu"]
+
+    def tried(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+    done = tried("3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "12"
+    assert done.stdout.count("12\n") == 1 and done.stdout.count("twice<<<1, 64>>>") == 2
+    assert "main returned 0; findings: none, with seeds 0 to 3" in done.stdout
+    done = tried("3", "without a wait")
+    assert done.returncode == 1
+    assert "race-streams in twice" in done.stderr and "host.xpu:9" in done.stderr
+    done = tried("--fast", "4")
+    assert (done.returncode, done.stdout) == (1, "16\n")
+    assert "main: returned 3" in done.stderr
+    assert "main returned 0; fast mode checks nothing" in tried("--fast", "3").stdout
+
+
+@needs_compiler
+def test_a_file_is_profiled(folder: Path) -> None:
+    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "profile", "axpy.xpu"]
+
+    def tried(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+    given = ["5000", "-2.5", "x.npy", "y.npy"]
+    shown = tried(*given).stdout
+    assert re.search(r"launches +copies +bytes\s+\S+\s+1 +60 +60000\b", shown)
+    assert re.search(r"[\d.]+ ms on the emulator in fast mode", shown)
+    (launch,) = json.loads(tried("--json", "--clusters", "1", *given).stdout)
+    assert (launch["kernel"], launch["clusters"], launch["copies"]["LM2GM"]["bytes"]) == ("axpy", 1, 20000)
+    assert (
+        "gone.xpu is no file"
+        in subprocess.run([*command[:-1], "gone.xpu"], capture_output=True, text=True, check=False).stderr
+    )
 
 
 @needs_compiler

@@ -165,9 +165,12 @@ def read(source: Path) -> str:
     return source.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
-def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path]) -> str:
-    """Return what the preprocessor makes of a `.xpu` file for a mode: all headers and macros expanded."""
-    flags = [*kernel_flags(source, mode, include), "-include", "xpusim/run.h"]
+def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path], options: Sequence[str] = ()) -> str:
+    """Return what the preprocessor makes of a `.xpu` file for a mode: all headers and macros expanded.
+
+    `options` are the author's, such as -D and -I.
+    """
+    flags = [*options, *kernel_flags(source, mode, include), "-include", "xpusim/run.h"]
     return run([cxx, *flags, "-E", "-x", "c++", source])
 
 

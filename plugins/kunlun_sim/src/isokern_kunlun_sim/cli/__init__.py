@@ -1,4 +1,4 @@
-"""The command `isokern-xpu`: run your own kernel, profile Isokern's, and build them with the vendor's compiler."""
+"""The command `isokern-xpu`: run and profile your own kernels, and build Isokern's with the vendor's compiler."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ app = typer.Typer(
     cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
 )
 app.command(context_settings={"ignore_unknown_options": True})(run)  # -2.5 is an argument
-app.command()(profile)
+app.command(context_settings={"ignore_unknown_options": True})(profile)
 app.command()(build)

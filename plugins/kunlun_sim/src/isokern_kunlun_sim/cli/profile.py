@@ -1,16 +1,14 @@
-"""`isokern-xpu profile`: count what the kernels of one call do on the emulator; it does not measure time."""
+"""`isokern-xpu profile`: count what the kernels of one call, or one's own, do on the emulator."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
+import statistics
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from isokern.backend import Device
@@ -20,91 +18,47 @@ from isokern.layout import TensorDesc
 from isokern.status import InvalidArgument
 from isokern.tensors import Tensor
 
-from ..settings import CHECK, PROFILE
+from ..compiling import read
+from ..settings import CHECK
+from .counts import COUNTERS, DIRECTIONS, LaunchProfile, record
+from .host_program import has_main
+from .run import Clusters, Cores, Define, Include, KernelName, compile_kernels, compiler_options, find_launches
+from .session import KernelFailed, Session, kernels_of, open_emulator
 
-COUNTERS = (
-    *("fences", "barriers", "gm_loads", "gm_stores", "vector_loads", "vector_stores"),
-    *("scalar_loads", "scalar_stores", "atomics"),
-)
-DIRECTIONS = ("GM2LM", "LM2GM", "GM2SM", "SM2GM", "GM2GSM", "GSM2GM")
-
-
-@dataclass
-class LaunchProfile:
-    """One launch: the kernel, its grid, and the counters of every core (missing: 0).
-
-    `available` is the device's number of clusters.
-    """
-
-    kernel: str
-    clusters: int
-    cores: int
-    available: int
-    sm: int
-    per_core: list[dict[str, Any]]
-
-    def copies(self, direction: str) -> tuple[int, int, int]:
-        """Return copies, bytes, and the 64-byte lines of device memory that the copies touched."""
-        found = [core.get(direction, {}) for core in self.per_core]
-        copies, nbytes, lines = (sum(f.get(name, 0) for f in found) for name in ("copies", "bytes", "lines"))
-        return copies, nbytes, lines
-
-    def total(self, counter: str) -> int:
-        """Return a counter's sum over the cores."""
-        return sum(core.get(counter, 0) for core in self.per_core)
-
-    def loads(self) -> np.ndarray[Any, Any]:
-        """Return the bytes that each core moved: [cluster, core]."""
-        moved = np.zeros((self.clusters, self.cores), np.int64)
-        for core in self.per_core:
-            moved[core["cluster"], core["core"]] = sum(core.get(d, {}).get("bytes", 0) for d in DIRECTIONS)
-        return moved
-
-    def document(self) -> dict[str, Any]:
-        """Return the counters as `--json` prints them."""
-        loads = self.loads()
-        mean = float(loads.mean())
-        directions = {d: self.copies(d) for d in DIRECTIONS}
-        idle = int((loads == 0).sum())
-        return {
-            "kernel": self.kernel,
-            "clusters": self.clusters,
-            "cores": self.cores,
-            "busy_cores": loads.size - idle,
-            "device_cores": self.available * self.cores,
-            "copies": {
-                d: {
-                    "copies": n,
-                    "bytes": nbytes,
-                    "mean_burst": nbytes / n,
-                    "bytes_per_line": nbytes / lines if lines else None,
-                }
-                for d, (n, nbytes, lines) in directions.items()
-                if n
-            },
-            **{name: self.total(name) for name in COUNTERS},
-            "lm_high_water": max((core.get("lm", 0) for core in self.per_core), default=0),
-            "sm_high_water": self.sm,
-            "idle_cores": idle,
-            "busiest_over_mean": float(loads.max()) / mean if mean else None,
-        }
+TIMED = 5  # runs in fast mode, of which the median is shown
 
 
 def profile(
-    op: Annotated[str, typer.Argument(help="The operator.")],
+    op: Annotated[str, typer.Argument(help="The operator, or a .xpu file of one's own.")],
     call: Annotated[
-        list[str] | None, typer.Argument(help=f"Tensors {GRAMMAR}; attributes NAME=VALUE; types T=F16. {NONE}")
+        list[str] | None,
+        typer.Argument(
+            help=f"Tensors {GRAMMAR}; attributes NAME=VALUE; types T=F16. {NONE} For a file: as for `isokern-xpu run`."
+        ),
     ] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype of the first sample.")] = None,
+    kernel: KernelName = "",
+    clusters: Clusters = 0,
+    cores: Cores = 64,
+    define: Define = None,
+    include: Include = None,
     picture: Annotated[
         Path | None, typer.Option(help="A .png or .svg: bytes moved by each core. Needs the extra `plot`.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run one call on the emulated XPU and count its copies, bytes, fences and barriers."""
+    """Run one call on the emulated XPU and count its copies, bytes, fences and barriers.
+
+    Kernels of a file are timed, too: in fast mode, with all arrays copied before. That is the emulator's time.
+    """
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InvalidArgument("profile", f"picture {picture}", allowed="a name that ends in .png or .svg")
-    launches = measure(op, call or [], dtype)
+    milliseconds = None
+    if op.endswith(".xpu"):
+        options = compiler_options(define, include)
+        launches, milliseconds = measure_file(Path(op), call or [], kernel, clusters, cores, options)
+    else:
+        launches = measure(op, call or [], dtype)
     if picture is not None:
         draw(launches, picture)
     if as_json:
@@ -113,6 +67,36 @@ def profile(
     table("", ["launches", "copies", "bytes"], [totals(launches)], right=["launches", "copies", "bytes"])
     for launch in launches:
         show(launch)
+    if milliseconds is not None:
+        typer.echo(f"{milliseconds:.2f} ms on the emulator in fast mode (no card's time), the median of {TIMED} runs")
+
+
+def measure_file(
+    source: Path, arguments: Sequence[str], kernel: str, clusters: int, cores: int, options: Sequence[str]
+) -> tuple[list[LaunchProfile], float]:
+    """Run the launches of one's own kernels, and return what they did and their time in milliseconds."""
+    if not source.is_file():
+        raise InvalidArgument("profile", f"{source} is no file", allowed="an operator, or a .xpu file")
+    if not kernel and has_main(read(source)):
+        hint = "name a kernel with --kernel; for the host program, isokern-xpu run counts its launches"
+        raise InvalidArgument("profile", f"{source} has a host program", hint=hint)
+    os.environ[CHECK] = "1"
+    launches = find_launches(source, arguments, kernel, clusters, cores, options)
+    names = kernels_of(launches)
+    checked, fast = (compile_kernels(source, names, mode, options) for mode in ("checked", "fast"))
+    try:
+        with record() as recorded:
+            session = Session(open_emulator(), checked, launches)
+            session.run()
+            found = recorded.launches(session.available)
+        timed, seconds = Session(session.runtime, fast, launches), []
+        for _ in range(TIMED):
+            timed.run(show=False)
+            seconds.append(timed.seconds)
+    except KernelFailed as error:
+        typer.secho(str(error), fg="red", err=True)
+        sys.exit(1)
+    return found, 1000 * statistics.median(seconds)
 
 
 def totals(launches: Sequence[LaunchProfile]) -> list[int]:
@@ -123,26 +107,23 @@ def totals(launches: Sequence[LaunchProfile]) -> list[int]:
 
 def measure(op: str, call: Sequence[str], dtype: str | None) -> list[LaunchProfile]:
     """Run one call on the checked kernels of this process's emulated device and return its launches."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "launches"
-        os.environ[CHECK], os.environ[PROFILE] = "1", str(path)
+    os.environ[CHECK] = "1"
+    with record() as recorded:
         from isokern import device as find_device
         from isokern.call.descriptor import Descriptor
         from isokern.ops import find
 
         device = find_device("kunlun_sim:0")
+        available = device.properties["clusters"]
         resolved = resolve(find(op), call, dtype)
         inputs = [None if d is None else _fill(d, device) for d in resolved.inputs]
         descriptor = Descriptor(device, resolved)
         outputs = [_fill(d, device) for d in resolved.outputs]
         space = descriptor.alloc_workspace()
-        path.unlink(missing_ok=True)  # drop the launches that filled the buffers
+        recorded.launches(available)  # drop the launches that filled the buffers
         descriptor.calculate(inputs, outputs, workspace=space)
         device.synchronize()
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = [json.loads(line) for line in lines]
-    available = device.properties["clusters"]
-    return [LaunchProfile(f["kernel"], f["clusters"], f["cores"], available, f["sm"], f["per_core"]) for f in found]
+        return recorded.launches(available)
 
 
 def _fill(desc: TensorDesc, device: Device) -> Tensor:

@@ -1,4 +1,4 @@
-"""`isokern-xpu run`: compile a kernel for the emulator and launch it on arrays; it needs no declared operator."""
+"""`isokern-xpu run`: compile kernels for the emulator and launch them on arrays, or run their own host program."""
 
 from __future__ import annotations
 
@@ -8,160 +8,132 @@ import re
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
-from cffi import FFI
 
 from isokern.disk_cache import user_cache
-from isokern.status import InternalError, InvalidArgument
+from isokern.status import InvalidArgument
 
 from .. import EMULATOR
-from ..compiling import compiler, expanded_object, library, preprocess, run as run_compiler
-from ..memory import TO_DEVICE, TO_HOST
+from ..compiling import compiler, expanded_object, library, preprocess, read, run as run_compiler
 from ..rewriting import kernels
-from ..runtime import CLUSTERS, Runtime
 from ..settings import CHECK, SEED
+from .counts import describe_findings, record
+from .host_program import has_main, run_program
+from .session import (
+    Argument,
+    Array,
+    KernelFailed,
+    KernelLaunch,
+    Session,
+    kernels_of,
+    open_emulator,
+    parse_launches,
+)
 
-CDEF = """
-typedef void *XPUStream;
-typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
-int isokern_xpu_run(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count);
-"""
-ENTRY = "isokern_xpu_run"
-WANTED = {
-    ord("p"): "an array, or null",
-    ord("i"): "a whole number that the parameter's type holds",
-    ord("f"): "a number",
-}
+ENTRIES = "isokern_xpu_run_*"
 INT = 2**31 - 1
-DEBUG = "int xpu_kernel_debug(void *stream);"
+SCHEDULES = 4  # that checked mode tries; a mailbox that is overwritten early may take some
 
-
-@dataclass
-class Argument:
-    """One argument of a kernel: a number, or an array in device memory that may be saved when the kernel has run."""
-
-    text: str
-    number: int | float | None = None
-    array: np.ndarray[Any, Any] | None = None
-    written: bool = False  # whether the array is copied to the device before the launch
-    save: str = ""
-    address: Any = None
-
-
-def parse(text: str) -> Argument:
-    """Parse an argument of the command line.
-
-    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), or `float32[8,4]:y.npy` (uninitialised
-    device memory, saved to y.npy).
-    """
-    if text == "null":
-        return Argument(text, array=np.empty(0, np.uint8))
-    for number in (int, float):
-        try:
-            return Argument(text, number=number(text))
-        except ValueError:
-            continue
-    source, colon, save = text.partition(":")
-    fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
-    try:
-        if colon and not (save.endswith(".npy") and Path(save).parent.is_dir()):
-            raise ValueError(f"{save!r} is no .npy file in a folder that exists")
-        if fresh:
-            shape = tuple(int(d) for d in fresh[2].split(",") if d)
-            array = np.empty(shape, np.dtype(fresh[1]))
-        else:
-            array = np.load(source)
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
-            raise ValueError("it is not one array of numbers in this machine's byte order")
-    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
-        allowed = "a number, null, x.npy, x.npy:saved.npy, or float32[8,4]:saved.npy"
-        raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=allowed) from None
-    return Argument(text, array=np.asarray(array, order="C"), written=not fresh, save=save)
+Source = Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_okay=False)]
+KernelName = Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")]
+Clusters = Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")]
+Cores = Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")]
+Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable.")]
+Include = Annotated[list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Where headers are; repeatable.")]
 
 
 def run(
-    source: Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_okay=False)],
+    source: Source,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy."),
+        typer.Argument(
+            help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy. "
+            "NAME=x.npy names an array, and NAME is the same one. `then KERNEL ARGUMENTS` launches another kernel "
+            "behind it, and `then 'KERNEL<<<1,64>>>' …` with a grid of its own. "
+            "For a file with main(): what main is given."
+        ),
     ] = None,
-    kernel: Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")] = "",
-    clusters: Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")] = 0,
-    cores: Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")] = 64,
+    kernel: KernelName = "",
+    clusters: Clusters = 0,
+    cores: Cores = 64,
     check: Annotated[bool, typer.Option("--check/--fast", help="Watch every access and copy.")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the schedule of cores and copies.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the schedule of cores and copies; alone: try this one only.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many schedules to try, from --seed on; {SCHEDULES} with --check and no --seed."),
+    ] = None,
+    define: Define = None,
+    include: Include = None,
 ) -> None:
-    """Compile SOURCE and launch its kernel once; exit 1 if it fails or breaks a rule."""
-    given = [parse(text) for text in arguments or []]
-    os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(seed)
-    made = compile_kernel(source, kernel, "checked" if check else "fast")
-    runtime = Runtime(EMULATOR)
-    ffi = FFI()
-    ffi.cdef(CDEF)
-    lib: Any = ffi.dlopen(str(made))
-    records = ffi.new("xpusim_argument[]", max(1, len(given)))
-    for record, argument in zip(records, given, strict=False):
-        fill(runtime, ffi, record, argument)
-    clusters = clusters or runtime.attribute(CLUSTERS, 0)
-    code = lib.isokern_xpu_run(clusters, cores, ffi.NULL, records, len(given))
-    if code <= -1000:
-        raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
-    if code < 0 and -code <= len(given):
-        allowed = WANTED[records[-code - 1].kind]
-        raise InvalidArgument("run", f"argument {-code}, {given[-code - 1].text}", allowed=allowed)
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # while C waits for the kernel, Python does not see Ctrl-C
+    """Compile SOURCE and launch its kernel, or run its main(); exit 1 if it fails or breaks a rule."""
+    schedules = range(seed or 0, (seed or 0) + (seeds or (SCHEDULES if check and seed is None else 1)))
+    os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(schedules[0])
+    mode, options = "checked" if check else "fast", compiler_options(define, include)
+    if not kernel and has_main(read(source)):
+        raise typer.Exit(run_program(compile_kernels(source, [], mode, options), arguments or [], schedules, check))
+    launches = find_launches(source, arguments or [], kernel, clusters, cores, options)
+    session = Session(open_emulator(), compile_kernels(source, kernels_of(launches), mode, options), launches)
+    with default_interrupt(), record() as recorded:
+        for seed in schedules:
+            session.runtime.lib.xpusim_set_seed(seed)
+            try:
+                results = session.run(show=seed == schedules[0])
+            except KernelFailed as error:
+                typer.secho(str(error), fg="red", err=True)
+                if len(schedules) > 1:
+                    typer.echo(f"This is the schedule of --seed {seed}.", err=True)
+                sys.exit(1)
+            if seed == schedules[0]:
+                first, profiles = results, recorded.launches(session.available)
+            else:
+                print_differences(session.arrays, first, results, schedules[0], seed)
+        findings = recorded.findings()
+    for argument, result in zip(session.arrays, first, strict=True):
+        if argument.save:
+            save(argument.save, result)
+    if not check:
+        for one in launches:
+            typer.echo(
+                f"{one.kernel}<<<{one.clusters or session.available}, {one.cores}>>> ran; fast mode checks nothing"
+            )
+        return
+    for profile in profiles:
+        typer.echo(profile.sentence())
+    typer.echo(describe_findings(findings, schedules))
+
+
+@contextmanager
+def default_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process: while C waits for a kernel, Python does not see it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        runtime.check(code, "launch")
-        runtime.ffi.cdef(DEBUG)
-        runtime.check(runtime.lib.xpu_kernel_debug(runtime.ffi.NULL), "kernel")
-    except (InternalError, InvalidArgument) as error:
-        typer.secho(str(error), fg="red", err=True)
-        sys.exit(1)
+        yield
     finally:
-        signal.signal(signal.SIGINT, interrupt)
-    for argument in given:
-        finish(runtime, argument)
+        signal.signal(signal.SIGINT, before)
 
 
-def fill(runtime: Runtime, ffi: Any, record: Any, argument: Argument) -> None:
-    """Fill in the record of an argument; allocates device memory for an array."""
-    if argument.array is None:
-        number = argument.number
-        assert number is not None
-        record.kind = ord("i") if isinstance(number, int) and -(1 << 63) <= number < 1 << 63 else ord("f")
-        record.integer = number if record.kind == ord("i") else 0
-        record.real = float(argument.text)  # inf where the number is too large
-        return
-    record.kind = ord("p")
-    if argument.array.size == 0:
-        return
-    pointer = runtime.ffi.new("void **")
-    runtime.check(runtime.lib.xpu_malloc(pointer, argument.array.nbytes, 0), "xpu_malloc")
-    argument.address = pointer[0]
-    record.pointer = ffi.cast("void *", int(runtime.ffi.cast("uintptr_t", pointer[0])))
-    if argument.written:
-        at = runtime.ffi.cast("void *", argument.array.ctypes.data)
-        runtime.check(runtime.lib.xpu_memcpy(argument.address, at, argument.array.nbytes, TO_DEVICE), "xpu_memcpy")
+def print_differences(arrays: Sequence[Argument], first: Sequence[Array], now: Sequence[Array], *seeds: int) -> None:
+    """Say which saved arrays differ between two schedules; sums of floats in another order do."""
+    for argument, a, b in zip(arrays, first, now, strict=True):
+        if argument.save and a.tobytes() != b.tobytes():
+            typer.echo(f"{argument.save} differs between the schedules of --seed {seeds[0]} and {seeds[1]}")
 
 
-def finish(runtime: Runtime, argument: Argument) -> None:
-    """Save an array to the file that its argument names, if any."""
-    if not argument.save or argument.array is None or argument.address is None:
-        return
-    at = runtime.ffi.cast("void *", argument.array.ctypes.data)
-    runtime.check(runtime.lib.xpu_memcpy(at, argument.address, argument.array.nbytes, TO_HOST), "xpu_memcpy")
+def save(path: str, array: Array) -> None:
+    """Save an array, and say so."""
     try:
-        np.save(argument.save, argument.array)
+        np.save(path, array)
     except OSError as error:
-        raise InvalidArgument(
-            "run", f"{argument.save}: {error.strerror}", allowed="a file that can be written"
-        ) from None
-    typer.echo(f"{argument.save}: {argument.array.dtype}{list(argument.array.shape)}")
+        raise InvalidArgument("run", f"{path}: {error.strerror}", allowed="a file that can be written") from None
+    typer.echo(f"{path}: {array.dtype}{list(array.shape)}")
 
 
 def find_kernel(text: str, source: Path, wanted: str) -> str:
@@ -190,21 +162,49 @@ def find_kernel(text: str, source: Path, wanted: str) -> str:
     return f"{found[0].name}{bracket}{arguments}"
 
 
-def compile_kernel(source: Path, wanted: str, mode: str) -> Path:
-    """Return the library of a source with an entry for a kernel, cached by content in the user's disk cache."""
+def compiler_options(define: Sequence[str] | None, include: Sequence[Path] | None) -> list[str]:
+    """Return the compiler's options for macros and folders of headers."""
+    for folder in include or []:
+        if not folder.is_dir():
+            raise InvalidArgument("run", f"-I {folder}: there is no such folder", allowed="a folder with headers")
+    for macro in define or []:
+        if not re.fullmatch(r"[A-Za-z_]\w*(=.*)?", macro, re.S):
+            raise InvalidArgument("run", f"-D {macro}", allowed="NAME or NAME=VALUE")
+    return [*(f"-D{macro}" for macro in define or []), *(f"-I{folder.resolve()}" for folder in include or [])]
+
+
+def find_launches(
+    source: Path, arguments: Sequence[str], kernel: str, clusters: int, cores: int, options: Sequence[str]
+) -> list[KernelLaunch]:
+    """Return the launches that the command line spells, with the full names of their kernels."""
+    launches = parse_launches(arguments, kernel, clusters, cores)
+    text = preprocess(find_compiler(), source, "fast", [], options)
+    for launch in launches:
+        launch.kernel = find_kernel(text, source, launch.kernel)
+    return launches
+
+
+def find_compiler() -> str:
+    """Return the C++ compiler; raise InvalidArgument where kernels cannot be compiled and run."""
     cxx = compiler()
     if cxx is None:
         raise InvalidArgument("run", "there is no C++ compiler", hint="install g++, or name one in CXX")
     if not EMULATOR.exists():
         hint = "install isokern-kunlun-sim again, now that there is one"
         raise InvalidArgument("run", "the plug-in was built without a C++ compiler", hint=hint)
-    text = preprocess(cxx, source, mode, [])
-    kernel = find_kernel(text, source, wanted)
-    text += (
-        f'\n# 1 "isokern-xpu run"\nextern "C" int {ENTRY}'
-        "(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n"
-        f'{{ return ::xpusim::run_kernel(::{kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
-    )
+    return cxx
+
+
+def compile_kernels(source: Path, wanted: Sequence[str], mode: str, options: Sequence[str]) -> Path:
+    """Return the library of a source with an entry for each kernel, cached by content in the user's disk cache."""
+    cxx = find_compiler()
+    text = preprocess(cxx, source, mode, [], options)
+    for i, kernel in enumerate(wanted):
+        text += (
+            f'\n# 1 "isokern-xpu run"\nextern "C" int isokern_xpu_run_{i}'
+            "(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count)\n"
+            f'{{ return ::xpusim::run_kernel(::{kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
+        )
     key = hashlib.sha256(
         f"{text}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
     )
@@ -215,5 +215,6 @@ def compile_kernel(source: Path, wanted: str, mode: str) -> Path:
         return disk_cache.folder / name
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, name)
-        library(cxx, made, [expanded_object(cxx, source, mode, Path(folder), text)], mode, ENTRY)
+        built = expanded_object(cxx, source, mode, Path(folder), text)
+        library(cxx, made, [built], mode, ENTRIES if wanted else "")
         return disk_cache.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name

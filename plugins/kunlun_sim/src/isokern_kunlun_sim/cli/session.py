@@ -1,0 +1,227 @@
+"""Launches of one's own kernels on arrays: how the command line spells them, and how they run on the emulator."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cffi import FFI
+
+from isokern.status import InternalError, InvalidArgument, OutOfMemory
+
+from .. import EMULATOR
+from ..memory import TO_DEVICE, TO_HOST
+from ..runtime import CLUSTERS, Runtime
+
+Array = np.ndarray[Any, Any]
+CDEF = """
+typedef void *XPUStream;
+typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
+"""
+ENTRY = "int isokern_xpu_run_{}(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count);"
+EMULATOR_CDEF = """
+int xpu_kernel_debug(void *stream);
+int xpu_kernel_debug_reset(void);
+void xpusim_set_seed(uint64_t seed);
+"""
+WANTED = {
+    ord("p"): "an array, or null",
+    ord("i"): "a whole number that the parameter's type holds",
+    ord("f"): "a number",
+}
+ALLOWED = "a number, null, x.npy, x.npy:saved.npy, or float32[8,4]:saved.npy; NAME= before an array, and then NAME"
+THEN = "then"  # between two launches
+
+
+class KernelFailed(Exception):
+    """A kernel failed or broke a rule, or the runtime refused its launch."""
+
+
+@dataclass(eq=False)
+class Argument:
+    """One argument of a kernel: a number, or an array in device memory that may be saved when all kernels have run."""
+
+    text: str
+    number: int | float | None = None
+    array: Array | None = None
+    written: bool = False  # whether the array is copied to the device before the launches
+    save: str = ""
+
+
+@dataclass
+class KernelLaunch:
+    """One launch: clusters 0 stands for as many as the device has."""
+
+    kernel: str
+    clusters: int
+    cores: int
+    arguments: list[Argument]
+
+
+def parse(text: str) -> Argument:
+    """Parse an argument of the command line.
+
+    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), or `float32[8,4]:y.npy` (uninitialised
+    device memory, saved to y.npy).
+    """
+    if text == "null":
+        return Argument(text, array=np.empty(0, np.uint8))
+    for number in (int, float):
+        try:
+            return Argument(text, number=number(text))
+        except ValueError:
+            continue
+    source, colon, save = text.partition(":")
+    fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
+    try:
+        if colon and not (save.endswith(".npy") and Path(save).parent.is_dir()):
+            raise ValueError(f"{save!r} is no .npy file in a folder that exists")
+        if fresh:
+            shape = tuple(int(d) for d in fresh[2].split(",") if d)
+            array = np.empty(shape, np.dtype(fresh[1]))
+        else:
+            array = np.load(source)
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
+            raise ValueError("it is not one array of numbers in this machine's byte order")
+    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
+        raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=ALLOWED) from None
+    return Argument(text, array=np.asarray(array, order="C"), written=not fresh, save=save)
+
+
+def parse_launches(texts: Sequence[str], kernel: str, clusters: int, cores: int) -> list[KernelLaunch]:
+    """Parse the arguments of one launch, or of several: `ARGUMENTS then KERNEL ARGUMENTS then …`.
+
+    A later kernel may have a grid of its own, `sum<<<1,64>>>`. `NAME=x.npy` names an array, and `NAME` is the same one.
+    """
+    launches = [KernelLaunch(kernel, clusters, cores, [])]
+    named: dict[str, Argument] = {}
+    begins = False  # the next text is a kernel
+    for text in texts:
+        if begins:
+            grid = re.fullmatch(r"(.+?)<<<\s*(\d+)\s*,\s*(\d+)\s*>>>", text)
+            one = KernelLaunch(grid[1], int(grid[2]), int(grid[3]), []) if grid else None
+            launches.append(one or KernelLaunch(text, clusters, cores, []))
+            begins = False
+        elif text == THEN:
+            begins = True
+        else:
+            launches[-1].arguments.append(_parse_named(text, named))
+    if begins:
+        raise InvalidArgument("run", f"nothing behind {THEN!r}", allowed="the name of the kernel that runs next")
+    return launches
+
+
+def _parse_named(text: str, named: dict[str, Argument]) -> Argument:
+    """Return an argument, which its text may give a name, or be the name of."""
+    if text in named:
+        return named[text]
+    given = re.fullmatch(r"([A-Za-z_]\w*)=(.+)", text)
+    if given is None or Path(text.partition(":")[0]).exists():
+        return parse(text)
+    if given[1] in named:
+        raise InvalidArgument("run", f"argument {text!r}: there is an array {given[1]} already", allowed="another name")
+    argument = parse(given[2])
+    if argument.array is None:
+        raise InvalidArgument("run", f"argument {text!r} names a number", allowed="a name for an array")
+    named[given[1]] = argument
+    return argument
+
+
+def open_emulator() -> Runtime:
+    """Open the emulator's library, with its own functions."""
+    runtime = Runtime(EMULATOR)
+    runtime.ffi.cdef(EMULATOR_CDEF)
+    return runtime
+
+
+def kernels_of(launches: Sequence[KernelLaunch]) -> list[str]:
+    """Return the kernels of launches, each once."""
+    return list(dict.fromkeys(launch.kernel for launch in launches))
+
+
+class Session:
+    """Launches of a compiled library, which may run many times on the same arrays."""
+
+    def __init__(self, runtime: Runtime, library: Path, launches: Sequence[KernelLaunch]) -> None:
+        self.runtime, self.launches = runtime, launches
+        self.seconds = 0.0  # from the first launch of the last run to the end of the last one
+        self.available = runtime.attribute(CLUSTERS, 0)  # the device's clusters
+        kernels = kernels_of(launches)
+        self._ffi = FFI()
+        self._ffi.cdef(CDEF + "\n".join(ENTRY.format(i) for i in range(len(kernels))))
+        self._lib: Any = self._ffi.dlopen(str(library))
+        self._entries = {kernel: getattr(self._lib, f"isokern_xpu_run_{i}") for i, kernel in enumerate(kernels)}
+        found = [a for launch in launches for a in launch.arguments if a.array is not None and a.array.size]
+        self.arrays: list[Argument] = list(dict.fromkeys(found))
+
+    def run(self, show: bool = True) -> list[Array]:
+        """Run the launches in order on fresh copies of the arrays, and return the contents of all arrays afterwards.
+
+        What the kernels print is shown if `show`, or if a kernel fails.
+        """
+        lib, ffi = self.runtime.lib, self.runtime.ffi
+        addresses: dict[Argument, Any] = {}
+        try:
+            for argument in self.arrays:
+                assert argument.array is not None
+                pointer, nbytes = ffi.new("void **"), argument.array.nbytes
+                self._check(lib.xpu_malloc(pointer, nbytes, 0), "xpu_malloc")
+                addresses[argument] = pointer[0]
+                if argument.written:
+                    at = ffi.cast("void *", argument.array.ctypes.data)
+                    self._check(lib.xpu_memcpy(pointer[0], at, nbytes, TO_DEVICE), "xpu_memcpy")
+            begun = time.perf_counter()
+            for launch in self.launches:
+                self._launch(launch, addresses)
+            failed = lib.xpu_wait(ffi.NULL)
+            self.seconds = time.perf_counter() - begun
+            if show or failed:
+                lib.xpu_kernel_debug(ffi.NULL)
+            lib.xpu_kernel_debug_reset()
+            self._check(failed, "kernel")
+            results = []
+            for argument in self.arrays:
+                assert argument.array is not None
+                result = argument.array if not argument.save else np.empty_like(argument.array)
+                if argument.save:
+                    at = ffi.cast("void *", result.ctypes.data)
+                    self._check(lib.xpu_memcpy(at, addresses[argument], result.nbytes, TO_HOST), "xpu_memcpy")
+                results.append(result)
+            return results
+        finally:
+            for address in addresses.values():
+                lib.xpu_free(address)
+
+    def _check(self, code: int, what: str) -> None:
+        try:
+            self.runtime.check(code, what)
+        except (InternalError, InvalidArgument, OutOfMemory) as error:
+            raise KernelFailed(str(error)) from None
+
+    def _launch(self, launch: KernelLaunch, addresses: dict[Argument, Any]) -> None:
+        given = launch.arguments
+        records = self._ffi.new("xpusim_argument[]", max(1, len(given)))
+        for record, argument in zip(records, given, strict=False):
+            if argument.array is None:
+                number = argument.number
+                assert number is not None
+                record.kind = ord("i") if isinstance(number, int) and -(1 << 63) <= number < 1 << 63 else ord("f")
+                record.integer = number if record.kind == ord("i") else 0
+                record.real = float(argument.text)  # inf where the number is too large
+            else:
+                record.kind = ord("p")
+                address = addresses.get(argument, self.runtime.ffi.NULL)
+                record.pointer = self._ffi.cast("void *", int(self.runtime.ffi.cast("uintptr_t", address)))
+        clusters = launch.clusters or self.available
+        code = self._entries[launch.kernel](clusters, launch.cores, self._ffi.NULL, records, len(given))
+        if code <= -1000:
+            raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
+        if code < 0 and -code <= len(given):
+            allowed = WANTED[records[-code - 1].kind]
+            raise InvalidArgument("run", f"argument {-code}, {given[-code - 1].text}", allowed=allowed)
+        self._check(code, "launch")
