@@ -25,7 +25,8 @@ struct Cluster {
     const void *linked[MAX_CORES] = {};
     std::vector<const void *> objects[GROUPS];
     std::uint64_t bytes[GROUPS] = {};
-    unsigned operations = 0; /* atomic ones and locks, in fast mode */
+    bool checked = false;
+    unsigned operations = 0; /* those that let other cores run, in fast mode */
     /* Atomic operations that only read the word that their core had read before, since a core did anything else that
      * another may wait for. */
     unsigned idle = 0;
@@ -37,39 +38,41 @@ struct Cluster {
 };
 static thread_local Cluster cluster;
 
-/* In fast mode every so many atomic operations let other cores run, so that a core that spins sees them go on. */
-static constexpr unsigned OPERATIONS = 64;
+/* In fast mode every so many of the operations that a core spins on let other cores run. */
+static constexpr unsigned READS = 16, LOCKS = 512;
 /* So many operations in a row change nothing only if no core of the cluster will change anything: a late core waits for
  * at most 256 turns of 64 cores. */
 static constexpr unsigned IDLE = 100000;
 
-void begin_cluster(std::uint64_t seed)
+void begin_cluster(std::uint64_t seed, bool checked)
 {
     cluster = {};
     cluster.reads.resize(MAX_CORES);
+    cluster.checked = checked;
     cluster.random.seed(static_cast<unsigned>(seed));
     cluster.late = static_cast<unsigned>(seed >> 32) % 8;
 }
 
 void go_on() { cluster.idle = 0; }
 
-bool waits_for_others() { return cluster.idle > OPERATIONS && cluster.global; }
+bool waits_for_others() { return cluster.idle > READS && cluster.global; }
 
 static int self() { return xpusim_current->core; }
 
-/* Let the other cores run, as they would beside this one. With a seed the core waits for none or several turns. */
-static void switch_cores(const xpusim_site &site)
+/* Let the other cores run, as they would beside this one. With a seed the core waits for none or several turns; in fast
+ * mode this is left out but for one of `seldom` calls. */
+static void switch_cores(Cluster &mine, unsigned seldom, const xpusim_site &site)
 {
-    if (lane->launch->function.checked == 0) {
-        if (++cluster.operations % OPERATIONS == 0)
+    if (!mine.checked) {
+        if (++mine.operations % seldom == 0)
             yield(site);
         return;
     }
     unsigned turns = 1;
     if (seed() != 0) {
-        for (turns = 0; turns < 16 && cluster.random() % 2 != 0;)
+        for (turns = 0; turns < 16 && mine.random() % 2 != 0;)
             turns++;
-        if (static_cast<unsigned>(self()) % 8 == cluster.late && cluster.random() % 4 == 0)
+        if (static_cast<unsigned>(self()) % 8 == mine.late && mine.random() % 4 == 0)
             turns *= 16;
     }
     for (; turns != 0; turns--)
@@ -85,7 +88,7 @@ static void count_idle(const void *word, bool global, bool changes, const xpusim
     cluster.idle = waits ? cluster.idle + 1 : 0;
     cluster.global |= global;
     cluster.global &= waits;
-    if (cluster.idle < IDLE || lane->launch->function.checked == 0)
+    if (cluster.idle < IDLE || !cluster.checked)
         return;
     lane->failure.other_cluster = lane->more_clusters && cluster.global;
     xpusim_raise(XPUSIM_TASK_TIMEOUT,
@@ -112,26 +115,30 @@ extern "C" {
 
 void xpusim_lock(xpusim_site site)
 {
-    if (cluster.owner == self())
+    Cluster &mine = cluster;
+    if (mine.owner == self())
         xpusim_raise(XPUSIM_NESTED_ATOMIC,
             "nested atomic: ticket_lock_mix by the core that has the lock; "
             "unlock first, or use plain operations inside",
             site);
-    switch_cores(site);
-    for (const unsigned ticket = cluster.next++; ticket != cluster.served;)
+    switch_cores(mine, LOCKS, site);
+    for (const unsigned ticket = mine.next++; ticket != mine.served;)
         yield(site);
-    cluster.owner = self();
-    cluster.idle = 0;
-    check::record_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
+    mine.owner = self();
+    mine.idle = 0;
+    if (mine.checked)
+        check::record_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
 }
 
 void xpusim_unlock(xpusim_site site)
 {
-    if (cluster.owner != self())
+    Cluster &mine = cluster;
+    if (mine.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
-    check::record_atomic(nullptr, 0, site);
-    cluster.owner = -1;
-    cluster.served++;
+    if (mine.checked)
+        check::record_atomic(nullptr, 0, site);
+    mine.owner = -1;
+    mine.served++;
 }
 
 int xpusim_load_linked(const void *from, xpusim_site site)
@@ -159,10 +166,7 @@ int xpusim_store_conditional(void *to, int bits, xpusim_site site)
 
 int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 {
-    if (lane->launch->function.checked != 0)
-        switch_cores(site);
-    else
-        yield(site);
+    switch_cores(cluster, 1, site);
     check::record_atomic(at, 4, site);
     const int old =
         add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST) : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
@@ -172,7 +176,7 @@ int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 
 void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site)
 {
-    switch_cores(site);
+    switch_cores(cluster, READS, site);
     count_idle(address, false, changes != 0, site);
     check::record_atomic(address, bytes, site);
 }

@@ -8,7 +8,7 @@ namespace xpurt
 
 /* Reset the state for a cluster that begins on this thread: its lock is free, nothing is linked, and no group has
  * memory. `seed` is that of its schedule. */
-void begin_cluster(std::uint64_t seed);
+void begin_cluster(std::uint64_t seed, bool checked);
 
 /* A core of the cluster did what another may wait for. */
 void go_on();

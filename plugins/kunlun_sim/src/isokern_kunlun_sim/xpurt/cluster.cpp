@@ -173,8 +173,8 @@ static void run_cluster(Run &run, Lane &mine, int cluster, int physical)
         arguments[i] = &mine.cores[i];
     }
     const std::uint64_t order = seed() == 0 ? 0 : mix(mix(seed(), l.number), static_cast<std::uint64_t>(cluster));
-    begin_cluster(order);
     const bool checked = l.function.checked != 0;
+    begin_cluster(order, checked);
     if (checked)
         check::begin_cluster(mine.group, cluster, order);
     Lanes::begin(&mine);

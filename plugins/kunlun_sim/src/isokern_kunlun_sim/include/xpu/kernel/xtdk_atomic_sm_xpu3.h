@@ -25,7 +25,12 @@ XPUSIM_RUNTIME T atomicadd(T *at, T value, XPUSIM_HERE)
             || std::is_same_v<T, long long> || std::is_same_v<T, unsigned long long>,
         "not modelled: atomicadd is stated for integers of 32 and 64 bits and for float; "
         "use ticket_lock_mix for others");
+#ifdef XPUSIM_CHECKED
     xpusim_atomic(at, sizeof *at, value != T(0), XPUSIM_SITE);
+#else
+    if (value == T(0)) /* perhaps the core spins until another one changes the word */
+        xpusim_atomic(at, sizeof *at, 0, XPUSIM_SITE);
+#endif
     const T old = *at;
     *at = old + value;
     return old;
