@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,12 @@ class LaunchProfile:
             "idle_cores": idle,
             "busiest_over_mean": float(loads.max()) / mean if mean else None,
         }
+
+
+def describe_launches(launches: Sequence[LaunchProfile]) -> str:
+    """Say what launches did, a line for all that did the same."""
+    same = Counter(launch.sentence() for launch in launches)
+    return "\n".join(f"{sentence}{f' ({n:,} times)' if n > 1 else ''}" for sentence, n in same.items())
 
 
 def describe_findings(found: Counter[str], schedules: range) -> str:

@@ -16,7 +16,7 @@ import typer
 from .. import EMULATOR
 from ..rewriting import blank
 from ..settings import SEED
-from .counts import describe_findings, record
+from .counts import describe_findings, describe_launches, record
 
 _MAIN = re.compile(r"\bint\s+main\s*\(")
 PROGRAM = """
@@ -66,7 +66,7 @@ def run_program(program: Path, arguments: Sequence[str], schedules: range, check
     if not check:
         typer.echo("main returned 0; fast mode checks nothing")
         return 0
-    for profile in profiles:
-        typer.echo(profile.sentence())
+    if profiles:
+        typer.echo(describe_launches(profiles))
     typer.echo(f"main returned 0; {describe_findings(findings, schedules)}")
     return 0

@@ -23,7 +23,7 @@ from .. import EMULATOR
 from ..compiling import compiler, expanded_object, library, preprocess, read, run as run_compiler
 from ..rewriting import kernels
 from ..settings import CHECK, SEED
-from .counts import describe_findings, record
+from .counts import describe_findings, describe_launches, record
 from .host_program import has_main, run_program
 from .session import (
     Argument,
@@ -105,8 +105,7 @@ def run(
                 f"{one.kernel}<<<{one.clusters or session.available}, {one.cores}>>> ran; fast mode checks nothing"
             )
         return
-    for profile in profiles:
-        typer.echo(profile.sentence())
+    typer.echo(describe_launches(profiles))
     typer.echo(describe_findings(findings, schedules))
 
 
