@@ -63,7 +63,9 @@ void record_gm_copy(const void *to, const void *from, std::uint64_t bytes)
 namespace check
 {
 
-State state;
+/* Never destroyed: a stream's thread may run a launch while the process ends. */
+alignas(State) static char state_memory[sizeof(State)];
+State &state = *new (state_memory) State;
 thread_local Core *self = nullptr;
 
 static std::mutex one_launch, one_finding;

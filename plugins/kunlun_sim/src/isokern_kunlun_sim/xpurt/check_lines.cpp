@@ -17,7 +17,7 @@ namespace xpurt::check
 
 Library *Library::of(const void *code)
 {
-    static std::map<const char *, std::unique_ptr<Library>> all;
+    static auto &all = *new std::map<const char *, std::unique_ptr<Library>>; /* never destroyed, as `state` is not */
     Library found;
     struct Search {
         const char *code;

@@ -214,7 +214,7 @@ struct State {
     std::vector<std::string> profile;
 };
 
-extern State state;
+extern State &state;
 /* The running core of a checked kernel; null otherwise. */
 extern thread_local Core *self __attribute__((tls_model("initial-exec")));
 
