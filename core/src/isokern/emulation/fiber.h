@@ -111,6 +111,7 @@ class Fiber
 #if defined(__x86_64__)
         /* At `entry` the stack is as after a call: 8 short of a multiple of 16. */
         void **top = reinterpret_cast<void **>(stack_.high()) - 1;
+        *top = nullptr; /* no caller: here a walk of the stack ends */
         *--top = reinterpret_cast<void *>(&Fiber::entry);
         for (int i = 0; i < IK_FIBER_SAVED; i++)
             *--top = nullptr;

@@ -36,12 +36,12 @@ static inline __device__ void ik_copy_tile(
     const ik_row_reduction &r, int tensor, __global_ptr__ char *x, const ik_row_tile &t, char *local)
 {
     const int n = t.rows * t.n, size = ik_itemsize(r.g.dtype[tensor]);
-    const long long at = t.row * r.length + t.at, across = r.g.strides[tensor][r.row_dims - 1],
-                    along = r.g.strides[tensor][r.g.ndim - 1];
+    const long long at = t.row * r.length + t.at;
     if (r.width == 0) {
         store ? ik_start_store(r.g, tensor, x, at, n, local) : ik_start_fetch(r.g, tensor, x, at, n, local);
         return;
     }
+    const long long across = r.g.strides[tensor][r.row_dims - 1], along = r.g.strides[tensor][r.g.ndim - 1];
     for (ik_walk w(r.g, at, t.n); w.next();) {
         const bool whole = across == 1 && along == t.rows; /* the elements of all rows follow each other */
         for (long long k = 0; k < (whole ? 1 : w.run); k++) {

@@ -1,6 +1,8 @@
 /* State that belongs to the cluster a thread runs. */
 #ifndef XPURT_ATOMIC_H
 #define XPURT_ATOMIC_H
+#include "../include/xpusim/device.h"
+
 #include <cstdint>
 
 namespace xpurt

@@ -260,7 +260,9 @@ static void reset(Core &c, int id)
     c.low = low;
     c.high = stack.high();
     c.base = c.high;
-    c.deepest = c.mark = c.high;
+    c.deepest = c.mark = c.fast = c.high;
+    c.beyond = {};
+    c.arguments_end = c.high;
     c.state = c.window_state.data();
     c.stale = c.window_stale.data();
     poison(from, static_cast<std::uint64_t>(c.high - from));
@@ -445,7 +447,7 @@ void record_group_shared(const void *object, std::uint64_t bytes)
 {
     const auto *at = static_cast<const char *>(object);
     if (self != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
-        state.groups_own[static_cast<std::size_t>(at - state.sm)] = bytes;
+        state.groups_own[static_cast<std::size_t>(at - state.sm)] = { bytes, self->id / 4 };
 }
 
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }

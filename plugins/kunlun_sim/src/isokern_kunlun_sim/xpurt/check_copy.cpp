@@ -27,13 +27,16 @@ int target_of(xpusim_direction d)
 }
 
 /* Return how many bytes of one end of a copy can be moved, and report what is wrong with it. */
-static std::size_t end_of(
-    const Core &c, const Where &w, const char *at, std::size_t bytes, bool target, xpusim_direction d, const Site &site)
+static std::size_t end_of(const Core &c, const Where &w, const char *at, std::size_t bytes, std::size_t rest,
+    bool target, xpusim_direction d, const Site &site)
 {
     const int space = target ? target_of(d) : source_of(d);
     const bool group_shared = (d == XPUSIM_GM2GSM && target) || (d == XPUSIM_GSM2GM && !target);
     const std::string what = std::string(target ? "writes by " : "reads by ") + name_of(d);
     const auto there = [&] { return describe(c, w, at, bytes); };
+    const auto left = [&](bool too_long) {
+        return too_long ? ", where its array has " + plural(rest, "byte") + " left" : std::string();
+    };
     const auto wrong = [&] {
         report(rules::space, c, site, what, there() + ", which is not where the copy's name says");
     };
@@ -48,10 +51,12 @@ static std::size_t end_of(
         for (int i = 0; i < std::min(c.depth, FRAMES); i++)
             if (at < c.records[i] + 16 && at + usable > c.records[i])
                 usable = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
-        usable = std::min(usable, static_cast<std::size_t>(c.high - at));
+        usable = std::min(usable, static_cast<std::size_t>(std::max(at, c.arguments_end) - at));
+        const bool longer = rest < usable;
+        usable = std::min(usable, rest);
         if (usable == bytes)
             return bytes;
-        report(rules::lm_bounds, c, site, what, there());
+        report(rules::lm_bounds, c, site, what, there() + left(longer));
         for (std::size_t i = 0; i < usable && target && w.kind == Kind::local; i++)
             c.state[w.offset + i] |= WRITTEN; /* already reported: do not report it as unwritten, too */
         /* The bytes between the array and the return address belong to the function, too. */
@@ -60,7 +65,10 @@ static std::size_t end_of(
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)
             wrong();
-        return std::min(bytes, state.sm_bytes - w.offset);
+        if (in_segment(w.offset, bytes) && bytes <= rest)
+            return bytes;
+        report(rules::sm_bounds, c, site, what, there() + left(rest < bytes));
+        return w.offset >= state.sm_bytes ? 0 : std::min({ bytes, rest, state.sm_bytes - w.offset });
     case Kind::global: {
         if (space != XPUSIM_GM)
             wrong();
@@ -79,6 +87,10 @@ static std::size_t end_of(
     case Kind::constant:
         if (target || space != XPUSIM_LM)
             wrong();
+        if (const std::size_t there_is = std::min(rest, state.library->rest(at)); bytes > there_is && !target) {
+            report(rules::lm_bounds, c, site, what, there() + left(true));
+            return there_is;
+        }
         return target ? 0 : bytes;
     case Kind::variable: report(rules::global_variable, c, site, what, there()); return 0;
     case Kind::host:
@@ -264,9 +276,10 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
     }
 }
 
-static void copy(
-    Core &c, xpusim_direction d, const char *from, char *to, std::int64_t length, bool asynchronous, const Site &site)
+static void copy(Core &c, xpusim_direction d, const char *from, std::size_t from_rest, char *to, std::size_t to_rest,
+    std::int64_t length, bool asynchronous, const Site &site)
 {
+    report_beyond(c, nullptr, 0, "computes an address");
     if (length <= 0) {
         report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
             "");
@@ -282,8 +295,8 @@ static void copy(
             "of " + std::to_string(max_bytes) + " there are");
     auto bytes = static_cast<std::size_t>(length);
     const Where source = where(c, from), target = where(c, to);
-    const std::size_t readable = end_of(c, source, from, bytes, false, d, site),
-                      writable = end_of(c, target, to, bytes, true, d, site);
+    const std::size_t readable = end_of(c, source, from, bytes, from_rest, false, d, site),
+                      writable = end_of(c, target, to, bytes, to_rest, true, d, site);
     if (readable < bytes) /* already reported: do not report the rest as unwritten, too */
         scatter(c, target, writable, std::vector<std::uint8_t>(writable, 1).data(), site, "");
     bytes = std::min(readable, writable);
@@ -343,13 +356,14 @@ using namespace xpurt::check;
 
 extern "C" {
 
-void xpusim_copy(
-    xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site)
+void xpusim_copy(xpusim_direction direction, const void *from, size_t from_rest, void *to, size_t to_rest,
+    int64_t bytes, int asynchronous, xpusim_site site)
 {
     if (self == nullptr)
         return;
     const At runtime(IN_RUNTIME);
-    copy(*self, direction, static_cast<const char *>(from), static_cast<char *>(to), bytes, asynchronous != 0, site);
+    copy(*self, direction, static_cast<const char *>(from), from_rest, static_cast<char *>(to), to_rest, bytes,
+        asynchronous != 0, site);
 }
 
 void xpusim_fence(int spaces, xpusim_site)

@@ -9,18 +9,30 @@ namespace xpurt::check
 
 static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* a load requires only the first */
 
-void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
+bool use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {
-    if (!state.library->has_names() || of_group(offset))
-        return;
-    Shared *s = state.library->shared(offset);
-    if (s == nullptr || offset + bytes > s->offset + s->bytes) {
+    const auto stray = [&](const char *whose) {
         report(rules::sm_bounds, c, site, what,
-            describe(c, { Kind::shared, offset, nullptr, -1 }, state.sm + offset, bytes));
-        return;
+            describe(c, { Kind::shared, offset, nullptr, -1 }, state.sm + offset, bytes) + whose);
+        return false;
+    };
+    if (!in_segment(offset, bytes))
+        return stray("");
+    if (const auto next = state.groups_own.upper_bound(offset); next != state.groups_own.begin()) {
+        const auto &[start, object] = *std::prev(next);
+        if (offset < start + object.bytes) {
+            if (object.group != c.id / 4)
+                return stray(", which is another group's");
+            return offset + bytes <= start + object.bytes || stray("");
+        }
     }
+    if (!state.library->has_names())
+        return true;
+    Shared *s = state.library->shared(offset);
+    if (s == nullptr || offset + bytes > s->offset + s->bytes || s->of_groups())
+        return stray("");
     if (s->used == state.serial)
-        return;
+        return true;
     s->used = state.serial;
     state.sm_used += (s->bytes + 63) / 64 * 64;
     if (state.sm_used > state.model.sm && !state.sm_reported) {
@@ -29,41 +41,39 @@ void use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
             "the shared arrays in use are " + std::to_string(state.sm_used) + " bytes, a cluster has "
                 + std::to_string(state.model.sm));
     }
+    return true;
 }
 
-/* An access outside the core's own local memory, or one that the fast path cannot handle. */
-void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves)
+/* Judge an access outside the core's own local memory, or one that the fast path cannot handle. */
+static void judge_outside(
+    Core &c, const Where &w, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves,
+    const char *what)
 {
-    if (c.depth == 0 && act == Act::scalar)
-        return; /* the launch unpacks the parameters */
-    const At runtime(IN_RUNTIME);
-    const std::string what = act == Act::vector ? (write ? "stores a vector" : "loads a vector")
-        : act == Act::atomic                    ? "operates atomically"
-        : write                                 ? "stores"
-                                                : "loads";
-    const Where w = where(c, at);
     switch (w.kind) {
     case Kind::local: /* below the watched window */
         reach(c, at);
         over_budget(c, site);
         return;
     case Kind::parameters:
+        if (write && at + bytes > c.arguments_end)
+            report(rules::lm_bounds, c, site, what, describe(c, w, at, bytes));
+        return;
     case Kind::constant: return;
     case Kind::shared: {
-        use_sm(c, site, w.offset, bytes, what);
-        const std::size_t n = std::min(bytes, state.sm_bytes - w.offset);
-        const bool ordered = touch(c, w, at, n,
+        if (!use_sm(c, site, w.offset, bytes, what))
+            return;
+        const bool ordered = touch(c, w, at, bytes,
             access(c, site, act, write,
                 write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
         if (ordered && (!write || act == Act::atomic) && act != Act::vector && !moves) {
-            const std::size_t missing = count_unwritten(at, n, [&](std::size_t i) { return s[i] != 0; });
+            const std::size_t missing = count_unwritten(at, bytes, [&](std::size_t i) { return s[i] != 0; });
             if (missing != 0)
                 report(rules::uninitialised, c, site, what,
                     plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
         }
         if (write || (act != Act::vector && !moves))
-            std::memset(s, 1, n);
+            std::memset(s, 1, bytes);
         return;
     }
     case Kind::global: {
@@ -103,6 +113,40 @@ void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site,
             memory().in_range(at) ? rules::gm_bounds : rules::host_pointer, c, site, what, describe(c, w, at, bytes));
         return;
     }
+}
+
+/* Whether a store there would destroy what the emulator needs to go on. */
+static bool is_foreign(const Core &c, const Where &w, const char *at, std::size_t bytes)
+{
+    switch (w.kind) {
+    case Kind::parameters: return at + bytes > c.arguments_end;
+    case Kind::shared: return !in_segment(w.offset, bytes);
+    case Kind::others_local: return true;
+    case Kind::host: return !memory().in_range(at);
+    default: return false;
+    }
+}
+
+static bool judge_and_ask(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves)
+{
+    const char *what = act == Act::vector ? (write ? "stores a vector" : "loads a vector")
+        : act == Act::atomic              ? "operates atomically"
+        : write                           ? "stores"
+                                          : "loads";
+    const bool beyond = report_beyond(c, at, bytes, what);
+    const Where w = where(c, at);
+    if (!beyond)
+        judge_outside(c, w, at, bytes, write, site, act, moves, what);
+    return write && is_foreign(c, w, at, bytes);
+}
+
+void outside(Core &c, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves)
+{
+    if (c.depth == 0 && act == Act::scalar)
+        return; /* the launch unpacks the parameters */
+    const At runtime(IN_RUNTIME);
+    if (judge_and_ask(c, at, bytes, write, site, act, moves))
+        wreck(site, "a store to memory that is not the kernel's");
 }
 
 void atomic(Core &c, char *at, std::size_t bytes, const Site &site)
@@ -194,7 +238,7 @@ static inline void scalar(void *p, const void *pc)
     }
     Word s;
     std::memcpy(&s, c->state + offset, sizeof s);
-    if (p >= c->mark
+    if (p >= c->fast
         && (s & static_cast<Word>(ones * (WRITE ? HELD : USABLE))) == static_cast<Word>(ones * (WRITE ? 0 : WRITTEN))) {
         if (p < c->deepest)
             c->deepest = static_cast<char *>(p);
@@ -206,6 +250,21 @@ static inline void scalar(void *p, const void *pc)
         return;
     }
     local(*c, static_cast<char *>(p), sizeof(Word), WRITE, Site(pc));
+}
+
+/* What the emulator's own functions need of a core's stack. */
+static constexpr std::ptrdiff_t RESERVE = 48 * 1024;
+
+/* End the kernel while its stack still has the space for saying why. */
+static void end_deep(Core &c, const char *frame, const void *pc)
+{
+    if (frame - state.group->stack(c.id).low() >= RESERVE)
+        return;
+    const At runtime(IN_RUNTIME);
+    c.depth = FRAMES; /* the frames need no more tracking */
+    over_budget(c, Site(pc));
+    wreck(
+        Site(pc), "the core's stack, which is in its local memory, ran over: a recursion without end, or large arrays");
 }
 
 static void range(void *p, std::size_t bytes, bool write, const void *pc)
@@ -256,8 +315,10 @@ void __tsan_init(void) {}
 /* Kernels and this file are compiled with frame pointers: the frame above this function's is its caller's. */
 void __tsan_func_entry(void *)
 {
-    if (self != nullptr)
-        enter_function(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
+    if (self == nullptr)
+        return;
+    end_deep(*self, static_cast<char *>(__builtin_frame_address(0)), __builtin_return_address(0));
+    enter_function(*self, *static_cast<char **>(__builtin_frame_address(0)), __builtin_return_address(0));
 }
 
 void __tsan_func_exit(void)

@@ -7,7 +7,10 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <iterator>
 #include <sstream>
+
+#include "fault.h"
 
 /* From the C library; its argument is the module's number and an offset. */
 extern "C" void *__tls_get_addr(std::size_t *index);
@@ -44,6 +47,8 @@ Library *Library::of(const void *code)
             for (int i = 0; i < info->dlpi_phnum; i++) {
                 const auto &p = info->dlpi_phdr[i];
                 const char *start = base + p.p_vaddr;
+                if (p.p_type == PT_LOAD)
+                    l->loaded_parts_.push_back({ start, start + p.p_memsz });
                 if (p.p_type == PT_LOAD && (p.p_flags & PF_W) != 0)
                     l->writable_.push_back({ start, start + p.p_memsz });
                 if (p.p_type == PT_GNU_RELRO)
@@ -75,6 +80,15 @@ bool Library::writable(const void *p) const
         return false;
     return std::any_of(
         writable_.begin(), writable_.end(), [=](const auto &part) { return at >= part.first && at < part.second; });
+}
+
+std::size_t Library::rest(const void *p) const
+{
+    const auto *at = static_cast<const char *>(p);
+    for (const auto &[begin, end] : loaded_parts_)
+        if (at >= begin && at < end)
+            return static_cast<std::size_t>(end - at);
+    return 0;
 }
 
 void Library::load()
@@ -113,6 +127,16 @@ std::string Library::line(const void *return_address)
         return path_ + text;
     }
     --found;
+    /* In a function of the language that is inlined: the nearest of the author's lines around it. */
+    const auto authors = [&](const Row &r) { return !of_the_language(files_[r.file]); };
+    if (!authors(*found)) {
+        const auto after = std::find_if(found, rows_.end(), authors);
+        const auto before = std::find_if(std::make_reverse_iterator(found), rows_.rend(), authors);
+        if (before != rows_.rend() && (after == rows_.end() || at - before.base()->address < after->address - at))
+            found = std::prev(before.base());
+        else if (after != rows_.end())
+            found = after;
+    }
     return files_[found->file] + ":" + std::to_string(found->line);
 }
 

@@ -14,6 +14,8 @@ struct Shared {
     std::size_t offset, bytes;
     std::string name;
     std::uint64_t used = 0; /* the number of the last cluster that touched it */
+    /* Whether it is the memory of all groups for one `__group_shared__` object. */
+    bool of_groups() const { return name.rfind("xpusim_groups_", 0) == 0; }
 };
 
 class Library
@@ -36,12 +38,14 @@ class Library
     bool contains(const void *p) const { return p >= begin_ && p < end_; }
     /* Whether an address is in the library's writable part, where variables are. */
     bool writable(const void *p) const;
+    /* Return how many bytes from `p` on are in the same loaded part of the library. */
+    std::size_t rest(const void *p) const;
 
   private:
     void load();
     std::string path_;
     const char *base_ = nullptr, *begin_ = nullptr, *end_ = nullptr;
-    std::vector<std::pair<const char *, const char *>> writable_;
+    std::vector<std::pair<const char *, const char *>> writable_, loaded_parts_;
     const char *relro_begin_ = nullptr, *relro_end_ = nullptr;
     std::size_t module_ = 0, segment_bytes_ = 0, initialised_bytes_ = 0;
     bool loaded_ = false;

@@ -25,7 +25,7 @@ void reach(Core &c, char *at)
         c.deepest = at;
     if (at >= c.mark)
         return;
-    c.mark = at;
+    c.mark = c.fast = at;
     c.counts.lm = static_cast<std::uint64_t>(c.base - at);
 }
 
@@ -106,13 +106,24 @@ static std::size_t write_location(const Site &site, char *buffer, std::size_t si
     return text.rfind(':');
 }
 
-void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char *what)
+static constexpr char BEYOND[] = "a store beyond its array in local memory";
+
+void wreck(const Site &site, const char *what)
+{
+    static char file[256]; /* not allocated: the exception leaves without freeing anything */
+    const std::size_t colon = std::min(write_location(site, file, sizeof file), sizeof file - 1);
+    file[colon] = '\0';
+    xpusim_raise(XPUSIM_MEMORY_EXCEEDED, what, { file, std::atoi(file + colon + 1) });
+}
+
+/* Report what a store meets, and return whether that is a function's stack frame. */
+static bool meet(Core &c, char *at, std::size_t bytes, const Site &site, const char *what)
 {
     std::uint8_t seen = 0;
     for (std::size_t i = 0; i < bytes; i++)
         seen |= c.state[at - c.low + static_cast<std::ptrdiff_t>(i)];
     if ((seen & HELD) == 0)
-        return;
+        return false;
     const std::string there = describe(c, { Kind::local, 0, nullptr, c.id }, at, bytes);
     for (const bool target : { true, false })
         if ((seen & (target ? TARGET : SOURCE)) != 0) {
@@ -123,25 +134,32 @@ void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char 
                 (target ? "still writes there by " : "still reads there by ") + name,
                 "mfence_lm() on this core between the two");
         }
-    if ((seen & FRAME) != 0) {
+    if ((seen & FRAME) != 0)
         report(rules::lm_bounds, c, site, what, there);
-        static char file[256]; /* not allocated: the exception leaves without freeing anything */
-        const std::size_t colon = std::min(write_location(site, file, sizeof file), sizeof file - 1);
-        file[colon] = '\0';
-        xpusim_raise(
-            XPUSIM_MEMORY_EXCEEDED, "a store beyond its array in local memory", { file, std::atoi(file + colon + 1) });
-    }
+    return (seen & FRAME) != 0;
+}
+
+void meet_lm(Core &c, char *at, std::size_t bytes, const Site &site, const char *what)
+{
+    if (meet(c, at, bytes, site, what))
+        wreck(site, BEYOND);
 }
 
 void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site, bool moves)
 {
     const At runtime(IN_RUNTIME);
     const char *what = write ? "stores" : "loads";
+    const bool beyond = report_beyond(c, at, bytes, what);
+    if (beyond && !write)
+        return;
     reach(c, at);
-    over_budget(c, site);
+    if (!beyond)
+        over_budget(c, site);
     if (at < c.low + 64)
         return; /* below the watched window: far over budget */
     if (write) {
+        if (beyond)
+            wreck(site, BEYOND);
         meet_lm(c, at, bytes, site, what);
         for (std::size_t i = 0; i < bytes; i++) {
             std::uint8_t &s = c.state[at - c.low + static_cast<std::ptrdiff_t>(i)];
@@ -151,6 +169,20 @@ void local(Core &c, char *at, std::size_t bytes, bool write, const Site &site, b
         read_lm(c, at, bytes, site, what, false, moves);
     }
 }
+
+#if defined(__x86_64__)
+/* The kernel itself begins. Its arguments lie above its frame, below that of the caller, whose frame pointer it saved.
+ * An argument that is 4 bytes of the parameter block is 8 on the stack. */
+static void begin_kernel(Core &c, char *record)
+{
+    c.base = c.mark = c.fast = c.deepest = record + 16;
+    char *callers;
+    std::memcpy(&callers, record, sizeof callers);
+    c.arguments_end = c.base + 2 * state.launch->parameters.size();
+    if (callers > c.base && callers < c.arguments_end)
+        c.arguments_end = callers;
+}
+#endif
 
 /* A function begins: `record` has the caller's frame pointer and the return address; `pc` is in the function. */
 void enter_function(Core &c, char *record, const void *pc)
@@ -162,7 +194,7 @@ void enter_function(Core &c, char *record, const void *pc)
 #if defined(__x86_64__)
     char *top = record + 16; /* arrays lie below the record */
     if (c.depth == 0)
-        c.base = c.mark = c.deepest = top;
+        begin_kernel(c, record);
 #else
     char *top = c.depth == 0 ? c.base : c.records[c.depth - 1]; /* arrays lie above the record */
 #endif

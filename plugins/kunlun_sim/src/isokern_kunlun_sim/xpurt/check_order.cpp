@@ -24,6 +24,12 @@ static const std::shared_ptr<const Allocation> *near(const void *p)
     return &slot;
 }
 
+/* An address this close to the shared arrays is meant to be in them. */
+static constexpr std::ptrdiff_t AROUND = 64 * 1024;
+
+bool in_segment(std::size_t offset, std::size_t bytes)
+{ return offset < state.sm_bytes && bytes <= state.sm_bytes - offset; }
+
 Where where(const Core &c, const void *p)
 {
     const char *at = static_cast<const char *>(p);
@@ -38,6 +44,8 @@ Where where(const Core &c, const void *p)
             return { i == c.id ? Kind::local : Kind::others_local, 0, nullptr, i };
     if (state.library->contains(p))
         return { state.library->writable(p) ? Kind::variable : Kind::constant, 0, nullptr, -1 };
+    if (state.sm != nullptr && at >= state.sm - AROUND && at < state.sm + state.sm_bytes + AROUND)
+        return { Kind::shared, static_cast<std::size_t>(at - state.sm), nullptr, -1 };
     return {};
 }
 
@@ -55,7 +63,7 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
     case Kind::shared: {
         const Shared *s = state.library->shared(w.offset);
         return n + " of shared memory, "
-            + (s == nullptr ? "offset " + std::to_string(w.offset)
+            + (s == nullptr ? "offset " + std::to_string(static_cast<long long>(w.offset))
                             : s->name + " + " + std::to_string(w.offset - s->offset));
     }
     case Kind::global: {
@@ -76,7 +84,7 @@ std::string describe(const Core &c, const Where &w, const void *p, std::uint64_t
 bool of_group(std::size_t offset)
 {
     const auto next = state.groups_own.upper_bound(offset);
-    return next != state.groups_own.begin() && offset < std::prev(next)->first + std::prev(next)->second;
+    return next != state.groups_own.begin() && offset < std::prev(next)->first + std::prev(next)->second.bytes;
 }
 
 /* Order */

@@ -54,7 +54,7 @@ inline constexpr Rule lm_private{ "lm-private", Severity::error,
     "local memory belongs to its core: another core's address means nothing [hardware model]",
     "share through __shared__ memory" };
 inline constexpr Rule lm_bounds{ "lm-bounds", Severity::error,
-    "an access to local memory stays within its array: here it reaches the stack frame of the function [exceptions]",
+    "an access to local memory stays within its array and out of the functions' stack frames [exceptions]",
     "make the array as large as what is copied or stored" };
 inline constexpr Rule lm_overflow{ "lm-overflow", Severity::error,
     "a core has 8192 bytes of local memory for arrays and the stack [hardware model]",

@@ -106,6 +106,14 @@ struct Suspicion {
     std::uint32_t mine, theirs;
 };
 
+/* An index or a pointer that leaves its array. It is reported with the access that follows, which tells the memory. */
+struct Beyond {
+    xpusim_site site{}; /* without a file: there is none */
+    const char *pointer = nullptr; /* null for an index */
+    const char *type = nullptr;    /* the array's, for an index */
+    long long index = 0;
+};
+
 /* The counts that `isokern-xpu profile` shows. */
 struct Counts {
     /* By xpusim_direction; lines: lines of 64 bytes of GM, counted for each copy. */
@@ -126,9 +134,12 @@ struct Core {
     char *stale = nullptr;         /* what the bytes held when they became unwritten */
     /* The lowest address touched: by the functions that are active, and ever. */
     char *deepest = nullptr, *mark = nullptr;
+    char *fast = nullptr; /* accesses from here on are judged by their bytes' states alone: `mark`, or above it all */
+    Beyond beyond;
     /* Of the active functions' frames: their ends, and where the return addresses are. */
     char *tops[FRAMES] = {}, *records[FRAMES] = {};
     int depth = 0;
+    const char *arguments_end = nullptr; /* the kernel's arguments that are on the stack end before this */
     ik_emulation::Knowledge knowledge;
     std::uint32_t now = 1;
     std::vector<Flight> flights;
@@ -159,10 +170,16 @@ struct Stager {
     bool alone() const { return core >= 0 && bytes > 64; }
 };
 
+/* An object of group-shared memory that a core of `group` has declared. */
+struct GroupShared {
+    std::size_t bytes;
+    int group;
+};
+
 /* What an address refers to. */
 struct Where {
     Kind kind = Kind::host;
-    /* In SM, or from the start of an allocation (in a red zone before it, the offset wraps) */
+    /* From the start of SM or of an allocation; it wraps before the start */
     std::size_t offset = 0;
     std::shared_ptr<const Allocation> allocation; /* for global memory */
     int owner = -1;                               /* for another core's local memory */
@@ -183,7 +200,7 @@ struct State {
     std::size_t sm_bytes = 0;
     std::vector<std::uint8_t> sm_written;
     ik_emulation::Cells sm_cells;
-    std::map<std::size_t, std::size_t> groups_own; /* offsets and bytes of group-shared memory in the segment */
+    std::map<std::size_t, GroupShared> groups_own; /* by offset in the segment */
     /* Bytes of the shared arrays that a cluster touched: this one, and the largest number. */
     std::uint64_t sm_used = 0, sm_max = 0;
     bool sm_reported = false;
@@ -246,6 +263,9 @@ std::string plural(std::uint64_t count, const char *what);
  * memory. */
 bool of_group(std::size_t offset);
 
+/* Whether bytes from an offset on are in the segment of shared arrays at all. */
+bool in_segment(std::size_t offset, std::size_t bytes);
+
 /* Return the number of an access, for cells. */
 std::uint32_t access(Core &, const Site &, Act, bool write, int needs, xpusim_direction = XPUSIM_GM2LM);
 
@@ -262,8 +282,16 @@ void use_launched(const Moment &);
 /* Look at suspicions again: those whose values have changed are races. */
 void settle(Core &);
 
-/* Use a shared array: it counts towards the cluster's budget, and must contain [offset, offset + bytes). */
-void use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const std::string &what);
+/* Use a shared array: it counts towards the cluster's budget. Returns whether it contains [offset, offset + bytes), and
+ * reports if it does not. */
+bool use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const std::string &what);
+
+/* Report what was announced as beyond its array, if anything, now that an access of `bytes` bytes at `at` follows, or
+ * none (null). Returns whether there was anything. */
+bool report_beyond(Core &, const char *at, std::size_t bytes, const char *what);
+
+/* End the kernel: a store would destroy memory that is not the kernel's. Nothing that has to be freed may be alive. */
+[[noreturn]] void wreck(const Site &, const char *what);
 
 /* Check a scalar access to the core's own local memory; and one elsewhere. What only `moves` on may be unwritten. */
 void local(Core &, char *at, std::size_t bytes, bool write, const Site &, bool moves = false);

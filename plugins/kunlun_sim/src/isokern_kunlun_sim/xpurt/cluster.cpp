@@ -84,6 +84,17 @@ void forget_output()
 
 /* ---- Clusters ---- */
 
+/* A kernel restores the registers of its callers from its own stack, which it may have overwritten. After this, none of
+ * them is relied on. */
+static inline __attribute__((always_inline)) void forget_registers()
+{
+#if defined(__x86_64__)
+    __asm__ volatile("" ::: "rbx", "r12", "r13", "r14", "r15", "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("" ::: "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "memory");
+#endif
+}
+
 static void core_main(void *argument)
 {
     xpusim_current = static_cast<xpusim_core *>(argument);
@@ -94,6 +105,7 @@ static void core_main(void *argument)
             /* The last call before the kernel, which finds its stack as it is now. */
             check::begin_core(*xpusim_current);
         l.function.run(l.function.kernel, l.parameters.data());
+        forget_registers();
     }
     if (l.function.checked != 0)
         check::end_core();

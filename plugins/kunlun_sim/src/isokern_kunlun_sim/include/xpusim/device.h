@@ -64,8 +64,10 @@ void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site);
 uint64_t xpusim_clock(void);
 
 /* Functions of checked kernels only. */
-void xpusim_copy(
-    xpusim_direction direction, const void *from, void *to, int64_t bytes, int asynchronous, xpusim_site site);
+/* Copy; the rests are the bytes that are left in the objects that the compiler sees the pointers come from, or the
+ * largest number. */
+void xpusim_copy(xpusim_direction direction, const void *from, size_t from_rest, void *to, size_t to_rest,
+    int64_t bytes, int asynchronous, xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);
 
 /* Announce a vector load or store before the caller moves the bytes (or a gather, lane by lane with the lane's bytes;
@@ -91,8 +93,11 @@ int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0
 #define XPUSIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define XPUSIM_SITE (xpusim_site{ file, line })
 
+/* The language's own functions announce what they access, with the author's line. */
+#define XPUSIM_OWN no_sanitize("bounds"), no_sanitize("object-size")
+
 #ifdef XPUSIM_CHECKED
-#define XPUSIM_RUNTIME static inline __attribute__((no_sanitize("thread"), unused))
+#define XPUSIM_RUNTIME static inline __attribute__((no_sanitize("thread"), XPUSIM_OWN, unused))
 #else
 #define XPUSIM_RUNTIME static inline __attribute__((unused))
 #endif

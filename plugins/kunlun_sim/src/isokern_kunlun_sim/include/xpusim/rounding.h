@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
-#define XPUSIM_INLINE static inline __attribute__((always_inline, unused))
-#define XPUSIM_MEMBER inline __attribute__((always_inline))
+#include "device.h"
+
+#define XPUSIM_INLINE static inline __attribute__((always_inline, XPUSIM_OWN, unused))
+#define XPUSIM_MEMBER inline __attribute__((always_inline, XPUSIM_OWN))
 
 namespace xpusim
 {
