@@ -45,7 +45,7 @@ def main(runtime: str, library: str, folder: str, limit: str) -> None:
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         findings = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-        told = [[f["rule"], f["place"]["where"]] for f in findings]
+        told = [[f["rule"], f[place]["where"]] for f in findings for place in ("place", "other") if place in f]
         outcomes.append([status, int(code.read_text()) if code.exists() else None, told])
         for kept in (report, code):
             kept.unlink(missing_ok=True)

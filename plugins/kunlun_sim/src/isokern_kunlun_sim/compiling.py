@@ -37,9 +37,9 @@ LINES = [
 FAST = ["-O1", "-ftree-loop-vectorize", "-fvect-cost-model=very-cheap", *NUMERICS]
 # Every load and store calls the emulator: -fsanitize=thread inserts the calls (its own runtime is not linked), with
 # -fno-tree-pta also for local arrays that do not escape. -fsanitize=bounds,object-size calls it for an index or a
-# pointer that leaves its array, and takes the address of arrays that are only indexed, without which
-# -fsanitize=thread leaves them out. The other options keep gcc from adding loads and stores that the source does not
-# have. Frame pointers let the emulator find a function's frame
+# pointer that leaves its array, and takes the address of arrays that are only indexed, without which -fsanitize=thread
+# leaves them out. The other options keep gcc from adding loads and stores that the source does not have. Frame pointers
+# let the emulator find a function's frame
 ANNOUNCED = [
     "-fsanitize=thread",
     "-fsanitize=bounds,object-size",

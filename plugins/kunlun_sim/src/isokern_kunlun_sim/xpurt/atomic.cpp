@@ -22,6 +22,7 @@ static constexpr std::uint64_t GROUP_MEMORY = 32 * 1024;
 struct Cluster {
     unsigned next = 0, served = 0; /* tickets of the lock */
     int owner = -1;
+    xpusim_site locked{}; /* where the owner got it */
     const void *linked[MAX_CORES] = {};
     std::vector<const void *> objects[GROUPS];
     std::uint64_t bytes[GROUPS] = {};
@@ -107,6 +108,21 @@ static void unlink(const void *address)
             link = nullptr;
 }
 
+static void release()
+{
+    cluster.owner = -1;
+    cluster.served++;
+}
+
+bool release_lock(int core, xpusim_site &locked)
+{
+    if (cluster.owner != core)
+        return false;
+    locked = cluster.locked;
+    release();
+    return true;
+}
+
 } // namespace xpurt
 
 using namespace xpurt;
@@ -125,9 +141,10 @@ void xpusim_lock(xpusim_site site)
     for (const unsigned ticket = mine.next++; ticket != mine.served;)
         yield(site);
     mine.owner = self();
+    mine.locked = site;
     mine.idle = 0;
     if (mine.checked)
-        check::record_atomic(nullptr, 0, site); /* stands for the lock, which is not in the kernel's memory */
+        check::record_atomic(nullptr, 0, XPUSIM_SM, site); /* stands for the lock, which is not in the kernel's memory */
 }
 
 void xpusim_unlock(xpusim_site site)
@@ -136,16 +153,15 @@ void xpusim_unlock(xpusim_site site)
     if (mine.owner != self())
         xpusim_raise(XPUSIM_CORE_TRAP, "ticket_unlock_mix by a core that does not have the lock", site);
     if (mine.checked)
-        check::record_atomic(nullptr, 0, site);
-    mine.owner = -1;
-    mine.served++;
+        check::record_atomic(nullptr, 0, XPUSIM_SM, site);
+    release();
 }
 
 int xpusim_load_linked(const void *from, xpusim_site site)
 {
     if (reinterpret_cast<std::uintptr_t>(from) % 4 != 0)
         xpusim_raise(XPUSIM_UNALIGNED, "SM2REG_atomic reads a 32-bit word: its address is not a multiple of 4", site);
-    check::record_atomic(from, 4, site);
+    check::record_atomic(from, 4, XPUSIM_SM, site);
     cluster.linked[self()] = from;
     int bits;
     std::memcpy(&bits, from, sizeof bits);
@@ -157,7 +173,7 @@ int xpusim_store_conditional(void *to, int bits, xpusim_site site)
 {
     if (cluster.linked[self()] != to)
         return 1;
-    check::record_atomic(to, 4, site);
+    check::record_atomic(to, 4, XPUSIM_SM, site);
     cluster.idle = 0;
     unlink(to);
     std::memcpy(to, &bits, sizeof bits);
@@ -167,7 +183,7 @@ int xpusim_store_conditional(void *to, int bits, xpusim_site site)
 int xpusim_global_atomic(int *at, int value, int add, xpusim_site site)
 {
     switch_cores(cluster, 1, site);
-    check::record_atomic(at, 4, site);
+    check::record_atomic(at, 4, XPUSIM_GM, site);
     const int old =
         add != 0 ? __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST) : __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     count_idle(at, true, add != 0 ? value != 0 : value != old, site);
@@ -178,7 +194,7 @@ void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site
 {
     switch_cores(cluster, READS, site);
     count_idle(address, false, changes != 0, site);
-    check::record_atomic(address, bytes, site);
+    check::record_atomic(address, bytes, XPUSIM_SM, site);
 }
 
 void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)

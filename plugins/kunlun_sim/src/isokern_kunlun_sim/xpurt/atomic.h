@@ -17,5 +17,8 @@ void go_on();
 /* Whether the cores' last operations only read words of global memory that none of them changes. */
 bool waits_for_others();
 
+/* Release the cluster's lock if a core that ends has it, and say where the core got it. */
+bool release_lock(int core, xpusim_site &locked);
+
 } // namespace xpurt
 #endif

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "atomic.h"
 #include "fault.h"
 
 namespace xpurt
@@ -432,6 +433,11 @@ void begin_core(const xpusim_core &core)
 void end_core()
 {
     Core &c = *self;
+    report_beyond(c, nullptr, 0, "computes an address");
+    if (xpusim_site locked; release_lock(c.id, locked)) {
+        report(rules::lock_held, c, locked, "gets the lock and returns from the kernel without releasing it", "");
+        atomic(c, nullptr, 0, locked); /* for the cores that go on, the lock is released in order */
+    }
     self = nullptr;
     settle(c);
     c.ended = true;

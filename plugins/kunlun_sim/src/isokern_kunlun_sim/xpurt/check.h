@@ -64,7 +64,7 @@ void end_core();
 void arrive(); /* a place where other cores may run */
 void resume(const xpusim_core &);
 /* An atomic operation happens on SM or GM; null stands for the cluster's lock. */
-void record_atomic(const void *address, int bytes, xpusim_site site);
+void record_atomic(const void *address, int bytes, int space, xpusim_site site);
 /* Part of the shared arrays is memory of a group of cores. */
 void record_group_shared(const void *object, std::uint64_t bytes);
 

@@ -4,6 +4,7 @@
 
 #include "check_state.h"
 
+using namespace xpurt;
 using namespace xpurt::check;
 
 template <class T>
@@ -51,6 +52,20 @@ static T *order_atomic(volatile T *at, const void *pc)
     CHANGE(bits, fetch_xor) CHANGE(bits, fetch_nand)
 /* clang-format on */
 
+/* The language's operations are each for the words of one memory. */
+static void check_word(const Core &c, const void *address, std::size_t bytes, int space, const Site &site)
+{
+    const At runtime(IN_RUNTIME);
+    const Where w = where(c, address);
+    if ((w.kind == Kind::local && space != XPUSIM_LM) || (w.kind == Kind::shared && space != XPUSIM_SM)
+        || (w.kind == Kind::global && space != XPUSIM_GM))
+        report(rules::space, c, site,
+            space == XPUSIM_SM ? "operates atomically on shared memory" : "operates atomically on global memory",
+            describe(c, w, address, bytes));
+    if (reinterpret_cast<std::uintptr_t>(address) % 4 != 0)
+        report(rules::scalar_alignment, c, site, "operates atomically", describe(c, w, address, bytes));
+}
+
 extern "C" {
 CHANGES(8)
 CHANGES(16)
@@ -60,8 +75,11 @@ void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); 
 void __tsan_atomic_signal_fence(int) {}
 }
 
-void xpurt::check::record_atomic(const void *address, int bytes, xpusim_site site)
+void xpurt::check::record_atomic(const void *address, int bytes, int space, xpusim_site site)
 {
-    if (self != nullptr)
-        atomic(*self, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), site);
+    if (self == nullptr)
+        return;
+    if (address != nullptr)
+        check_word(*self, address, static_cast<std::size_t>(bytes), space, site);
+    atomic(*self, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), site);
 }

@@ -217,12 +217,24 @@ static bool is_partly_written(Core &c, const char *at)
 
 static void range(void *p, std::size_t bytes, bool write, const void *pc);
 
-template <class Word, bool WRITE>
+
+static void misaligned(Core &c, const void *p, std::size_t bytes, const char *what, const Site &site)
+{
+    if (c.depth == 0)
+        return; /* the launch unpacks the parameters */
+    const At runtime(IN_RUNTIME);
+    report(rules::scalar_alignment, c, site, what, describe(c, where(c, p), p, bytes));
+}
+
+/* 64-bit words are two of 32 bits to the device. `ANY`: the type promises no alignment, or gcc knows that it lies. */
+template <class Word, bool WRITE, bool ANY = false>
 static inline void scalar(void *p, const void *pc)
 {
     Core *c = self;
     if (c == nullptr)
         return;
+    if (!ANY && reinterpret_cast<std::uintptr_t>(p) % std::min<std::size_t>(sizeof(Word), 4) != 0)
+        misaligned(*c, p, sizeof(Word), WRITE ? "stores" : "loads", Site(pc));
     (WRITE ? c->counts.scalar_stores : c->counts.scalar_loads)++;
     if (sizeof(Word) == 8 && WRITE)
         c->stored = { pc, static_cast<char *>(p), sizeof(Word) };
@@ -295,8 +307,8 @@ extern "C" {
 #define ACCESS(bytes, word) \
     void __tsan_read##bytes(void *p) { scalar<word, false>(p, __builtin_return_address(0)); } \
     void __tsan_write##bytes(void *p) { scalar<word, true>(p, __builtin_return_address(0)); } \
-    void __tsan_unaligned_read##bytes(void *p) { scalar<word, false>(p, __builtin_return_address(0)); } \
-    void __tsan_unaligned_write##bytes(void *p) { scalar<word, true>(p, __builtin_return_address(0)); }
+    void __tsan_unaligned_read##bytes(void *p) { scalar<word, false, true>(p, __builtin_return_address(0)); } \
+    void __tsan_unaligned_write##bytes(void *p) { scalar<word, true, true>(p, __builtin_return_address(0)); }
 ACCESS(1, std::uint8_t)
 ACCESS(2, std::uint16_t)
 ACCESS(4, std::uint32_t)

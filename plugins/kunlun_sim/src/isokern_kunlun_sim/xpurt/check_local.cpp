@@ -221,6 +221,10 @@ void leave_function(Core &c, const void *pc)
     char *top = c.tops[c.depth];
     if (c.depth == 0) { /* the kernel itself ends: land its copies while its arrays still exist */
         const At runtime(IN_RUNTIME);
+        for (const Flight &f : c.flights)
+            report(rules::copy_end, c, f.site,
+                std::string("copies by ") + name_of(f.direction) + "_ASYNC and returns from the kernel without a fence",
+                plural(f.bytes, "byte"));
         land_all(c);
         return;
     }

@@ -148,6 +148,8 @@ static void own(Core &c, const Access &mine, const Access &before, const char *a
         rule = copies && mine.write ? &rules::copy_overlap
             : before.write          ? &rules::copy_destination
                                     : &rules::copy_source;
+    else if (before.write && shared && then.act == Act::vector && now.act != Act::vector)
+        rule = &rules::vector_unfenced;
     else if (before.write && copies)
         rule = shared ? &rules::scalar_unfenced : &rules::gm_unfenced;
     if (rule == nullptr || is_repeated(*rule, now.site, then.site))

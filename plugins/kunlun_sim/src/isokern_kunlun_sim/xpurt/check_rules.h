@@ -22,6 +22,9 @@ inline constexpr Rule copy_overlap{ "copy-overlap", Severity::error,
 inline constexpr Rule copy_scope{ "copy-scope", Severity::error,
     "an array in local memory ends with its function, and a copy in flight must not outlive it [storage]",
     "fence before the function returns, or give the array to the caller" };
+inline constexpr Rule copy_end{ "copy-end", Severity::note,
+    "possible on hardware: nothing public says that a copy still in flight when its kernel returns is completed [storage]",
+    "fence the copy's space before the kernel returns" };
 inline constexpr Rule copy_length{ "copy-length", Severity::error,
     "a copy of no bytes is exception 7, DMA length zero [alignment and size]",
     "leave the copy out where there is nothing to copy" };
@@ -67,6 +70,9 @@ inline constexpr Rule sm_overflow{ "sm-overflow", Severity::error,
 inline constexpr Rule global_variable{ "global-variable", Severity::error,
     "a kernel has no global variables [launch and identity]",
     "pass a kernel parameter, or keep it in __shared__ or global memory" };
+inline constexpr Rule scalar_alignment{ "scalar-alignment", Severity::error,
+    "a scalar of 2 bytes is loaded and stored at a multiple of 2, a longer one at a multiple of 4, and so are the lanes of a gather: exception 5, load/store unaligned [exceptions]",
+    "keep offsets at multiples of the element, or copy the bytes with GM2LM" };
 inline constexpr Rule simd_alignment{ "simd-alignment", Severity::error,
     "a vector load or store is aligned to 64 bytes: exception 16, SIMD address unaligned [alignment and size]",
     "declare the array __simd__ and keep offsets to multiples of 64 bytes" };
@@ -106,6 +112,9 @@ inline constexpr Rule staging{ "staging-by-one-core", Severity::note,
 inline constexpr Rule divergent{ "barrier-divergent", Severity::error,
     "all cores of a cluster come to the same barrier: not in a branch that only some take [barriers]",
     "move the barrier out of the branch" };
+inline constexpr Rule lock_held{ "lock-held", Severity::error,
+    "a core that returns with the cluster's lock leaves the others waiting for it [ordering]",
+    "ticket_unlock_mix() on every path" };
 inline constexpr Rule exited{ "barrier-exited", Severity::error,
     "all cores take part in the same number of barriers: not in a loop whose length differs between cores [barriers]",
     "make the number of rounds the same for all cores; idle ones go through the barrier, too" };

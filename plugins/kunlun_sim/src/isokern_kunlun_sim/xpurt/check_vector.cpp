@@ -33,6 +33,13 @@ static Where vector_at(Core &c, const void *p, int bytes, int space, bool write,
     return w;
 }
 
+/* A gather and a scatter access lane by lane. */
+static void check_lane(Core &c, const Where &w, const char *at, std::size_t bytes, const char *what, const Site &site)
+{
+    if (bytes == 4 && reinterpret_cast<std::uintptr_t>(at) % 4 != 0)
+        report(rules::scalar_alignment, c, site, what, describe(c, w, at, bytes));
+}
+
 extern "C" {
 
 uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site place)
@@ -45,6 +52,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
     const Where w = vector_at(*c, from, bytes, space, false, place);
     auto *at = static_cast<char *>(const_cast<void *>(from));
     const auto n = static_cast<std::size_t>(bytes);
+    check_lane(*c, w, at, n, "loads a vector", place);
     std::uint64_t unwritten = 0;
     if (w.kind == Kind::local) {
         reach(*c, at);
@@ -85,6 +93,7 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
     c->counts.vector_stores++;
     const Where w = vector_at(*c, to, bytes, space, true, place);
     auto *at = static_cast<char *>(to);
+    check_lane(*c, w, at, static_cast<std::size_t>(bytes), "stores a vector", place);
     for (int i = 0, run = 0; i < bytes; i += run) {
         run = 1;
         if ((enabled >> i & 1) == 0)
