@@ -23,12 +23,14 @@ static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) { return 
 char *Arena::take(std::uint64_t bytes)
 {
     if (base_ == nullptr) {
-        /* Red zones and fragmentation add to what the user allocates. */
-        reserved_ = round_up(2 * capacity_ + STEP, STEP);
+        /* Red zones and fragmentation add to what the user allocates; the first part is never used, so that an address
+         * before the first allocation is one of device memory, too. */
+        reserved_ = round_up(2 * capacity_ + 2 * STEP, STEP);
         void *memory = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED)
             return nullptr;
         madvise(memory, reserved_, MADV_HUGEPAGE); /* for fewer page faults; nothing depends on it */
+        usable_ = STEP;
         base_.store(static_cast<char *>(memory), std::memory_order_release);
     }
     char *base = base_;

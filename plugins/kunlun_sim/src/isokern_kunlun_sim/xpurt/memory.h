@@ -51,7 +51,7 @@ class Arena
     std::uint64_t capacity() const { return capacity_; }
 
   private:
-    std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* usable_: bytes from the base that can be touched */
+    std::uint64_t capacity_, reserved_ = 0, usable_ = 0; /* usable_: where what can be touched ends */
     std::atomic<char *> base_{ nullptr };
     std::map<char *, std::uint64_t> free_; /* free ranges by address; neighbours are merged */
 };
