@@ -149,3 +149,38 @@ def test_a_parameter_that_the_device_reads_differently_is_told(kind: str) -> Non
 def test_parameters_of_64_bits_and_pointers_are_taken() -> None:
     text = "__global__ void f(long long n, unsigned long long int m, int64_t k, const uint64_t l, const long *p) {}"
     assert rewrite(text, "k.xpu") == text
+
+
+@pytest.mark.parametrize(
+    ("statement", "after"),
+    [
+        ("float x[16];", " ::xpusim::fresh(&x, sizeof x, x[0]);"),
+        (
+            "__local__ __simd__ float x[16], y[4][N], *z;",
+            " ::xpusim::fresh(&x, sizeof x, x[0]); ::xpusim::fresh(&y, sizeof y, y[0][0]);",
+        ),
+        ("std::pair<int, int> *p[2 * N];", " ::xpusim::fresh(&p, sizeof p, p[0]);"),
+        ("auto f = [&](int i) { int c[4]; return c[i]; };", None),
+        ("__attribute__((aligned(64))) float x[16];", " ::xpusim::fresh(&x, sizeof x, x[0]);"),
+        ("float x[2] = {1, 2};", ""),
+        ("__shared__ float x[16];", ""),
+        ("static const int *x[16];", ""),
+        ("return x[3];", ""),
+        ("if (n) y = 1; else x[3];", ""),
+        ("struct s { float x[4]; } y;", ""),
+        ("x[3] = y[2];", ""),
+        ("for (int i = 0; i < n; i++) x[i];", ""),
+        ('const char *s = "int x[4];"; // int y[3];', ""),
+    ],
+)
+def test_a_local_array_begins_anew(statement: str, after: str | None) -> None:
+    expected = (
+        statement.replace("c[4];", "c[4]; ::xpusim::fresh(&c, sizeof c, c[0]);") if after is None else statement + after
+    )
+    for begin, end in (("void f(int n) {", "}"), ("struct t { void f() const\n{ if (n) {", "} } };")):
+        assert body(f"{begin} {statement} {end}") == f"{begin} {expected} {end}"
+
+
+@pytest.mark.parametrize("text", ["float x[4];", "struct s { float x[4]; };", "namespace n { float x[4]; }"])
+def test_an_array_outside_of_functions_stays(text: str) -> None:
+    assert body(text) == text

@@ -3,6 +3,7 @@
 `kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; a `__group_shared__` object becomes one object for each
 group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; an instruction
 of inline assembly becomes the function that means the same, or a call that is a compile error if the code is used.
+After the declaration of a local array comes a call, by which the checked mode knows that the array begins anew.
 
 The text is a source file, or what the preprocessor made of it: then its line markers (`# 12 "file.h" 1 3`) say where
 each line comes from, and what comes from system headers is left alone.
@@ -53,12 +54,20 @@ class KernelName:
     template: bool
 
 
+_ARRAYS = re.compile(
+    r"\s*(?:(?!(?:return|else|do|goto|case|delete|throw|using|typedef|static|extern|__shared__)\b)"
+    r"(?:__attribute__\(\([^()]*(?:\([^()]*\))?\)\)|[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;{}()]*>)?)[\s*]+)+"
+    rf"(\w+{_DIMS}(?:\s*,[\s*]*\w+{_DIMS})*)\s*;"
+)
+_NO_FUNCTION = re.compile(r"\b(?:struct|class|union|enum|namespace|extern)\b|=\s*$")
+
+
 def rewrite(text: str, name: str) -> str:
     """Return the source `text` of file `name`, rewritten.
 
     Raises ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
     """
-    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _group_shared(text, name)))
+    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _arrays(_group_shared(text, name))))
     _check_parameters(text, name)
     out: list[str] = []
     at = 0
@@ -190,6 +199,31 @@ def _group_shared(text: str, name: str) -> str:
             out.append(f"auto &{one[1]} = xpusim_of_group({groups}); ")
         at = declared.end()
         out.append(_lines(text[found:at]))
+    return "".join(out) + text[at:]
+
+
+def _arrays(text: str) -> str:
+    """Add to each declaration of local arrays without an initialiser that they begin anew."""
+    code = blank(text)
+    in_function = [False]
+    head, at = 0, 0
+    out: list[str] = []
+    for found in re.finditer(r"[;{}]", code):
+        start, end = head, found.end()
+        before, head = code[start : found.start()], end
+        if found[0] == "{":
+            begins = ")" in before or in_function[-1]
+            in_function.append(begins and not (_NO_FUNCTION.search(before) and not before.rstrip().endswith(")")))
+        elif found[0] == "}" and len(in_function) > 1:
+            in_function.pop()
+        elif in_function[-1] and (declared := _ARRAYS.fullmatch(code, start, end)):
+            fresh = "".join(
+                f" ::xpusim::fresh(&{one[1]}, sizeof {one[1]}, {one[1]}{'[0]' * one[2].count('[')});"
+                for one in re.finditer(rf"(\w+)({_DIMS})", declared[1])
+                if one[2]
+            )
+            out.append(text[at:end] + fresh)
+            at = end
     return "".join(out) + text[at:]
 
 

@@ -18,7 +18,7 @@ static constexpr std::uint32_t POISON = 0xfff7fff3;
 /* The most bytes of a new allocation that are poisoned. */
 static constexpr std::uint64_t POISONED = std::uint64_t{ 256 } << 20;
 
-static void poison(char *at, std::uint64_t bytes)
+void poison(char *at, std::uint64_t bytes)
 {
     std::uint64_t done = std::min<std::uint64_t>(bytes, 64);
     for (std::uint64_t i = 0; i < done; i++)

@@ -98,6 +98,18 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
     }
 }
 
+/* The array does not count as used yet: the accesses to it do. */
+static void begin_array(Core &c, char *at, std::size_t bytes)
+{
+    if (at < c.low + 64 || at > c.base || bytes > static_cast<std::size_t>(c.base - at))
+        return;
+    const auto offset = static_cast<std::size_t>(at - c.low);
+    poison(at, bytes);
+    std::memcpy(c.stale + offset, at, bytes);
+    for (std::size_t i = offset; i < offset + bytes; i++)
+        c.state[i] &= HELD;
+}
+
 /* Write file:line to a buffer; returns the position of the colon. */
 static std::size_t write_location(const Site &site, char *buffer, std::size_t size)
 {
@@ -256,3 +268,13 @@ void leave_function(Core &c, const void *pc)
 }
 
 } // namespace xpurt::check
+
+using namespace xpurt::check;
+
+extern "C" void xpusim_fresh(const volatile void *array, size_t bytes)
+{
+    if (self == nullptr || self->depth == 0)
+        return;
+    const xpurt::At runtime(xpurt::IN_RUNTIME);
+    begin_array(*self, static_cast<char *>(const_cast<void *>(array)), bytes);
+}

@@ -45,6 +45,9 @@ struct GmShadow {
     GmShadow &operator=(const GmShadow &) = delete;
 };
 
+/* Fill memory with a pattern that no program means. */
+void poison(char *at, std::uint64_t bytes);
+
 namespace check
 {
 

@@ -70,6 +70,9 @@ void xpusim_copy(xpusim_direction direction, const void *from, size_t from_rest,
     int64_t bytes, int asynchronous, xpusim_site site);
 void xpusim_fence(int spaces, xpusim_site site);
 
+/* A local array begins, and nobody has written its bytes. */
+void xpusim_fresh(const volatile void *array, size_t bytes);
+
 /* Announce a vector load or store before the caller moves the bytes (or a gather, lane by lane with the lane's bytes;
  * only accesses of a vector's full 64 bytes must be aligned to them). `space` is the one in the intrinsic's name. Bit i
  * of a mask stands for byte i. xpusim_vector_load returns which bytes nobody has written: such bytes may travel through

@@ -21,6 +21,19 @@ struct xpusim_function {
 namespace xpusim
 {
 
+/* What rewriting.py puts after the declaration of a local array: in checked mode the array begins anew. A vector, or a
+ * structure with padding, is not watched like this: parts of it are copied that nobody writes. */
+template <class T>
+__attribute__((always_inline)) inline void fresh(const volatile void *array, std::size_t bytes, const volatile T &)
+{
+#ifdef XPUSIM_CHECKED
+    if constexpr (std::is_scalar_v<T> || sizeof(T) <= 2)
+        xpusim_fresh(array, bytes);
+#else
+    static_cast<void>(array), static_cast<void>(bytes);
+#endif
+}
+
 /* What rewriting.py puts in the place of inline assembly. */
 __attribute__((error("not modelled: inline assembly: the XPU's instructions are not public"))) void assembly();
 
