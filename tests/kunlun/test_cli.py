@@ -52,6 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "axpy.xpu").write_text(AXPY)
     np.save("x.npy", np.arange(5000, dtype=np.float32))
     np.save("y.npy", np.ones(5000, np.float32))
+    np.save("wide.npy", np.ones(5000))
     return tmp_path
 
 
@@ -75,6 +76,8 @@ def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> No
     [
         (["axpy.xpu", "5000", "2.0", "x.npy"], "the kernel takes 4"),
         (["axpy.xpu", "x.npy", "2.0", "x.npy", "y.npy"], "argument 1, x.npy"),
+        (["axpy.xpu", "5000", "2", "wide.npy", "y.npy"], "argument 3, wide.npy; allowed: an array of float32"),
+        (["axpy.xpu", "5000", "2", "x.npy", "int32[5000]:out.npy"], "out.npy; allowed: an array of float32"),
         (["axpy.xpu", "5000.5", "2.0", "x.npy", "y.npy"], "argument 1, 5000.5"),
         (["axpy.xpu", "1", "2", "gone.npy", "y.npy"], "gone.npy"),
         (["axpy.xpu", "5000000000", "2", "x.npy", "y.npy"], "5000000000; allowed: a whole number that"),
@@ -192,6 +195,13 @@ def test_a_finding_has_its_line_where_nothing_can_be_kept(folder: Path, monkeypa
     for cache in ("cache", "x.npy"):
         monkeypatch.setenv("ISOKERN_CACHE", str(folder / cache))
         assert "axpy.xpu:12" in axpy_there("--check", status=1)[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("mode", ["--fast", "--check"])
+def test_the_compilers_warnings_are_shown(folder: Path, mode: str) -> None:
+    (folder / "w.xpu").write_text('#include "xpu/kernel/xtdk.h"\n__global__ void k(int *y) { int x; y[0] = x; }\n')
+    assert re.search(r"w\.xpu:2:.*-Wuninitialized", xpu("run", mode, "w.xpu", "int32[1]:y.npy").stderr)
 
 
 @needs_compiler

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +51,15 @@ ANNOUNCED = [
     "-fno-tree-cselim",
     "-fno-tree-pta",
 ]
-CHECKED = ["-O1", *ANNOUNCED, "-fno-omit-frame-pointer", "-DXPUSIM_CHECKED", *NUMERICS]
+# With -fsanitize, gcc takes more for perhaps uninitialised than it does without
+CHECKED = [
+    "-O1",
+    *ANNOUNCED,
+    "-Wno-maybe-uninitialized",
+    "-fno-omit-frame-pointer",
+    "-DXPUSIM_CHECKED",
+    *NUMERICS,
+]
 SECTIONS = ["-ffunction-sections", "-fdata-sections"]  # which the linker leaves out one by one
 # -z now binds functions when the library is loaded: binding at the first call would use a core's stack
 LINK = [
@@ -85,9 +94,9 @@ def compiler() -> str | None:
 
 
 def run(command: Sequence[str | Path]) -> str:
-    """Run a compiler's command and return what it prints; raise CompileError if it fails.
+    """Run a compiler's command and return what it prints; pass its warnings on.
 
-    Bytes of the output that are not UTF-8 are kept as `read` keeps them.
+    Raise CompileError if it fails. Bytes of the output that are not UTF-8 are kept as `read` keeps them.
     """
     try:
         done = subprocess.run([str(c) for c in command], capture_output=True, check=False)
@@ -97,6 +106,7 @@ def run(command: Sequence[str | Path]) -> str:
         ) from None
     if done.returncode != 0:
         raise CompileError((done.stderr or done.stdout).decode(errors="replace"))
+    sys.stderr.write(done.stderr.decode(errors="replace"))
     return done.stdout.decode(errors="surrogateescape")
 
 

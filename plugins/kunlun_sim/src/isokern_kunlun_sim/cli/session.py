@@ -21,7 +21,9 @@ from ..runtime import CLUSTERS, Runtime
 Array = np.ndarray[Any, Any]
 CDEF = """
 typedef void *XPUStream;
-typedef struct xpusim_argument { long long kind; void *pointer; long long integer; double real; } xpusim_argument;
+typedef struct xpusim_argument {
+    long long kind; void *pointer; long long integer; double real; long long element_bytes, element_is_real;
+} xpusim_argument;
 """
 ENTRY = "int isokern_xpu_run_{}(int clusters, int cores, XPUStream stream, xpusim_argument *given, int count);"
 EMULATOR_CDEF = """
@@ -217,11 +219,16 @@ class Session:
                 record.kind = ord("p")
                 address = addresses.get(argument, self.runtime.ffi.NULL)
                 record.pointer = self._ffi.cast("void *", int(self.runtime.ffi.cast("uintptr_t", address)))
+                if argument.array.size:
+                    record.element_bytes = argument.array.dtype.itemsize
+                    record.element_is_real = argument.array.dtype.kind == "f"
         clusters = launch.clusters or self.available
         code = self._entries[launch.kernel](clusters, launch.cores, self._ffi.NULL, records, len(given))
         if code <= -1000:
             raise InvalidArgument("run", f"{len(given)} arguments", allowed=f"the kernel takes {-1000 - code}")
         if code < 0 and -code <= len(given):
-            allowed = WANTED[records[-code - 1].kind]
+            wanted = records[-code - 1]
+            element = f"{'float' if wanted.element_is_real else 'int'}{8 * wanted.element_bytes}"
+            allowed = WANTED.get(wanted.kind) or f"an array of {element}, to which the parameter points"
             raise InvalidArgument("run", f"argument {-code}, {given[-code - 1].text}", allowed=allowed)
         self._check(code, "launch")

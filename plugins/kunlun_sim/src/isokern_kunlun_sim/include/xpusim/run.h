@@ -4,19 +4,34 @@
 #define XPUSIM_RUN_H
 #include "launch.h"
 
-/* One argument of the command line: an address ('p'), an integer ('i') or a real number ('f'). */
+/* One argument of the command line: an address ('p') of elements with their size, an integer ('i') or a real number
+ * ('f'). */
 struct xpusim_argument {
     long long kind;
     void *pointer;
     long long integer;
     double real;
+    long long element_bytes, element_is_real;
 };
 
 namespace xpusim
 {
 
+/* Whether an array's elements are what a parameter points to. Bytes may be anything, and so may structures; a 16-bit
+ * float is a class. */
+template <class E>
+bool has_elements(const xpusim_argument &a)
+{
+    if constexpr (std::is_arithmetic_v<E> && sizeof(E) > 1)
+        return a.element_bytes == sizeof(E) && (a.element_is_real != 0) == std::is_floating_point_v<E>;
+    else if constexpr (std::is_class_v<E> && sizeof(E) == 2)
+        return a.element_bytes == 2;
+    else
+        return true;
+}
+
 /* Convert an argument to a parameter of type P. On a mismatch, `wrong` becomes the argument's number, counted from 1,
- * and the argument's kind becomes the parameter's. */
+ * and the argument's kind becomes the parameter's, or 'e' with what the elements should be. */
 template <class P>
 P convert(xpusim_argument &a, int number, int &wrong)
 {
@@ -24,6 +39,13 @@ P convert(xpusim_argument &a, int number, int &wrong)
     if constexpr (std::is_pointer_v<P>) {
         if (a.kind != 'p')
             refuse('p');
+        if constexpr (!std::is_void_v<std::remove_pointer_t<P>>) {
+            using E = std::remove_cv_t<std::remove_pointer_t<P>>;
+            if (a.kind == 'p' && a.pointer != nullptr && !has_elements<E>(a)) {
+                refuse('e');
+                a.element_bytes = sizeof(E), a.element_is_real = !std::is_integral_v<E>;
+            }
+        }
         return static_cast<P>(a.pointer);
     } else if constexpr (std::is_floating_point_v<P>) {
         if (a.kind == 'p')
