@@ -144,7 +144,8 @@ void xpusim_lock(xpusim_site site)
     mine.locked = site;
     mine.idle = 0;
     if (mine.checked)
-        check::record_atomic(nullptr, 0, XPUSIM_SM, site); /* stands for the lock, which is not in the kernel's memory */
+        check::record_atomic(
+            nullptr, 0, XPUSIM_SM, site); /* stands for the lock, which is not in the kernel's memory */
 }
 
 void xpusim_unlock(xpusim_site site)

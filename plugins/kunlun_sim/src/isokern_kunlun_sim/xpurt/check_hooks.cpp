@@ -45,9 +45,8 @@ bool use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
 }
 
 /* Judge an access outside the core's own local memory, or one that the fast path cannot handle. */
-static void judge_outside(
-    Core &c, const Where &w, char *at, std::size_t bytes, bool write, const Site &site, Act act, bool moves,
-    const char *what)
+static void judge_outside(Core &c, const Where &w, char *at, std::size_t bytes, bool write, const Site &site, Act act,
+    bool moves, const char *what)
 {
     switch (w.kind) {
     case Kind::local: /* below the watched window */
@@ -216,7 +215,6 @@ static bool is_partly_written(Core &c, const char *at)
 }
 
 static void range(void *p, std::size_t bytes, bool write, const void *pc);
-
 
 static void misaligned(Core &c, const void *p, std::size_t bytes, const char *what, const Site &site)
 {

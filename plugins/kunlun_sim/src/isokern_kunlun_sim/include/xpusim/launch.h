@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "../xpu/runtime.h"
+#include "device.h"
 
 /* What an XPUFunc points to for a kernel compiled for the emulator. */
 struct xpusim_function {
