@@ -575,10 +575,13 @@ class SynchronizeDoesNothing(ThreadedStream):
 
 @stream("streams/runs_a_stream_in_order")
 class OutOfOrder(ThreadedStream):
-    """Each call runs in a thread of its own."""
+    """Each call runs in a thread of its own, every other one a little later."""
+
+    later = 0.0
 
     def enqueue(self, task: Callable[[], None]) -> None:
-        super().enqueue(lambda: threading.Thread(target=task).start())
+        self.later = 0.01 - self.later
+        super().enqueue(threading.Timer(self.later, task).start)
 
 
 @stream("streams/runs_a_stream_in_order")

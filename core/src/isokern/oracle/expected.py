@@ -25,6 +25,7 @@ from ..layout import TensorDesc
 from . import values
 from .cases import Case
 from .layouts import arrangements, constant_axis, windows
+from .ulps import ulp_errors
 from .verdicts import Failure, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -338,7 +339,7 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     error = float(np.max(difference, where=countable, initial=0.0))
     worst = float(np.max(share, initial=0.0))
     if right.all():
-        return Judged(error, worst, ulps=count_ulps(difference, expected, problem.outputs[output].dtype))
+        return Judged(error, worst, ulps=count_ulps(got, expected, problem.outputs[output].dtype))
     # An infinite or NaN difference counts as the furthest
     off = np.where(right, -1.0, np.where(countable, share, np.inf))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
@@ -346,15 +347,12 @@ def judge(got: Array, problem: Problem, output: int, *, strict_nan: bool, flushe
     return Judged(error, worst, _describe(got, expected, right, share), furthest, _first(right))
 
 
-def count_ulps(difference: Array, expected: Array, dtype: DType) -> float:
-    """Return the largest finite difference in units of the last place that a dtype has at the expected value."""
-    countable = np.isfinite(difference) & np.isfinite(expected)
-    if dtype.kind != "f" or not countable.any():
+def count_ulps(got: Array, expected: Array, dtype: DType) -> float:
+    """Return the largest finite error in units in the last place; 0 for dtypes that are not floats."""
+    if dtype.kind != "f":
         return 0.0
-    limits = values.limits_of(dtype)
-    exponent = np.where(expected == 0, int(limits.minexp), np.frexp(np.where(countable, expected, 1.0))[1] - 1)
-    place = np.ldexp(1.0, np.maximum(exponent, int(limits.minexp)) - int(limits.nmant))
-    return float(np.max(difference / place, where=countable, initial=0.0))
+    errors = ulp_errors(got, np.asarray(expected, np.float64), dtype)
+    return float(np.max(errors, where=np.isfinite(errors), initial=0.0))
 
 
 def _judge_bits(got: Array, expected: Array, strict_nan: bool) -> Judged:
