@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import accuracies
 import contracts as backend_contracts
 import operator_pages
 import support
@@ -156,6 +157,11 @@ def matrix() -> str:
         table(["operator", *devices], body),
     ]
     return "\n\n".join(parts)
+
+
+def accuracy() -> str:
+    """Return the table of the operators' largest errors."""
+    return accuracies.tabulate_all()
 
 
 def xpu_rules() -> str:

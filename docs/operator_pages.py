@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import accuracies
 import numpy as np
 import support
 from tables import table
@@ -102,6 +103,7 @@ def write(op: Any, kept: dict[str, Any]) -> str:
         *say_support(op, kept),
         "## Accuracy",
         say_accuracy(op),
+        *say_errors(op),
         "## What it consists of",
         say_parts(op),
         "## What a kernel receives",
@@ -186,6 +188,13 @@ def say_accuracy(op: Any) -> str:
     scale = " · |reference| + scale)" if op.tolerance.scale else " · |reference|)"
     text = f"At most ε · ({op.tolerance.ulps:g}{scale} away from the float64 reference, plus the rounding to the dtype."
     return text + (" The scale is the magnitude that cancels on the way." if op.tolerance.scale else "")
+
+
+def say_errors(op: Any) -> list[str]:
+    """Return the measured errors, where there are some."""
+    found = accuracies.tabulate_operator(op.name)
+    said = "Largest error in ULP, and the mean of all, as [measured](../accuracy.md):"
+    return [said, found] if found else []
 
 
 def say_parts(op: Any) -> str:

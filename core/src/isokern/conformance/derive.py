@@ -141,12 +141,12 @@ class _Derivation:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 
     def _long(self, types: tuple[DType, ...]) -> Iterator[Case]:
-        """Yield long rows; those of a power of two, and the longest, are quick in F32."""
+        """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32."""
         if not set(types) <= {F32, F16, I32}:
             return
         for s in self.long:
             length = max(next(iter(s.sample.shapes.values())))
-            exact = length & (length - 1) == 0 or length == max(LENGTHS)
+            exact = length & (length - 1) == 0 or length == max(LENGTHS) or length < min(LENGTHS)
             yield Case(self.operator, types, s.sample, "offset", quick=exact and types[0] is F32)
             if exact:
                 yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")

@@ -36,7 +36,8 @@ class Sample:
 
     `size` small, wide and long samples are conformance cases. Wide ones run in fewer dtypes and layouts; they are large
     enough for several threads and for stores that bypass the caches (more than 2 MiB of F32). Long ones, two rows of
-    each of `LENGTHS`, run in one or two dtypes. Medium and large ones are only for `isokern bench`.
+    each of `LENGTHS`, and rows with an extreme in every place, run in one or two dtypes. Medium and large ones are only
+    for `isokern bench`.
     """
 
     shapes: Mapping[str, Any]

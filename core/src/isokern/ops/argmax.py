@@ -70,8 +70,11 @@ argmax = declare(
                 ((4096, 4096), 1, False, "large"),
             ]
         ),
-        *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
-        *(Sample({"x": (199, 200)}, {"axis": axis}, values={"x": "nans"}, types={"T": FLOATS}) for axis in (0, 1)),
+        *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}, size="long") for axis in (0, 1)),
+        *(
+            Sample({"x": (199, 200)}, {"axis": axis}, values={"x": "nans"}, types={"T": FLOATS}, size="long")
+            for axis in (0, 1)
+        ),
         *(Sample({"x": (2, n)}, values={"x": "peaks"}, size="long") for n in LENGTHS),
         *(Sample({"x": (3, n)}, values={"x": "nans"}, types={"T": FLOATS}, size="long") for n in (4096, 40_000)),
     ],

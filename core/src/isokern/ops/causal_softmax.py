@@ -96,7 +96,7 @@ causal_softmax = declare(
                 ((32, 512, 1024), "large"),
             ]
         ),
-        Sample({"x": (200, 200)}, values={"x": "peaks"}),
+        Sample({"x": (200, 200)}, values={"x": "peaks"}, size="long"),
         *(Sample({"x": (2, n)}, size="long") for n in LENGTHS),
     ],
     errors=[

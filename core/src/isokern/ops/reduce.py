@@ -151,7 +151,11 @@ def reduction(
         samples=lambda: [
             *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),
             *(Sample({"x": s}, {"axes": a}, size=size) for s, a, size in bench),
-            *(Sample({"x": (200, 200)}, {"axes": (a,)}, values={"x": v}) for a in (0, 1) for v in extremes),
+            *(
+                Sample({"x": (200, 200)}, {"axes": (a,)}, values={"x": v}, size="long")
+                for a in (0, 1)
+                for v in extremes
+            ),
             *(Sample({"x": (2, n)}, {"axes": (1,)}, size="long") for n in LENGTHS),
         ],
         errors=[

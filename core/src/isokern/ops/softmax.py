@@ -106,7 +106,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                     ((5, 34), 0),
                 ]
             ),
-            *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+            *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}, size="long") for axis in (0, 1)),
             *(Sample({"x": (2, n)}, size="long") for n in LENGTHS),
             *(Sample({"x": s}, size=size) for size, s in SIZES.items()),
         ],

@@ -80,9 +80,15 @@ topk = declare(
                 ((512, 32768), 40, 1, "large"),
             ]
         ),
-        *(Sample({"x": (200, 200)}, {"k": 3, "axis": axis}, values={"x": "peaks"}) for axis in (0, 1)),
+        *(Sample({"x": (200, 200)}, {"k": 3, "axis": axis}, values={"x": "peaks"}, size="long") for axis in (0, 1)),
         *(
-            Sample({"x": (199, 200)}, {"k": 3, "axis": axis}, values={"x": "nans"}, types={"T": (F32, F16, BF16)})
+            Sample(
+                {"x": (199, 200)},
+                {"k": 3, "axis": axis},
+                values={"x": "nans"},
+                types={"T": (F32, F16, BF16)},
+                size="long",
+            )
             for axis in (0, 1)
         ),
         *(Sample({"x": (2, n)}, {"k": 5}, size="long") for n in LENGTHS),
