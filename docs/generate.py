@@ -247,6 +247,7 @@ PARTS: dict[str, Callable[..., str]] = {
         header,
         c_operators,
         matrix,
+        accuracy,
         xpu_rules,
         cuda_rules,
         source_documents,

@@ -23,6 +23,7 @@ HOMES = [ROOT, CORE, *(p for p in CORE.iterdir() if p.is_dir()), ROOT / "plugins
 HOMES += [*ROOT.glob("plugins/*/src/isokern_*"), ROOT / "plugins/cpu/src/isokern_cpu/kernels"]
 PAGES = {p.name: p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs").glob("*.md"))}
 ELSEWHERE = {  # pages with no example to run here, and why
+    "accuracy.md": "a table made from docs/accuracy.tsv",
     "adding_a_dtype.md": "tests/walk follows it",
     "adding_an_operator.md": "sections of CONTRIBUTING, which tests/walk follows",
     "bring_up.md": "tests/walk follows it",
