@@ -323,14 +323,14 @@ def test_a_device_without_an_operator_says_which(devices, monkeypatch):
             compile(model, device)
     assert (memory.live, memory.allocations) == before, told
     with monkeypatch.context() as patch:
-        allocate, count = type(memory)._allocate, itertools.count()
+        allocate, count = type(memory).allocate_buffer, itertools.count()
 
         def failing(self, *arguments):
             if next(count) == 7:  # six parameters and the arena are allocated
                 raise isokern.OutOfMemory("alloc", "no more")
             return allocate(self, *arguments)
 
-        patch.setattr(type(memory), "_allocate", failing)
+        patch.setattr(type(memory), "allocate_buffer", failing)
         with pytest.raises(isokern.OutOfMemory) as told:
             compile(model, device)
     assert next(count) > 7 and (memory.live, memory.allocations) == before, told
