@@ -74,6 +74,9 @@ def opened(installed, cache, monkeypatch):
     monkeypatch.setenv("ISOKERN_CACHE", str(cache))
     monkeypatch.setenv("ISOKERN_SIMT_SELFTEST", "0")  # a self-test would disable a wrong kernel
     monkeypatch.syspath_prepend(str(installed))
+    # Every template is a package of this name, and another test may have imported another one
+    for name in [m for m in sys.modules if m.partition(".")[0] == "isokern_acme"]:
+        monkeypatch.delitem(sys.modules, name)
 
     def make(seed=0, folder=None, selftest=0):
         monkeypatch.setenv("ISOKERN_ACME_SEED", str(seed))
