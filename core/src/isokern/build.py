@@ -218,7 +218,7 @@ def setup_arguments(
 def _build(plugin: _Plugin, folder: Path) -> None:
     """Build the plug-in's extension, with all that it is made of in `folder`."""
     try:
-        import cffi  # noqa: F401
+        import cffi  # noqa: F401  # only whether it is there
         from ninja import BIN_DIR
     except ImportError as error:
         raise SystemExit(

@@ -3,7 +3,7 @@
 A row says for one operator, dtype and device how far results lie from the exact value, at most and on average. The
 cases' exact values are the declaration's reference. The sweep is for functions of one number: every F16 and BF16, a
 part of all F32 by their bits, and drawn F64; its exact values are float64, or computed with 40 digits for F64 and where
-float64 cancels.
+float64 cancels; there the numbers of every dtype are drawn.
 """
 
 from __future__ import annotations

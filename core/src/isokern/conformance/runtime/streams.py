@@ -156,12 +156,12 @@ def takes_only_its_own_events_and_streams(device: Device) -> None:
     chain = Chain(device, length=1)
     for wrong in (None, 0, "event", object()):
         try:
-            device.stream().wait(wrong)  # type: ignore[arg-type]
+            device.stream().wait(wrong)  # type: ignore[arg-type]  # which is to be refused
         except InvalidArgument:
             continue
         fail(f"wait accepted {wrong!r}")
     try:
-        chain.enqueue(object())  # type: ignore[arg-type]
+        chain.enqueue(object())  # type: ignore[arg-type]  # which is to be refused
     except InvalidArgument:
         return
     fail("a call accepted an object that is no stream")
