@@ -24,6 +24,7 @@ def summaries(*rows):
     return {name: tuple(rest) for name, _, *rest in (bar.summary() for bar in bars(rows))}
 
 
+@pytest.mark.full
 def test_the_whole_on_the_emulated_gpu(tmp_path):
     command = [sys.executable, ROOT / "tools" / "gpu_report.py", "--device", "cuda_sim:0", "--quick", "--to", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

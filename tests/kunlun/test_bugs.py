@@ -155,6 +155,7 @@ def launch(
     return int(done.stdout), [json.loads(line) for line in lines], done.stderr
 
 
+@pytest.mark.turns(3)  # each launches in a process of its own
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
 @pytest.mark.parametrize("stem", sorted(CASES))
 def test_the_bug_is_found(runtime: Path, bugs: Path, tmp_path: Path, stem: str, seed: str) -> None:
@@ -187,6 +188,7 @@ def test_what_is_printed_lies_beside_the_kernel(runtime: Path, bugs: Path, tmp_p
     assert masked(text) == masked(beside.read_text(encoding="utf-8"))
 
 
+@pytest.mark.turns(3)  # each launches in a process of its own
 @pytest.mark.parametrize("seed", ["0", "1"])
 @pytest.mark.parametrize("stem", sorted(CASES))
 def test_the_repaired_twin_is_in_order(runtime: Path, bugs: Path, tmp_path: Path, stem: str, seed: str) -> None:

@@ -179,6 +179,7 @@ def test_headers_of_one_name_are_told_apart(runtime: Path, tmp_path: Path) -> No
     assert re.search(r"^F .*/xpusim/copy\.h$", lines, flags=re.M)
 
 
+@pytest.mark.turns(4)  # each compiles a kernel
 @MODES
 @pytest.mark.parametrize("name", scenes.EXCEPTIONS)
 def test_exception(runtime: Path, tmp_path: Path, mode: str, name: str) -> None:

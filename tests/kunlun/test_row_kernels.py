@@ -83,6 +83,7 @@ def test_sums_and_scaling_are_vectors(op: str, call: list[str], loads: int) -> N
     assert found["scalar_loads"] < 768 * 256 * (2 if op == "softmax" else 1)
 
 
+@pytest.mark.turns(3)  # each runs all of them under another schedule
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
 def test_nothing_is_used_before_its_fence(tmp_path: Path, seed: str) -> None:
     report = tmp_path / "findings"
