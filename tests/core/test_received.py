@@ -9,7 +9,7 @@ import pytest
 from isokern import TensorDesc
 from isokern.cabi.plan import Plan
 from isokern.cabi.received import find_siblings, list_fields, list_tensors, say_normal_form, summarise_operands
-from isokern.declare.samples import assignments, describe
+from isokern.declare.samples import assignments, describe, first_sample
 from isokern.ops import all_operators, find
 
 
@@ -45,6 +45,16 @@ def test_fields_lie_where_the_record_has_them():
     assert sum(f.nbytes for f in fields.values()) == record.nbytes
     assert struct.unpack_from("<d", blob, fields["alpha"].offset) == (2.5,) == (fields["alpha"].value,)
     assert struct.unpack_from("<q", blob, fields["activation"].offset) == (1,)
+
+
+@pytest.mark.parametrize("op", all_operators(), ids=lambda op: op.name)
+def test_fields_fill_the_record(op):
+    types = assignments(op)[0]
+    sample = first_sample(op, types)
+    resolved = op.resolve(*describe(op, sample, types), sample.attrs)
+    fields = list_fields(op, dict(resolved.attrs))
+    assert [f.name for f in fields] == [name for name, _, _ in op.attrs.layout]
+    assert sum(f.nbytes for f in fields) == op.attrs.nbytes - (fields[0].offset if fields else op.attrs.nbytes)
 
 
 def test_a_broadcast_operand_may_repeat_and_an_optional_one_be_absent():

@@ -44,10 +44,10 @@ def list_tensors(resolved: Resolved) -> list[ReceivedTensor]:
 def list_fields(op: Operator, values: dict[str, Any]) -> list[ReceivedField]:
     """Return the fields of the attributes' record with their values."""
     rows = op.attrs.layout
-    ends = [*(offset for _, _, offset in rows[1:]), op.attrs.nbytes]
+    starts = [offset for _, _, offset in rows] + [op.attrs.nbytes]
     return [
         ReceivedField(name, kind, offset, end - offset, values[name])
-        for (name, kind, offset), end in zip(rows, ends, strict=True)
+        for (name, kind, offset), end in zip(rows, starts[1:], strict=True)
     ]
 
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..status import InvalidArgument
 from ._output import Json, console, emit, quiet, table
 from .why import GRAMMAR, resolve
 
 if TYPE_CHECKING:
     from ..declare.operator import Resolved
+
+ALLOWED = f"OPERATOR {GRAMMAR} ATTRIBUTE=VALUE, as 'softmax x=F32[2,3] axis=1'"
 
 
 def explain_call(
@@ -28,7 +31,7 @@ def explain_call(
     from ..backend.discovery import device as find_device
     from ..ops import find
 
-    name, *words = (word for part in call for word in shlex.split(part))
+    name, *words = _split(call)
     with quiet(json):
         operator = find(name)
         resolved = resolve(operator, words)
@@ -39,6 +42,17 @@ def explain_call(
         emit(document)
     else:
         _show(document)
+
+
+def _split(call: list[str]) -> list[str]:
+    """Return the words of a call, at least one, whether they came as one text or as several."""
+    try:
+        words = [word for part in call for word in shlex.split(part)]
+    except ValueError as error:  # a quotation mark without its counterpart
+        raise InvalidArgument("explain-call", f"{' '.join(call)!r}: {error}", allowed=ALLOWED) from None
+    if not words:
+        raise InvalidArgument("explain-call", "the call is empty", allowed=ALLOWED)
+    return words
 
 
 def describe_received(resolved: Resolved) -> dict[str, Any]:

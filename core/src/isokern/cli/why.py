@@ -92,7 +92,7 @@ def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> R
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise InvalidArgument("why", f"{word!r}", allowed=f"{GRAMMAR}; ATTRIBUTE=VALUE")
+            raise InvalidArgument(op.name, f"{word!r} has no =", allowed=f"{GRAMMAR}; ATTRIBUTE=VALUE")
         if name in inputs or name in outputs:
             tensors.setdefault(name, []).append(tensor(name, value))
         elif name in fields:
@@ -132,10 +132,15 @@ _TENSOR = re.compile(
 def tensor(name: str, text: str) -> TensorDesc:
     """Return `F32[2,3]:1,2@4` (or as a TensorDesc prints itself) as a TensorDesc."""
     match = _TENSOR.fullmatch(text)
-    if match is None:
-        raise InvalidArgument("why", f"{name}={text!r} is no tensor", allowed=GRAMMAR)
-    element, dims, strides, offset = match.groups()
-    return TensorDesc(element, _integers(dims), None if strides is None else _integers(strides), int(offset or 0))
+    try:
+        if match is None:
+            raise ValueError
+        element, dims, strides, offset = match.groups()
+        shape, steps = _integers(dims), None if strides is None else _integers(strides)
+        start = int(offset or 0)
+    except ValueError:  # of a number, too, such as 1-2
+        raise InvalidArgument(name, f"{text!r} is no tensor", allowed=GRAMMAR) from None
+    return TensorDesc(element, shape, steps, start)
 
 
 def _integers(text: str) -> list[int]:
