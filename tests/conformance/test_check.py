@@ -251,6 +251,14 @@ def test_the_first_failure_can_be_the_last(plug_in: dict[str, str]) -> None:
         printed = json.loads(done.stdout)
         assert len(printed["failures"]) == 1
         assert set(printed["summary"]) == {"dropsnan:0"}
+        assert "noise:0: none of" in done.stderr
+
+
+def test_the_failures_of_all_devices_count(plug_in: dict[str, str]) -> None:
+    arguments = ("--device", "dropsnan", "--device", "noise", "--op", "add", "--quick", "--json", "--no-isolation")
+    of_first = len(json.loads(command(plug_in, *arguments[:2], *arguments[4:]).stdout)["failures"])
+    both = json.loads(command(plug_in, *arguments, "--max-fail", str(of_first + 1)).stdout)["failures"]
+    assert [f["device"] for f in both] == ["dropsnan:0"] * of_first + ["noise:0"]
 
 
 def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None:

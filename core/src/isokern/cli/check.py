@@ -185,7 +185,13 @@ def check(
     wanted = 1 if first else max_fail
     end = None if budget is None else time.monotonic() + budget
     workers = jobs or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    reports = []
+    reports: list[Report] = []
+
+    def is_enough() -> bool:
+        """Return whether the failures of all devices are as many as are wanted, or the time is over."""
+        full = wanted is not None and sum(len(r.failures) for r in reports) >= wanted
+        return full or (end is not None and time.monotonic() > end)
+
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
             found = Report(d.name, pairs | claims.get(d.name, frozenset()), expected=ExpectedFailures(known))
@@ -195,7 +201,7 @@ def check(
                 found.add(c, outcome)
                 bar.advance(task)
                 bar.update(task, description=f"{found.device}, {len(found.failures)} failed")
-                if found.is_enough(wanted) or (end is not None and time.monotonic() > end):
+                if is_enough():
                     raise _Enough
 
             reports.append(found)
@@ -210,14 +216,16 @@ def check(
                 )
             if left := len(cases) - len(found.outcomes):
                 note(f"{d.name}: {left} of {len(cases)} cases were not run")
-            if found.is_enough(wanted):
+            if is_enough():
                 break
-    for path in report or []:
-        write_report(path, reports, measurements)
+        for d, cases in work[len(reports) :]:
+            note(f"{d.name}: none of {len(cases)} cases was run")
     if json:
         emit(document(reports))
     else:
         _print(reports)
+    for path in report or []:
+        write_report(path, reports, measurements)
     code = FAILED if any(r.failures or r.expected.stale for r in reports) else 0
     if not code and not any(r.ran for r in reports):
         reasons = [*dict.fromkeys(why for r in reports for why in r.refusals.values())][:SHOWN]
