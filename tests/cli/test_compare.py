@@ -45,9 +45,18 @@ def test_a_report_does_not_differ_from_itself(isokern_here, old):
     assert (done.code, done.out.strip()) == (0, "0 worse, 0 better, 0 less exact, 0 gone, 0 added")
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "not json", '{"id": 1}'])
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", "not json", '{"id": 1}', '{"id": "a", "device": "b", "share": 0}', "[" * 100000]
+)
 def test_another_file_is_refused(isokern_here, tmp_path, old, text):
     (tmp_path / "wrong").write_text(text)
     done = isokern_here("compare", old, tmp_path / "wrong")
     assert done.code == 2
     assert done.err.count("\n") == 1 and "allowed: a report of check --report" in done.err
+
+
+def test_what_a_backend_says_may_have_any_end_of_a_line(isokern_here, tmp_path):
+    path = tmp_path / "report.jsonl"
+    outcome = {"id": "a", "device": "cpu:0", "verdict": "pass", "detail": "one\u2028two\x85three", "share": 0}
+    path.write_text(json.dumps(outcome, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert isokern_here("compare", path, path).code == 0

@@ -69,7 +69,7 @@ def test_a_result_that_is_less_exact_is_found(cpu: Device, tmp_path: Path) -> No
     assert {r.dtype for r in rows} == {"F16", "BF16", "F32", "F64"}
     assert all(0.49 < r.largest < 2 and 0 < r.mean < 0.5 for r in rows)
     accuracy.write_table(tmp_path / "table.tsv", rows)
-    known = accuracy.read_table(tmp_path / "table.tsv")
+    known = accuracy.read_table("--against", tmp_path / "table.tsv")
     assert accuracy.find_worse(rows, known) == []
     worse = [replace(r, largest=r.largest + 0.01) for r in rows]
     assert len(accuracy.find_worse(worse, known)) == len(rows)
@@ -94,11 +94,11 @@ def test_a_result_beyond_its_bound_is_named(cpu: Device, monkeypatch: pytest.Mon
 def test_another_file_is_no_table(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text(text)
     with pytest.raises(InvalidArgument, match="isokern accuracy"):
-        accuracy.read_table(tmp_path / "t.tsv")
+        accuracy.read_table("--against", tmp_path / "t.tsv")
 
 
 def test_the_cpu_is_as_exact_as_the_table_says(cpu: Device) -> None:
-    known = accuracy.read_table(TABLE)
+    known = accuracy.read_table("--against", TABLE)
     operators = [find(name) for name in ("exp", "tanh", "softmax", "rms_norm")]
     rows = [*accuracy.measure_cases(cpu, operators), *accuracy.measure_sweep(cpu, operators)]
     assert {r.key for r in rows} <= known.keys()
@@ -110,7 +110,7 @@ def gives_floats(operator: Operator) -> bool:
 
 
 def test_the_table_has_every_operator_that_rounds() -> None:
-    rows = accuracy.read_table(TABLE)
+    rows = accuracy.read_table("--against", TABLE)
     for device in ("cpu", "opencl", "kunlun_sim", "cuda_sim"):
         named = {operator for operator, _, on, _ in rows if on == device}
         rounding = {op.name for op in all_operators() if not op.exact and gives_floats(op)}

@@ -182,6 +182,28 @@ def test_an_expected_failure_needs_one_reason(tmp_path: Path, line: str) -> None
         ExpectedFailures.read(str(tmp_path / "known.txt"))
 
 
+def test_an_expected_failure_may_come_from_an_editor_of_another_system(tmp_path: Path) -> None:
+    (tmp_path / "known.txt").write_bytes(b"\xef\xbb\xbfadd/*  # once\r\n\r\nexp/* # twice\r\n")
+    assert ExpectedFailures.read(str(tmp_path / "known.txt")).reasons == {"add/*": "once", "exp/*": "twice"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--shard", "0/0"], "--shard: '0/0'"),
+        (["--shard", "1/" + "9" * 5000], "allowed: N/M"),
+        (["--report", "absent/r.html"], "there is no folder 'absent'"),
+        (["--times", os.devnull], "--report FILE.html"),
+        (["--expected-failures", "/dev/zero"], "is not a regular file"),
+        (["--require", "absent"], "--require: 'absent' does not exist"),
+    ],
+)
+def test_an_option_that_cannot_be_is_an_error_before_any_case_runs(cpu: Device, options: list[str], said: str) -> None:
+    result = check("--op", "neg", "--quick", *options)
+    assert isinstance(result.exception, InvalidArgument)
+    assert said in str(result.exception)
+
+
 def test_a_stale_expected_failure_fails_the_check(cpu: Device, tmp_path: Path) -> None:
     (tmp_path / "known.txt").write_text("neg/F32/* # the sign is a matter of taste")
     result = check("--op", "neg", "--quick", "--expected-failures", str(tmp_path / "known.txt"))

@@ -11,7 +11,7 @@ import pytest
 
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.expected_failures import ExpectedFailures
-from isokern.conformance.report_files import check_suffix, group_failures, read_measurements, write_report
+from isokern.conformance.report_files import check_target, group_failures, read_measurements, write_report
 from isokern.conformance.suite import Report
 from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
@@ -153,7 +153,7 @@ def test_times_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidArgument, match=r"--times: .*; allowed: a file with what `isokern bench --json` printed"):
         read_measurements(str(path))
-    with pytest.raises(InvalidArgument, match="FileNotFoundError"):
+    with pytest.raises(InvalidArgument, match=r"--times: .* does not exist"):
         read_measurements(str(tmp_path / "none.json"))
 
 
@@ -179,6 +179,15 @@ def test_a_report_of_nothing_can_be_written(suffix: str, tmp_path: Path) -> None
 
 def test_another_suffix_is_refused() -> None:
     with pytest.raises(
-        InvalidArgument, match=r"--report: r\.txt; allowed: a file that ends in \.jsonl, \.xml, \.md, \.html"
+        InvalidArgument, match=r"--report: 'r\.txt'; allowed: a file that ends in \.jsonl, \.xml, \.md, \.html"
     ):
-        check_suffix("r.txt")
+        check_target("r.txt")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_cases_run(tmp_path: Path) -> None:
+    (tmp_path / "folder.html").mkdir()
+    for path in ("absent/r.html", "folder.html"):
+        with pytest.raises(InvalidArgument, match="--report"):
+            check_target(str(tmp_path / path))
+    check_target(str(tmp_path / "new.html"))
+    assert not (tmp_path / "new.html").exists()

@@ -1,9 +1,10 @@
-"""Checks of plain arguments that several functions share."""
+"""Checks of plain arguments, and of the files that they name, that several functions share."""
 
 from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,35 @@ def regular_file(where: str, path: str | os.PathLike[str], *, exists: bool) -> N
         raise InvalidArgument(where, f"{quote(path)} does not exist", allowed="the path of a regular file")
     if mode is not None and not stat.S_ISREG(mode):
         raise InvalidArgument(where, f"{quote(path)} is not a regular file", allowed="the path of one")
+
+
+def writable_file(where: str, path: str) -> None:
+    """Raise InvalidArgument where no file can be written at `path`: a command says so before it has worked for long."""
+    regular_file(where, path, exists=False)
+    folder = Path(path).parent
+    if not folder.is_dir():
+        problem = f"{quote(path)}: there is no folder {quote(str(folder))}"
+    elif not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        problem = f"{quote(path)} may not be written"
+    else:
+        return
+    raise InvalidArgument(where, problem, allowed="a file in a folder that can be written to")
+
+
+def write_text(where: str, path: str, text: str) -> None:
+    """Write a file in UTF-8; raise InvalidArgument where the system does not let it."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"{quote(path)}: {error.strerror or error}"
+        raise InvalidArgument(where, problem, allowed="a file in a folder that can be written to") from None
+
+
+def read_text(where: str, path: str, *, allowed: str) -> str:
+    """Return what a file in UTF-8 has, without a byte order mark; raise InvalidArgument where it cannot be read."""
+    regular_file(where, path, exists=True)
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InvalidArgument(where, f"{quote(path)}: {problem}", allowed=allowed) from None

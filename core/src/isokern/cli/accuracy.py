@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..arguments import writable_file
+from ..status import InvalidArgument
 from ._output import Json, complain, emit, note, quiet, table
 
 FAILED = 1
@@ -35,7 +37,7 @@ def accuracy(
     """Measure the errors of results in ULP, over the quick cases and over a sweep of numbers.
 
     A ULP is the distance to the next number of the dtype; a correctly rounded result is at most 0.5 off. The exact
-    values are the declarations' references in float64; those of functions of one number are computed with 60 digits for
+    values are the declarations' references in float64; those of functions of one number are computed with 40 digits for
     F64, and where float64 cancels. Exits with 1 where a result is beyond what its declaration allows, or less exact
     than in the table that --against names.
     """
@@ -43,14 +45,20 @@ def accuracy(
     from ..conformance import accuracy as measuring
     from ..conformance.suite import Part
     from ..ops import all_operators, find
+    from ..oracle.ulps import load_mpmath
 
     sweep = Part.parse("--slice", part)
-    operators = [find(name) for name in op] if op else list(all_operators())
+    operators = [find(name) for name in dict.fromkeys(op)] if op else list(all_operators())
     rows: list[Any] = []
+    load_mpmath()  # what cannot work is said before hours of measuring
+    if reason and not write:
+        raise InvalidArgument("--reason", "without a table", hint="a reason is written to one: --write FILE")
+    if write:
+        writable_file("--write", str(write))
+    before = measuring.read_table("--write", write) if write and write.exists() else {}
     with quiet(json):
-        known = measuring.read_table(against) if against else {}
-        for name in device:
-            found = find_device(name)
+        known = measuring.read_table("--against", against) if against else {}
+        for found in dict.fromkeys(find_device(name) for name in device):
             rows += measuring.measure_cases(found, operators) if cases else []
             rows += measuring.measure_sweep(found, operators, sweep)
         worse = measuring.find_worse(rows, known)
@@ -63,7 +71,7 @@ def accuracy(
         ]
         table("errors in ULP", columns, cells, right=["values", "largest", "mean"])
     if write:
-        _write(write, rows, reason)
+        _write(write, rows, before, reason)
     for line in worse:
         complain(line)
     if worse:
@@ -71,12 +79,10 @@ def accuracy(
         raise typer.Exit(FAILED)
 
 
-def _write(path: Path, rows: list[Any], reason: str) -> None:
-    """Write the table; a row that grew needs a reason."""
+def _write(path: Path, rows: list[Any], before: dict[Any, Any], reason: str) -> None:
+    """Write the table, which had the rows `before`; a row that grew needs a reason."""
     from ..conformance import accuracy as measuring
-    from ..status import InvalidArgument
 
-    before = measuring.read_table(path) if path.exists() else {}
     without = measuring.keep_reasons(rows, before, reason)
     if without:
         raise InvalidArgument(

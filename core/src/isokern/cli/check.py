@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
+LONGEST_PATIENCE = 1_000_000  # seconds; no timer counts more than some years
 SHOWN = 40  # kinds of failures, or reasons of refusals, that are printed one by one
 
 
@@ -106,12 +107,18 @@ def check(
         bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")
     ] = True,
     patience: Annotated[
-        float, typer.Option(min=1, help="Seconds that a case may take before its worker counts as hung.")
+        float,
+        typer.Option(
+            min=1, max=LONGEST_PATIENCE, help="Seconds that a case may take before its worker counts as hung."
+        ),
     ] = 300,
     first: Annotated[bool, typer.Option("-x", "--first", help="End at the first failure.")] = False,
     max_fail: Annotated[int | None, typer.Option(min=1, metavar="N", help="End at the N-th failure.")] = None,
     budget: Annotated[
-        float | None, typer.Option(min=1, metavar="SECONDS", help="End after this time; what was not run is told.")
+        float | None,
+        typer.Option(
+            min=1, metavar="SECONDS", help="End with the first case after this time; what was not run is told."
+        ),
     ] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="N/M", help="Only the N-th of M parts of the chosen cases: for M machines.")
@@ -143,7 +150,7 @@ def check(
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
-    from ..conformance.report_files import check_suffix, read_measurements, write_report
+    from ..conformance.report_files import check_target, read_measurements, write_report
     from ..conformance.runtime.processes import ENDS
     from ..conformance.suite import Choice, Part, Report, claimed_pairs, group_number, required_pairs, run
     from ..ops import find
@@ -154,7 +161,9 @@ def check(
         pairs = required_pairs(require) if require else frozenset()
         claims = {d.name: claimed_pairs(d) for d in judged} if claimed else {}
         for path in report or []:
-            check_suffix(path)
+            check_target(path)
+        if times and not any(path.endswith(".html") for path in report or []):
+            raise InvalidArgument("--times", "without a page of HTML", hint="add the page: --report FILE.html")
         measurements = read_measurements(times) if times else []
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
         if turn is not None and not quick:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
+from ..arguments import read_text
 from ..status import InvalidArgument
 from ._output import Json, console, emit
 
 FAILED = 1
-WORSE = 0.05  # of the allowed error: a smaller difference between two runs says nothing
+LESS_EXACT = 0.05  # of the allowed error: a smaller difference between two runs says nothing
 
 
 def compare(
@@ -37,12 +37,18 @@ def read_outcomes(path: str) -> dict[str, dict[str, Any]]:
     """Return the outcomes of a report by case."""
     from json import loads
 
+    allowed = "a report of check --report FILE.jsonl"
+    lines = read_text("compare", path, allowed=allowed).split("\n")  # what a backend says may have other ends of lines
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-        return {f"{o['device']} {o['id']}": {**o, "share": float(o["share"])} for o in map(loads, lines)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {f"{o['device']} {o['id']}": _read_outcome(o) for o in map(loads, filter(str.strip, lines))}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         wrong = f"{type(error).__name__}: {error}"
-        raise InvalidArgument("compare", f"{path}: {wrong}", allowed="a report of check --report FILE.jsonl") from None
+        raise InvalidArgument("compare", f"{path}: {wrong}", allowed=allowed) from None
+
+
+def _read_outcome(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what is compared of an outcome: texts, and a number that infinity is the text of."""
+    return {"verdict": str(found["verdict"]), "detail": str(found["detail"]), "share": float(found["share"])}
 
 
 def find_differences(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) -> dict[str, list[Any]]:
@@ -60,7 +66,7 @@ def find_differences(old: dict[str, dict[str, Any]], new: dict[str, dict[str, An
         "less_exact": [
             {"case": case, "old": old[case]["share"], "new": new[case]["share"]}
             for case in both
-            if ranks[case] == (0, 0) and new[case]["share"] > old[case]["share"] + WORSE
+            if ranks[case] == (0, 0) and new[case]["share"] > old[case]["share"] + LESS_EXACT
         ],
         "gone": [case for case in old if case not in new],
         "added": [case for case in new if case not in old],

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..arguments import read_text, write_text
 from ..backend import Device
 from ..call.descriptor import Descriptor
 from ..declare.operator import Operator, Sample
@@ -204,20 +205,20 @@ def write_table(path: Path, rows: Iterable[Accuracy]) -> None:
     for row in sorted(rows, key=lambda r: r.key):
         values = vars(row) | {"largest": f"{row.largest:.3f}", "mean": f"{row.mean:.4f}"}
         writer.writerow([values[c] for c in COLUMNS])
-    path.write_text(out.getvalue(), encoding="utf-8")
+    write_text("--write", str(path), out.getvalue())
 
 
-def read_table(path: Path) -> dict[tuple[str, str, str, str], Accuracy]:
-    """Return the rows of a table by their keys; raise InvalidArgument where it is none."""
+def read_table(option: str, path: Path) -> dict[tuple[str, str, str, str], Accuracy]:
+    """Return the rows of a table by their keys; raise InvalidArgument, which names the option, where it is none."""
+    allowed = "a table that `isokern accuracy` wrote"
+    text = read_text(option, str(path), allowed=allowed)
     try:
-        lines = list(csv.reader(path.read_text(encoding="utf-8").splitlines(), delimiter="\t"))
-        if lines[0] != COLUMNS:
-            raise ValueError(f"its columns are {lines[0]}")
+        lines = list(csv.reader(io.StringIO(text), delimiter="\t"))
+        if lines[:1] != [COLUMNS]:
+            raise ValueError(f"its columns are {lines[0] if lines else 'not there'}")
         rows = [_read_row(*line) for line in lines[1:]]
-    except (OSError, UnicodeDecodeError, ValueError, IndexError, TypeError) as error:
-        raise InvalidArgument(
-            "--against", f"{path}: {error}", allowed="a table that `isokern accuracy` wrote"
-        ) from None
+    except (csv.Error, ValueError, TypeError) as error:
+        raise InvalidArgument(option, f"{path}: {error}", allowed=allowed) from None
     return {row.key: row for row in rows}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
+from ..arguments import read_text
 from ..oracle.verdicts import Outcome
 from ..status import InvalidArgument
 
@@ -26,10 +26,7 @@ class ExpectedFailures:
     @classmethod
     def read(cls, path: str) -> ExpectedFailures:
         """Read a file with a line for each pattern: `softmax/F16/*  # why it fails`."""
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidArgument("--expected-failures", f"{path}: {error}", allowed="a text file") from None
+        lines = read_text("--expected-failures", path, allowed="a text file").splitlines()
         reasons: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             pattern, _, reason = (part.strip() for part in line.partition("#"))

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from ..arguments import read_text, writable_file, write_text
 from ..oracle.verdicts import Outcome, Verdict
-from ..status import InvalidArgument
+from ..status import InvalidArgument, quote
 from .html_report import to_html
 from .suite import Report
 
@@ -34,24 +35,26 @@ MEASURED: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def check_suffix(path: str) -> None:
-    """Raise InvalidArgument for a file of an unknown kind."""
+def check_target(path: str) -> None:
+    """Raise InvalidArgument for a file of an unknown kind, or one that cannot be written."""
     if Path(path).suffix not in WRITERS:
-        raise InvalidArgument("--report", path, allowed=f"a file that ends in {', '.join(WRITERS)}")
+        raise InvalidArgument("--report", quote(path), allowed=f"a file that ends in {', '.join(WRITERS)}")
+    writable_file("--report", path)
 
 
 def read_measurements(path: str) -> list[dict[str, Any]]:
     """Return what `isokern bench --json` wrote to a file; raise InvalidArgument where it is something else."""
     allowed = "a file with what `isokern bench --json` printed"
+    text = read_text("--times", path, allowed=allowed)
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(text)
         for row in found:
             for name, kinds in MEASURED.items():
                 if not isinstance(row[name], kinds):
                     raise TypeError(f"{name} is a {type(row[name]).__name__}")
             if not all(isinstance(time, (int, float)) for time in row["peers"].values()):
                 raise TypeError("the time of a peer is no number")
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         problem = f"{path}: {type(error).__name__}: {error}"
         raise InvalidArgument("--times", problem, allowed=allowed) from None
     return list(found)
@@ -62,7 +65,7 @@ def write_report(path: str, reports: Sequence[Report], measurements: Sequence[Ma
     suffix = Path(path).suffix
     text = to_html(reports, measurements) if suffix == ".html" else WRITERS[suffix](reports)
     # What a backend says may have characters that XML or UTF-8 cannot hold, such as those of colours
-    Path(path).write_text(UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text), encoding="utf-8")
+    write_text("--report", path, UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def to_json_lines(reports: Sequence[Report]) -> str:

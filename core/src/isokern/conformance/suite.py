@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from ..arguments import read_text
 from ..backend import Device
 from ..backend.discovery import backends
 from ..declare.samples import assignments
@@ -24,6 +25,7 @@ from .run import Runner
 from .runtime.check import RuntimeCheck
 
 Pair = tuple[str, str]  # operator, and dtypes as in a case's id
+_PART = re.compile("([0-9]{1,12})/([0-9]{1,12})")
 
 
 def required_pairs(where: str) -> frozenset[Pair]:
@@ -37,12 +39,7 @@ def required_pairs(where: str) -> frozenset[Pair]:
     if where == "all":
         return frozenset(declared)
     pairs: set[Pair] = set()
-    try:
-        lines = Path(where).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(
-            "--require", f"{where}: {error}", allowed="all, or a text file that can be read"
-        ) from None
+    lines = read_text("--require", where, allowed="all, or a text file that can be read").splitlines()
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -121,10 +118,6 @@ class Report:
             self.worst[case.types[0].name] = outcome
         return outcome
 
-    def is_enough(self, wanted: int | None) -> bool:
-        """Return whether there are as many failures as are wanted, if any number is."""
-        return wanted is not None and len(self.failures) >= wanted
-
     def tabulate(self) -> tuple[list[str], list[tuple[str, list[tuple[str, str]]]]]:
         """Return first dtypes, and for each operator a cell of each: its text, and passed, failed, refused or empty."""
         sums: dict[tuple[str, str], Counter[Verdict]] = {}
@@ -195,9 +188,9 @@ class Part:
     @classmethod
     def parse(cls, option: str, text: str) -> Part:
         """Parse `3/8`; raise InvalidArgument that names the option."""
-        number, slash, count = text.partition("/")
-        if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
-            return cls(int(number), int(count))
+        match = _PART.fullmatch(text)
+        if match is not None and 1 <= int(match[1]) <= int(match[2]):
+            return cls(int(match[1]), int(match[2]))
         raise InvalidArgument(option, repr(text), allowed="N/M, the N-th of M parts, with N from 1 to M: 3/8")
 
     def has(self, value: int) -> bool:

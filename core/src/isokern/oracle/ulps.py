@@ -57,12 +57,7 @@ def exact_values(operator: str, attrs: Mapping[str, float], values: Iterable[flo
 
     Raises KeyError for an operator that has no exact function here.
     """
-    try:
-        import mpmath
-    except ImportError:
-        raise DeviceNotAvailable(
-            "accuracy", "mpmath is not installed", hint='pip install "isokern[accuracy]"'
-        ) from None
+    mpmath = load_mpmath()
     with mpmath.workdps(DIGITS):
         function = exact_functions(mpmath)[operator]
         fixed = {name: mpmath.mpf(value) for name, value in attrs.items()}
