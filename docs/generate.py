@@ -326,11 +326,18 @@ def _describe_module(module: str, beside: Sequence[str]) -> list[str]:
     return [f"## {module}", f"::: {module}\n    options:\n      heading_level: 3"]
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Run one of the commands."""
+    match arguments:
+        case ["site", folder]:
+            site(folder)
+        case ["support", *backends]:
+            support.write(backends)
+        case ["source_documents"]:
+            SOURCE_DOCUMENTS.write_text(source_documents() + "\n", encoding="utf-8")
+        case _:
+            raise SystemExit("give one of these: site FOLDER, support BACKEND …, source_documents")
+
+
 if __name__ == "__main__":
-    command, *words = sys.argv[1:]
-    if command == "site":
-        site(*words)
-    elif command == "support":
-        support.write(words)
-    else:
-        SOURCE_DOCUMENTS.write_text(source_documents() + "\n", encoding="utf-8")
+    main(sys.argv[1:])
