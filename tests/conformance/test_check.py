@@ -211,6 +211,21 @@ def test_a_stale_expected_failure_fails_the_check(cpu: Device, tmp_path: Path) -
     assert "expected to fail, and passes: neg/F32/*: the sign is a matter of taste" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ([], {"runtime", "neg"}),
+        (["--op", "neg"], {"neg"}),
+        (["--op", "neg", "--part", "all"], {"runtime", "neg"}),
+        (["--op", "neg", "--part", "kernels"], {"neg"}),
+        (["--op", "neg", "--part", "runtime"], {"runtime"}),
+    ],
+)
+def test_the_runtime_is_judged_where_it_is_asked_for(cpu: Device, options: list[str], parts: set[str]) -> None:
+    listed = {i.split("/")[0] for i in check("--quick", "--list", *options).stdout.split()}
+    assert listed & {"runtime", "neg"} == parts
+
+
 def test_shards_are_all_cases_once(cpu: Device) -> None:
     def listed(*arguments: str) -> list[str]:
         return check("--op", "add", "--quick", "--list", *arguments).stdout.split()

@@ -49,11 +49,13 @@ def check(
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
     part: Annotated[
-        Aspect,
+        Aspect | None,
         typer.Option(
-            "--part", help="The operators' results, or memory, streams, capture, workspaces, claims and threads."
+            "--part",
+            help="The operators' results, or memory, streams, capture, workspaces, claims and threads; without it all,"
+            " or the operators' alone where operators or a slice are asked for.",
         ),
-    ] = Aspect.ALL,
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A representative part: every operator and dtype.")] = False,
     turn: Annotated[
         str | None,
@@ -144,8 +146,7 @@ def check(
     """Judge devices: their kernels by the declarations of the operators, and their runtime.
 
     Exits with 0 when cases ran and none failed, 1 for a failure, 3 for no such device, 4 when no case ran. --quick,
-    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out. The
-    runtime is judged unless operators or a slice of the cases are asked for.
+    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out.
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.checkout import Checkout
@@ -177,13 +178,10 @@ def check(
             small=small,
         )
         checkout = None if since is None else Checkout(since)
-        chosen = {
-            Aspect.KERNELS: (True, False),
-            Aspect.RUNTIME: (False, True),
-            Aspect.ALL: (True, not (operators or slice_)),
-        }
+        kernels = part is not Aspect.RUNTIME
+        runtime = not (operators or slice_) if part is None else part is not Aspect.KERNELS
         work = [
-            (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], *chosen[part])) for d in judged
+            (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], kernels, runtime)) for d in judged
         ]
     if shard is not None:
         part_of = Part.parse("--shard", shard)
