@@ -94,7 +94,10 @@ def test_files_agree_on_expected_failures_and_survive_any_text(report: Report, t
     *_, last = [json.loads(line) for line in written(report, tmp_path, ".jsonl").splitlines()]
     assert (last["verdict"], last["expected"], last["share"]) == ("fail-value", "the compiler rounds twice", "inf")
     assert "2 fail-value, 1 failed as expected" in written(report, tmp_path, ".md")
-    assert "1 failed as expected" in written(report, tmp_path, ".html")
+    page = written(report, tmp_path, ".html")
+    assert "1 failed as expected" in page and f"{case.id}: the compiler rounds twice" in page
+    rows = {text_of(line[0]): text_of(line[1]) for line in parse(page).findall(".//details/summary[@class='row']")}
+    assert rows == {"add": "✗ 2", "sub": ""}
 
 
 def parse(page: str) -> ElementTree.Element:
@@ -129,7 +132,7 @@ def test_a_row_opens_to_what_failed_where_and_how_far(report: Report, tmp_path: 
     assert len(shown[0]) <= len(shown[1])
     layouts = {outcome.id.split("/")[3] for outcome in report.outcomes}
     assert {cell.text for cell in panel.iter("th")} == {"dtypes", *layouts}
-    assert "Traceback of the vendor" in text_of(panel) and "F32: dense only (1 cases)" in text_of(panel)
+    assert "Traceback of the vendor" in text_of(panel) and "F32: dense only (1 case)" in text_of(panel)
     bars = {text_of(bar[0]): text_of(bar[1]) for bar in panel.findall("./div[@class='bar']")}
     assert bars == {**dict.fromkeys(bars, "0"), "to 2": "1"}
 

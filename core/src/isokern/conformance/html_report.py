@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from ..dtypes import ALL
 from ..oracle.verdicts import Outcome, Verdict
-from .suite import Report
+from .suite import Report, say_count
 
 ULPS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, float("inf"))  # ends of the histogram's bins
 SHOWN = 20  # failing cases that an operator's row lists
@@ -73,6 +73,7 @@ class _Row:
 
     cells: dict[tuple[str, str], Counter[Verdict]] = field(default_factory=dict)  # by dtypes and layout
     failures: list[Outcome] = field(default_factory=list)
+    expected: list[tuple[Outcome, str]] = field(default_factory=list)  # failures, each with why it was expected
     refusals: Counter[str] = field(default_factory=Counter)
     ulps: list[float] = field(default_factory=list)
 
@@ -87,6 +88,9 @@ def _divide(report: Report) -> tuple[dict[str, _Row], list[Outcome]]:
             runtime.append(outcome)
             continue
         row = rows.setdefault(operator, _Row())
+        if reason := report.expected.find_reason(outcome):
+            row.expected.append((outcome, reason))
+            continue
         row.cells.setdefault((dtypes, layout), Counter())[outcome.verdict] += 1
         if outcome.verdict.failed:
             row.failures.append(outcome)
@@ -122,16 +126,6 @@ def _add_table(parent: ElementTree.Element, columns: Sequence[str], rows: Iterab
             _add(line, tag, text, **({"class": kind} if kind else {}))
 
 
-def _say(count: Counter[Verdict]) -> tuple[str, str]:
-    """Return the text of a cell and its class: how many passed, ✗ with how many failed, – where all are refused."""
-    if failed := sum(n for verdict, n in count.items() if verdict.failed):
-        return f"✗ {failed}", "failed"
-    passed, refused = count[Verdict.PASS], count[Verdict.UNSUPPORTED]
-    if refused:
-        return (f"{passed} –" if passed else "–"), "refused"
-    return (str(passed), "passed") if passed else ("", "")
-
-
 def _add_overview(body: ElementTree.Element, reports: Sequence[Report]) -> None:
     rows = []
     for report in reports:
@@ -150,7 +144,7 @@ def _add_overview(body: ElementTree.Element, reports: Sequence[Report]) -> None:
     _add(
         body,
         "p",
-        "A number is cases that passed, ✗ cases that failed, – a refusal. Holes are pairs of operator and dtypes that"
+        "A number is cases that passed, ✗ cases that failed, - a refusal. Holes are pairs of operator and dtypes that"
         " the device refuses in some case; claimed are those that it may not refuse. A row opens.",
     )
     label = _add(body, "label")
@@ -164,7 +158,7 @@ def _add_device(body: ElementTree.Element, report: Report, measurements: Sequenc
         _add(body, "p", f"{report.expected.failed[name]} failed as expected: {name}: {why}")
     if rows:
         _add_matrix(body, rows, measurements)
-    _add_runtime(body, runtime)
+    _add_runtime(body, runtime, report)
     if ulps := [u for row in rows.values() for u in row.ulps]:
         _add(body, "h3", "Accuracy of all operators")
         _add_histogram(body, ulps)
@@ -181,7 +175,7 @@ def _add_matrix(body: ElementTree.Element, rows: Mapping[str, _Row], measurement
     for text in ("operator", *columns, *(["speed"] if measurements else [])):
         _add(title, "b", text)
     for operator, row in rows.items():
-        notable = bool(row.failures or row.refusals)
+        notable = bool(row.failures or row.refusals or row.expected)
         details = _add(matrix, "details", **({"class": "notable"} if notable else {}))
         line = _add(details, "summary", class_="row")
         _add(line, "span", operator, **({"class": "failed"} if row.failures else {}))
@@ -189,7 +183,7 @@ def _add_matrix(body: ElementTree.Element, rows: Mapping[str, _Row], measurement
             total: Counter[Verdict] = sum(
                 (count for (dtypes, _), count in row.cells.items() if dtypes.split("-")[0] == column), Counter()
             )
-            text, kind = _say(total)
+            text, kind = say_count(total)
             _add(line, "span", text, **({"class": kind} if kind else {}))
         own = [m for m in measurements if m["op"] == operator]
         if measurements:
@@ -212,12 +206,16 @@ def _add_operator(panel: ElementTree.Element, row: _Row, measurements: Sequence[
         _add(panel, "p", f"and {len(row.failures) - SHOWN} more failing cases")
     layouts = sorted({layout for _, layout in row.cells})
     kinds = sorted({dtypes for dtypes, _ in row.cells}, key=_order_of)
-    cells = ([d, *(_say(row.cells.get((d, layout), Counter())) for layout in layouts)] for d in kinds)
+    cells = ([d, *(say_count(row.cells.get((d, layout), Counter())) for layout in layouts)] for d in kinds)
     _add_table(panel, ["dtypes", *layouts], cells)
+    if row.expected:
+        _add(panel, "h4", "Failed as expected")
+        for outcome, reason in row.expected:
+            _add(panel, "div", f"{outcome.id}: {reason}", class_="refused")
     if row.refusals:
         _add(panel, "h4", "Refused")
         for reason, count in row.refusals.most_common():
-            _add(panel, "div", f"{reason} ({count} cases)", class_="refused")
+            _add(panel, "div", f"{reason} ({count} {'case' if count == 1 else 'cases'})", class_="refused")
     if row.ulps:
         _add(panel, "h4", "Accuracy")
         _add_histogram(panel, row.ulps)
@@ -256,7 +254,7 @@ def _add_histogram(parent: ElementTree.Element, ulps: Sequence[float]) -> None:
             _add(_add(line, "span"), "i", style=f"width: {100 * count / most:.1f}%")
 
 
-def _add_runtime(body: ElementTree.Element, outcomes: Sequence[Outcome]) -> None:
+def _add_runtime(body: ElementTree.Element, outcomes: Sequence[Outcome], report: Report) -> None:
     """Add the requirements on the runtime, by the module that has them."""
     if not outcomes:
         return
@@ -265,13 +263,16 @@ def _add_runtime(body: ElementTree.Element, outcomes: Sequence[Outcome]) -> None
     for outcome in outcomes:
         parts.setdefault(outcome.id.split("/")[1], []).append(outcome)
     for part, members in parts.items():
-        text, kind = _say(Counter(o.verdict for o in members))
+        reasons = {o.id: reason for o in members if (reason := report.expected.find_reason(o))}
+        text, kind = say_count(Counter(o.verdict for o in members if o.id not in reasons))
         details = _add(body, "details", **({"open": "open"} if kind == "failed" else {}))
         summary = _add(details, "summary", f"{part}: ")
         _add(summary, "span", text, **({"class": kind} if kind else {}))
         for outcome in members:
-            kind = "failed" if outcome.verdict.failed else "refused" if outcome.detail else "passed"
+            said = reasons.get(outcome.id) or outcome.detail
+            failed = outcome.verdict.failed and outcome.id not in reasons
+            kind = "failed" if failed else "refused" if said else "passed"
             requirement = outcome.id.split("/", 2)[2].replace("_", " ")
-            _add(details, "div", f"{requirement}: {outcome.detail or outcome.verdict.value}", class_=kind)
-            if outcome.verdict.failed:
+            _add(details, "div", f"{requirement}: {said or outcome.verdict.value}", class_=kind)
+            if failed:
                 _add(details, "pre", f"{outcome.repro}\n{outcome.trace}".strip())

@@ -125,7 +125,7 @@ class Report:
             sums.setdefault((operator, dtype.split("-")[0]), Counter()).update(count)
         columns = [d.name for d in ALL if any(dtype == d.name for _, dtype in sums)]
         operators = sorted({o for o, _ in sums})
-        return columns, [(o, [_say_cell(sums.get((o, d), Counter())) for d in columns]) for o in operators]
+        return columns, [(o, [say_count(sums.get((o, d), Counter())) for d in columns]) for o in operators]
 
     @property
     def partial(self) -> dict[Pair, str]:
@@ -133,8 +133,8 @@ class Report:
         return {p: why for p, why in self.refusals.items() if any(v is not Verdict.UNSUPPORTED for v in self.cells[p])}
 
 
-def _say_cell(count: Counter[Verdict]) -> tuple[str, str]:
-    """Return how many cases passed, ✗ with how many failed, - where refused; and which of these it is."""
+def say_count(count: Counter[Verdict]) -> tuple[str, str]:
+    """Return how many cases passed, ✗ with how many failed, - where some are refused; and passed, failed or refused."""
     passed = count[Verdict.PASS]
     if failed := sum(n for v, n in count.items() if v.failed):
         return f"✗ {failed}", "failed"
