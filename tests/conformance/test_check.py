@@ -24,6 +24,7 @@ from isokern.cli.check import document
 from isokern.conformance.derive import device_cases
 from isokern.conformance.expected_failures import ExpectedFailures
 from isokern.conformance.suite import Report, required_pairs
+from isokern.conformance.test_conformance import test_case as judge_by_pytest
 from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.status import DeviceNotAvailable, InvalidArgument
@@ -249,7 +250,9 @@ def test_an_end_at_the_second_failure(cpu: Device, monkeypatch: pytest.MonkeyPat
     assert len(json.loads(result.stdout)["failures"]) == 2
 
 
-def test_an_error_of_the_backend_comes_with_its_traceback(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_backend_comes_with_its_traceback(
+    cpu: Device, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     def variants(self: Device, stem: str) -> list[KernelVariant]:
         return [KernelVariant(stem, "vendor", 0, lambda plan: {"F32": None}[plan.table[0].dtype.name], None)]
 
@@ -258,6 +261,9 @@ def test_an_error_of_the_backend_comes_with_its_traceback(cpu: Device, monkeypat
     (failure, *_) = json.loads(result.stdout)["failures"]
     assert failure["detail"] == "InternalError: neg: variant vendor of cpu:0: supported raised KeyError: 'F64'"
     assert "in <lambda>" in failure["trace"] and __file__ in failure["trace"]
+    case = next(c for c in device_cases(cpu, [find("neg")]) if c.id == failure["id"])
+    with pytest.raises(pytest.fail.Exception, match="in <lambda>"):
+        judge_by_pytest((cpu, case), request)
 
 
 def test_a_crash_costs_one_case(plug_in: dict[str, str]) -> None:

@@ -34,4 +34,5 @@ def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
     if outcome.verdict is Verdict.UNSUPPORTED:
         pytest.skip(outcome.detail)
     if outcome.verdict.failed:
-        pytest.fail(f"{outcome.verdict.value}: {outcome.detail}\n{outcome.repro}", pytrace=False)
+        told = (f"{outcome.verdict.value}: {outcome.detail}", outcome.repro, outcome.trace)
+        pytest.fail("\n".join(filter(None, told)), pytrace=False)
