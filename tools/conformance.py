@@ -63,6 +63,13 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def count_commits() -> int:
+    """Return how many commits lead to this one; raise LookupError with the reason where git cannot tell."""
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        raise LookupError("this clone is shallow, so its commits cannot be counted")
+    return int(git("rev-list", "--count", "HEAD"))
+
+
 def last_green(page: str) -> str | None:
     """Return the commit that docs/status.md names as the last at which everything passed, None if there is none."""
     found = GREEN.search(page)
@@ -72,9 +79,7 @@ def last_green(page: str) -> str | None:
 def moving(wanted: Sequence[str]) -> list[str]:
     """Return the options of `isokern check` for the wanted ones of `--moving` and `--turning` at this commit."""
     try:
-        if git("rev-parse", "--is-shallow-repository") == "true":
-            raise LookupError("this clone is shallow, so its commits cannot be counted")
-        count = int(git("rev-list", "--count", "HEAD"))
+        count = count_commits()
     except LookupError as error:
         said = {"--moving": "the cases that move with the commit are left out", "--turning": "all quick cases run"}
         print(f"{' and '.join(said[w] for w in wanted)}: {error}", flush=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from conformance import ROOT, git
+from conformance import ROOT, count_commits
 
 PARTS = {"cpu": 256}  # of a device that compiles or emulates, a smaller part takes as long
 MOST = 4096
@@ -25,7 +25,7 @@ def main(devices: Sequence[str]) -> int:
         failed |= bool(subprocess.run([*measure, "--against", str(TABLE)], check=False).returncode)
         parts = PARTS.get(device, MOST)
         try:
-            part = int(git("rev-list", "--count", "HEAD")) % parts + 1
+            part = count_commits() % parts + 1
         except LookupError as error:
             print(f"{device}: the moving part is left out: {error}", flush=True)
             continue

@@ -108,6 +108,12 @@ def test_the_moving_part_goes_on_with_every_commit(
     said = capsys.readouterr().out
     assert said.startswith("the cases of what has changed are left out: ")
     assert said.count("\n") == 1
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", tmp_path.as_uri(), shallow], check=True)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(tool, "ROOT", shallow)
+        assert tool.moving(["--moving"]) == []
+    assert "this clone is shallow" in capsys.readouterr().out
     monkeypatch.setenv("PATH", str(tmp_path))
     assert tool.moving(["--moving"]) == []
     assert (
