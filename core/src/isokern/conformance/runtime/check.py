@@ -19,7 +19,7 @@ class RuntimeCheck:
     """One requirement: `run` returns where the device fulfils it, and raises `Failure` where it does not.
 
     `id` is `runtime/<module>/<function>`, and `summary` the requirement in a sentence. `quick` says whether `--quick`
-    runs it, and `alone` whether it needs a process in which nothing has run before.
+    runs it.
     """
 
     id: str

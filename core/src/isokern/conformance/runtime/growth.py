@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from .check import lacks
+from .check import fail, lacks
 
 STATM = Path("/proc/self/statm")
+SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
 
 
 def _resident() -> int:
@@ -38,3 +39,9 @@ def measure_growth(work: Callable[[int], object], *, warm: int, turns: int) -> i
         work(turn)
     gc.collect()
     return _resident() - before
+
+
+def check_growth(grown: int, over: str) -> None:
+    """Fail where a process grew by more bytes than it may for reasons of its own."""
+    if grown > SLACK:
+        fail(f"the process grew by {grown >> 20} MiB over {over}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -22,9 +21,8 @@ from ...oracle.expected import Problems
 from ...status import NotImplementedOnDevice
 from ...tensors import Tensor
 from .check import fail, lacks, runtime_check
-from .work import Floats, make_long_chain
+from .work import Floats, make_long_chain, run_in_threads
 
-THREADS = 8
 NEAR = 1e-3  # relative; a packed kernel may add in another order
 
 
@@ -146,7 +144,4 @@ def prepacks_in_threads(device: Device) -> None:
                 return f"thread {number}, turn {turn}: {wrong}"
         return ""
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for wrong in pool.map(compute, range(THREADS)):
-            if wrong:
-                fail(wrong)
+    run_in_threads(compute)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -16,12 +14,11 @@ from ...layout import TensorDesc
 from ...ops import find
 from ..environment import guard_environment
 from .check import fail, runtime_check
-from .growth import count_handles, measure_growth
-from .work import UNARY, Chain, choose_unary
+from .growth import check_growth, count_handles, measure_growth
+from .work import THREADS, UNARY, Chain, choose_unary, run_in_threads
 
-THREADS, TURNS = 8, 40
-CREATES = {True: 500, False: 10_000}
-SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
+TURNS = 40
+FEW_CREATES, CREATES = 500, 10_000
 USES, SETTLING = 24, 4.0  # seconds until threads must have ended
 
 
@@ -30,12 +27,10 @@ def shares_a_descriptor(device: Device) -> None:
     """One descriptor computes in eight threads at once, each with tensors and a stream of its own."""
     name = choose_unary(device)
     descriptor = Descriptor.of(find(name), [TensorDesc("F32", (1000,))], device=device)
-    start = threading.Barrier(THREADS)
 
     def compute(number: int) -> str:
         stream = device.stream()
         y = tensors.zeros((1000,), device=device)
-        start.wait()
         for turn in range(TURNS):
             content = np.full(1000, -(number * 100 + turn), np.float32)
             x = tensors.tensor(content, device=device)
@@ -44,21 +39,17 @@ def shares_a_descriptor(device: Device) -> None:
                 return f"thread {number}, turn {turn}: other numbers than its own"
         return ""
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for wrong in pool.map(compute, range(THREADS)):
-            if wrong:
-                fail(wrong)
+    run_in_threads(compute)
 
 
 @runtime_check()
 def shares_a_stream(device: Device) -> None:
     """Eight threads may enqueue on one stream at once."""
     stream = device.stream()
-    start = threading.Barrier(THREADS)
+    chains = [Chain(device, 512, length=10) for _ in range(THREADS)]
 
     def compute(number: int) -> str:
-        chain = Chain(device, 512, length=10)
-        start.wait()
+        chain = chains[number]
         for _ in range(5):
             chain.clear()
             chain.enqueue(stream)
@@ -66,10 +57,7 @@ def shares_a_stream(device: Device) -> None:
                 return f"thread {number}: {wrong}"
         return ""
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for wrong in pool.map(compute, range(THREADS)):
-            if wrong:
-                fail(wrong)
+    run_in_threads(compute)
 
 
 @runtime_check()
@@ -89,37 +77,30 @@ def allocates_in_threads(device: Device) -> None:
             buffer.close()
         return ""
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        for wrong in pool.map(churn, range(THREADS)):
-            if wrong:
-                fail(wrong)
+    run_in_threads(churn)
     if (device.memory.live, device.memory.allocations) != before:
         fail(f"live is {device.memory.live - before[0]} bytes off its start after everything was freed")
 
 
-def _grow_by_creates(device: Device, turns: int) -> int:
+def _check_creates(device: Device, turns: int) -> None:
     operator = find(choose_unary(device))
 
     def create(turn: int) -> None:
         Descriptor.of(operator, [TensorDesc("F32", (turn % 7 + 1, 8))], device=device)
 
-    return measure_growth(create, warm=100, turns=turns)
+    check_growth(measure_growth(create, warm=100, turns=turns), f"{turns} creates")
 
 
 @runtime_check()
 def creates_without_growth(device: Device) -> None:
     """The process does not grow with the number of descriptors that were created and dropped."""
-    grown = _grow_by_creates(device, CREATES[True])
-    if grown > SLACK:
-        fail(f"the process grew by {grown >> 20} MiB over {CREATES[True]} creates")
+    _check_creates(device, FEW_CREATES)
 
 
 @runtime_check(quick=False)
 def creates_ten_thousand_without_growth(device: Device) -> None:
     """Ten thousand descriptors that were created and dropped leave the process as large as it was."""
-    grown = _grow_by_creates(device, CREATES[False])
-    if grown > SLACK:
-        fail(f"the process grew by {grown >> 20} MiB over {CREATES[False]} creates")
+    _check_creates(device, CREATES)
 
 
 @runtime_check()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,7 +25,7 @@ from ...oracle.cases import Case, samples
 from ...oracle.expected import Problems
 from ...status import NotImplementedOnDevice
 from ...tensors import Tensor
-from .check import lacks
+from .check import fail, lacks
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 UNARY: dict[str, Callable[[Floats], Floats]] = {  # in the order in which they are tried
@@ -36,6 +38,7 @@ UNARY: dict[str, Callable[[Floats], Floats]] = {  # in the order in which they a
 LONG = 0.01  # seconds that a chain takes, at least
 LARGEST = 1 << 20  # elements of a chain's tensors, at most
 LENGTH = 40  # calls
+THREADS = 8
 
 _long: weakref.WeakKeyDictionary[Device, int] = weakref.WeakKeyDictionary()
 
@@ -106,6 +109,20 @@ def make_long_chain(device: Device) -> Chain:
             _long[device] = elements
             return Chain(device, elements)
         elements *= 4
+
+
+def run_in_threads(compute: Callable[[int], str]) -> None:
+    """Call `compute(number)` in eight threads that begin together; fail with the first text that one returns."""
+    together = threading.Barrier(THREADS)
+
+    def begin(number: int) -> str:
+        together.wait()
+        return compute(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for wrong in pool.map(begin, range(THREADS)):
+            if wrong:
+                fail(wrong)
 
 
 class Witness:

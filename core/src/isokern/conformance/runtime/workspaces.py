@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -14,15 +13,22 @@ from ...oracle.layouts import Array
 from ...oracle.verdicts import Failure, Verdict
 from ...tensors import Tensor
 from .check import fail, runtime_check
-from .growth import measure_growth
-from .work import Chain, ScratchCall, find_calls_of_zeroes, find_scratch_calls, operators_with_scratch
+from .growth import check_growth, measure_growth
+from .work import (
+    THREADS,
+    Chain,
+    ScratchCall,
+    find_calls_of_zeroes,
+    find_scratch_calls,
+    operators_with_scratch,
+    run_in_threads,
+)
 
 POISONS = (0x00, 0xFF, 0x5A)
-CALLS = {True: 300, False: 100_000}
+FEW_CALLS, CALLS = 300, 100_000
 CALLING = 200.0  # seconds
 QUICK_CALL = 0.005  # seconds
 MEETING = 1.0  # seconds in which calls of different threads have to meet
-SLACK = 16 << 20  # bytes that a process may grow by for reasons of its own
 
 
 def _run(call: ScratchCall, outputs: list[Tensor], poison: int) -> tuple[list[Array], Array]:
@@ -91,7 +97,7 @@ def _find_long_calls(device: Device) -> list[ScratchCall]:
 def keeps_calls_apart(device: Device) -> None:
     """Calls in eight threads on eight streams, with inputs of their own, give what each gives alone."""
     found = _find_long_calls(device)
-    calls = [found[position % len(found)].scale_inputs(0.5 + position) for position in range(8)]
+    calls = [found[position % len(found)].scale_inputs(0.5 + position) for position in range(THREADS)]
     alone = [_run(call, call.make_outputs(), 0)[0] for call in calls]
 
     def repeat(position: int) -> str:
@@ -110,10 +116,7 @@ def keeps_calls_apart(device: Device) -> None:
                 return f"{call.name}, turn {turn}: other bits than alone"
         return ""
 
-    with ThreadPoolExecutor(8) as pool:
-        for wrong in pool.map(repeat, range(8)):
-            if wrong:
-                fail(wrong)
+    run_in_threads(repeat)
 
 
 @runtime_check()
@@ -134,8 +137,8 @@ def allocates_nothing_in_a_call(device: Device) -> None:
             fail(f"{call.name}: ten calls took {taken} bytes, {kept} of them for good")
 
 
-def _grow_by_calls(device: Device, calls: int) -> tuple[int, int]:
-    """Return how many bytes the process grew by over so many calls, or those that the time allows; and their number."""
+def _check_calls(device: Device, calls: int) -> None:
+    """Fail where the process grows by so many calls, or by those that the time allows."""
     chain = Chain(device, 64, length=100)
     stream = device.default_stream
     end = time.monotonic() + CALLING
@@ -148,20 +151,17 @@ def _grow_by_calls(device: Device, calls: int) -> tuple[int, int]:
             stream.synchronize()
             made += 100
 
-    return measure_growth(call, warm=1, turns=calls // 100), made
+    grown = measure_growth(call, warm=1, turns=calls // 100)
+    check_growth(grown, f"{made} calls")
 
 
 @runtime_check()
 def calls_without_growth(device: Device) -> None:
     """The process does not grow with the number of calls."""
-    grown, calls = _grow_by_calls(device, CALLS[True])
-    if grown > SLACK:
-        fail(f"the process grew by {grown >> 20} MiB over {calls} calls")
+    _check_calls(device, FEW_CALLS)
 
 
 @runtime_check(quick=False)
 def calls_a_hundred_thousand_times_without_growth(device: Device) -> None:
     """A hundred thousand calls, or those of 200 seconds, leave the process as large as it was."""
-    grown, calls = _grow_by_calls(device, CALLS[False])
-    if grown > SLACK:
-        fail(f"the process grew by {grown >> 20} MiB over {calls} calls")
+    _check_calls(device, CALLS)
