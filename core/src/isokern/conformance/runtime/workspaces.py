@@ -85,9 +85,12 @@ def _find_long_calls(device: Device) -> list[ScratchCall]:
     small = find_scratch_calls(device)
     outputs = small[0].make_outputs()
     _run(small[0], outputs, 0)
-    start = time.perf_counter()
-    _run(small[0], outputs, 0)
-    if time.perf_counter() - start < QUICK_CALL:
+    shortest = QUICK_CALL
+    for _ in range(5):  # another process may run during some of them
+        start = time.perf_counter()
+        _run(small[0], outputs, 0)
+        shortest = min(shortest, time.perf_counter() - start)
+    if shortest < QUICK_CALL:
         with suppress(Failure):  # no large one needs a workspace
             return find_scratch_calls(device, size="wide")
     return small
