@@ -171,7 +171,9 @@ def twins_of_one_name(name: str) -> list[ThreadedDevice]:
 
 
 def open_sound(name: str) -> list[ThreadedDevice]:
-    """Open two devices that have no fault."""
+    """Open two devices that have no fault; what they print when the process ends is none."""
+    if "isokern.cli" not in sys.modules:  # whose stdout is one document
+        atexit.register(print, "the driver is closed")
     return [ThreadedDevice(f"{name}:0"), ThreadedDevice(f"{name}:1")]
 
 
