@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
+import isokern.cli.accuracy
 from isokern.backend import Device
 from isokern.conformance import accuracy
 from isokern.conformance.suite import Part
@@ -115,3 +118,21 @@ def test_the_table_has_every_operator_that_rounds() -> None:
         named = {operator for operator, _, on, _ in rows if on == device}
         rounding = {op.name for op in all_operators() if not op.exact and gives_floats(op)}
         assert rounding - named == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--reason", "a faster polynomial"], "--write FILE"),
+        (["--write", "absent/table.tsv"], "there is no folder 'absent'"),
+        (["--against", "/dev/zero"], "--against: '/dev/zero' is not a regular file"),
+        (["--slice", "2/1"], "--slice: '2/1'"),
+        ([], "nothing was measured"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(cpu: Device, options: list[str], said: str) -> None:
+    app = typer.Typer()
+    app.command()(isokern.cli.accuracy.accuracy)
+    result = CliRunner().invoke(app, ["--device", "cpu", "--op", "softmax", "--no-cases", *options])
+    assert isinstance(result.exception, InvalidArgument)
+    assert said in str(result.exception)

@@ -62,6 +62,12 @@ def accuracy(
             rows += measuring.measure_cases(found, operators) if cases else []
             rows += measuring.measure_sweep(found, operators, sweep)
         worse = measuring.find_worse(rows, known)
+    if not rows:
+        raise InvalidArgument(
+            "accuracy",
+            "nothing was measured: the devices compute none of the operators, or these are exact",
+            hint="see `isokern ops`; --no-cases leaves functions of one number alone",
+        )
     if json:
         emit({"rows": [asdict(r) for r in rows], "worse": worse})
     else:
