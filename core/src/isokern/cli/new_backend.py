@@ -30,9 +30,9 @@ def new_backend(
     kinds = {"python": python, "native": native, "simt": simt, "async": async_}
     asked = [kind for kind, wanted in kinds.items() if wanted]
     if len(asked) != 1:
-        given = " and ".join(f"--{kind}" for kind in asked) or "no kind"
-        allowed = "one of " + ", ".join(f"--{kind}" for kind in KINDS)
-        raise InvalidArgument("new-backend", f"{given} was asked for", allowed=allowed)
+        given = " and ".join(f"--{kind}" for kind in asked)
+        problem = f"{given} exclude each other" if given else "no kind of backend is given"
+        raise InvalidArgument("new-backend", problem, allowed="one of " + ", ".join(f"--{kind}" for kind in KINDS))
     folder = into or Path(f"isokern-{name}")
     with quiet(json):
         files = write_package(asked[0], name, folder)
