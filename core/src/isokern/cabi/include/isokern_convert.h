@@ -71,7 +71,7 @@ static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, 
 {
     switch (dtype) {
     case IK_F32:
-        if (stride == 1 && n > 0) /* with no elements, the pointers may be null */
+        if (stride == 1 && n > 0) /* with no elements, the pointers may be null, which memcpy does not take */
             memcpy(to, from, (size_t)n * sizeof *to);
         else
             for (int64_t i = 0; i < n; i++)
@@ -95,7 +95,7 @@ static inline void ik_store_f32(int32_t dtype, const float *from, void *to, int6
 {
     switch (dtype) {
     case IK_F32:
-        if (stride == 1)
+        if (stride == 1 && n > 0) /* as above */
             memcpy(to, from, (size_t)n * sizeof *from);
         else
             for (int64_t i = 0; i < n; i++)
