@@ -1,6 +1,6 @@
 """A correct device with memory of its own and a thread for each stream; its kernels are the CPU device's.
 
-It is the device of the template `async` with other kernels, and `runtime_saboteurs.py` breaks one thing of it at a
+It is the device of the template `async` with other kernels, and `runtime_saboteurs` breaks one thing of it at a
 time.
 """
 
