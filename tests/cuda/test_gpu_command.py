@@ -204,6 +204,7 @@ def axpy(folder: Path) -> Path:
     np.save("y.npy", np.ones(100, np.float32))
     np.save("double.npy", np.ones(100))
     np.save("other.npy", np.ones(100, np.float32))
+    np.save("words.npy", np.array(["one"] * 100))
     return folder
 
 
@@ -241,6 +242,9 @@ def test_a_kernel_runs_on_arrays(axpy: Path) -> None:
         (["1", "2", "x.npy", "y.npy", "--kernel", "gone"], "--kernel gone; allowed: axpy"),
         (["1", "2", "x.npy", "y.npy", "--kernel", "a;b"], "allowed: a name"),
         (["1", "2", "x.npy", "y.npy", "--expect", "n=y.npy"], "with an array of x, y"),
+        (["1", "2", "x.npy", "y.npy", "--expect", "y=words.npy"], "allowed: an array of numbers of the shape (100,)"),
+        (["1", "2", "x.npy", "y.npy", "-I", "gone"], "-I gone: there is no such folder"),
+        (["1", "2", "x.npy", "y.npy", "-D", "1=2"], "-D 1=2; allowed: NAME or NAME=VALUE"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_told(axpy: Path, arguments: list[str], said: str) -> None:
@@ -266,6 +270,16 @@ def test_a_wrong_source_is_told(text: str, said: str) -> None:
     done = gpu("check", "k.cu", "3")
     assert done.exit_code == 2, done.output
     assert said in done.stderr
+
+
+def test_integers_are_compared_exactly_and_no_number_is_rounded_to_an_integer(axpy: Path) -> None:
+    np.save("wanted.npy", np.full(100, 1, np.int32))  # y is 1.5
+    done = gpu("run", "axpy.cu", "100", "0.5", "other.npy", "y=y.npy", "--expect", "y=wanted.npy")
+    assert "y: 100 of 100 elements differ, first at [0]: 1.5 instead of 1" in done.stderr
+    Path("fill.cu").write_text("__global__ void fill(int *y) { *y = 1000001; }\n")
+    np.save("wanted.npy", np.array([1000000]))
+    done = gpu("run", "fill.cu", "--block", "1", "int32[1]", "--expect", "y=wanted.npy")
+    assert "y: 1 of 1 elements differ, first at [0]: 1000001 instead of 1000000" in done.stderr
 
 
 def test_without_a_compiler_the_error_says_what_to_install(axpy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from isokern.cli._own_kernels import parse_argument
 from isokern.status import InvalidArgument
 from isokern_kunlun_sim.cli import app
-from isokern_kunlun_sim.cli.session import parse
 from isokern_kunlun_sim.compiling import compiler
 
 AXPY = """#include "xpu/kernel/xtdk.h"
@@ -318,24 +318,27 @@ def test_a_plugin_that_was_built_without_a_compiler(folder: Path, monkeypatch: p
 
 
 def test_arguments_are_numbers_and_arrays(folder: Path) -> None:
-    assert parse("3").number == 3
-    assert parse("-2.5").number == -2.5
-    assert parse("x.npy").written
-    assert parse("x.npy:z.npy").save == "z.npy"
-    made = parse("float16[8,4]:z.npy")
+    assert parse_argument("3").number == 3
+    assert parse_argument("-2.5").number == -2.5
+    assert parse_argument("x.npy").written
+    assert parse_argument("x.npy:z.npy").save == "z.npy"
+    made = parse_argument("float16[8,4]:z.npy")
     assert made.array is not None
     assert (made.array.shape, made.array.dtype, made.written) == ((8, 4), np.float16, False)
+    zeros = parse_argument("zeros:BF16[3]")
+    assert zeros.array is not None
+    assert (zeros.array.tolist(), zeros.array.dtype, zeros.written) == ([0, 0, 0], np.uint16, True)
     np.save("scalar.npy", np.float32(3))
-    assert np.shape(parse("scalar.npy").array) == ()
+    assert np.shape(parse_argument("scalar.npy").array) == ()
     np.save("objects.npy", np.array([None]))
     np.save("swapped.npy", np.ones(3, ">f4"))
     np.savez("several.npz", a=np.ones(3))
     (folder / "empty.npy").touch()
     saved = ("x.npy:", "x.npy:out", "x.npy:/nowhere/out.npy")
     loaded = ("objects.npy", "swapped.npy", "several.npz", "empty.npy")
-    for wrong in ("float99[8]", "object[8]", f"float32[{1 << 50}]", "gone", "x.txt", *loaded, *saved):
+    for wrong in ("float99[8]", "zeros:x.npy", "object[8]", f"float32[{1 << 50}]", "gone", "x.txt", *loaded, *saved):
         with pytest.raises(InvalidArgument, match="allowed"):
-            parse(wrong)
+            parse_argument(wrong)
 
 
 TWO = """#include "xpu/kernel/xtdk.h"

@@ -7,16 +7,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import typer
-from typer.core import TyperGroup
 
-from isokern.status import InvalidArgument, IsokernError
+from isokern.cli._own_kernels import Array, Define, Include, KernelCommands, compiler_options, save_array
+from isokern.status import InvalidArgument
 
-from .emulator.arguments import Argument, parse
+from .emulator.arguments import KernelArgument, parse
 from .emulator.compiling import CompileError, build, read
 from .emulator.rewriting import KernelEntry, kernels
 
@@ -36,26 +40,34 @@ KernelName = Annotated[str, typer.Option("--kernel", help="The kernel's name; no
 Grid = Annotated[str, typer.Option("--grid", help="Blocks: 4, 4,2 or 4,2,1.")]
 Block = Annotated[str, typer.Option("--block", help="Threads of a block: 256, 32,8 or 8,8,4; at most 1024.")]
 Shared = Annotated[int, typer.Option("--shared", min=0, help="Bytes of `extern __shared__` memory.")]
-Define = Annotated[list[str] | None, typer.Option("-D", help="A macro: NAME or NAME=VALUE.")]
-Include = Annotated[list[Path] | None, typer.Option("-I", help="A folder of headers.")]
 Expect = Annotated[list[str] | None, typer.Option("--expect", help="NAME=ref.npy: what the array has to be.")]
 Relative = Annotated[float, typer.Option("--rtol", min=0, help="Of --expect: the relative tolerance.")]
 Absolute = Annotated[float, typer.Option("--atol", min=0, help="Of --expect: the absolute tolerance.")]
 Limit = Annotated[int, typer.Option("--time-limit", min=1, max=86400, help="Seconds after which it is endless.")]
 
 
-class Commands(TyperGroup):
-    """Commands that print typed errors as one line, and a compiler's messages unchanged."""
+@dataclass
+class LaunchOptions:
+    """What `run` and `check` are told of a launch."""
 
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command; exit 2 for the caller's error. A command exits 1 if its kernel fails or breaks a rule."""
-        try:
-            return super().main(*args, **options)
-        except CompileError as error:
-            typer.echo(str(error), err=True)
-        except IsokernError as error:
-            typer.secho(" ".join(str(error).split()), fg="red", err=True)
-        sys.exit(2)
+    source: Source
+    arguments: Arguments = None
+    kernel: KernelName = ""
+    grid: Grid = "1"
+    block: Block = "256"
+    shared: Shared = 0
+    define: Define = None
+    include: Include = None
+    expect: Expect = None
+    rtol: Relative = 1e-5
+    atol: Absolute = 1e-6
+    time_limit: Limit = 60
+
+
+class Commands(KernelCommands):
+    """The commands, with this plug-in's compiler errors."""
+
+    compile_error = CompileError
 
 
 app = typer.Typer(
@@ -63,102 +75,87 @@ app = typer.Typer(
 )
 
 
-@app.command(context_settings={"ignore_unknown_options": True})  # -2.5 is an argument
+def register(command: Callable[..., None]) -> Callable[..., None]:
+    """Register a command that takes LaunchOptions, whose fields are its arguments on the command line, and its own."""
+    types = get_type_hints(LaunchOptions, include_extras=True)
+    shared = [
+        Parameter(f.name, Parameter.KEYWORD_ONLY, annotation=types[f.name])
+        if f.default is MISSING
+        else Parameter(f.name, Parameter.KEYWORD_ONLY, annotation=types[f.name], default=f.default)
+        for f in fields(LaunchOptions)
+    ]
+    own = [*signature(command, eval_str=True).parameters.values()][1:]
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        command(LaunchOptions(**{name: given.pop(name) for name in types}), **given)
+
+    call.__signature__ = Signature([*shared, *own])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in [*shared, *own]}
+    app.command(context_settings={"ignore_unknown_options": True})(call)  # -2.5 is an argument
+    return command
+
+
+@register
 def run(
-    source: Source,
-    arguments: Arguments = None,
-    kernel: KernelName = "",
-    grid: Grid = "1",
-    block: Block = "256",
-    shared: Shared = 0,
-    define: Define = None,
-    include: Include = None,
-    expect: Expect = None,
-    rtol: Relative = 1e-5,
-    atol: Absolute = 1e-6,
+    options: LaunchOptions,
+    *,
     seed: Annotated[int, typer.Option(min=0, help="Of the order of blocks and threads; 0: in order.")] = 0,
-    time_limit: Limit = 60,
 ) -> None:
     """Compile SOURCE and launch its kernel once, without checks; exit 1 if it fails or the result is another."""
-    launch(source, arguments, kernel, grid, block, shared, define, include, expect, rtol, atol, (seed, 1), time_limit)
+    launch(options, seed, 1)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@register
 def check(
-    source: Source,
-    arguments: Arguments = None,
-    kernel: KernelName = "",
-    grid: Grid = "1",
-    block: Block = "256",
-    shared: Shared = 0,
-    define: Define = None,
-    include: Include = None,
-    expect: Expect = None,
-    rtol: Relative = 1e-5,
-    atol: Absolute = 1e-6,
+    options: LaunchOptions,
+    *,
     seed: Annotated[int, typer.Option(min=0, help="The first order of blocks and threads; 0: in order.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many orders.")] = 3,
     report: Annotated[Path | None, typer.Option(help="Append the findings to this file as lines of JSON.")] = None,
-    time_limit: Limit = 60,
 ) -> None:
     """Compile SOURCE and launch its kernel with every access watched; exit 1 if it fails or breaks a rule."""
-    order = (seed, seeds)
-    launch(
-        source, arguments, kernel, grid, block, shared, define, include, expect, rtol, atol, order, time_limit,
-        check=True, report=report,
-    )  # fmt: skip
+    launch(options, seed, seeds, check=True, report=report)
 
 
-def launch(
-    source: Path,
-    texts: list[str] | None,
-    kernel: str,
-    grid: str,
-    block: str,
-    shared: int,
-    define: list[str] | None,
-    include: list[Path] | None,
-    expect: list[str] | None,
-    rtol: float,
-    atol: float,
-    seeds: tuple[int, int],
-    time_limit: int,
-    check: bool = False,
-    report: Path | None = None,
-) -> None:
+def launch(options: LaunchOptions, seed: int, seeds: int, check: bool = False, report: Path | None = None) -> None:
     """Compile, launch, save and compare; exits 1 if the kernel fails or breaks a rule."""
-    blocks = sizes("grid", grid, MAX_GRID)
-    threads = sizes("block", block, MAX_BLOCK)
+    blocks = sizes("grid", options.grid, MAX_GRID)
+    threads = sizes("block", options.block, MAX_BLOCK)
     if threads[0] * threads[1] * threads[2] > MAX_THREADS:
-        raise InvalidArgument("run", f"--block {block}", allowed=f"at most {MAX_THREADS} threads")
-    chosen = choose(source, kernel)
-    given = parse(texts or [], chosen.parameters)
-    expected = expectations(expect or [], given)
-    options = [f"-D{d}" for d in define or []] + [f"-I{p}" for p in include or []]
+        raise InvalidArgument("run", f"--block {options.block}", allowed=f"at most {MAX_THREADS} threads")
+    chosen = choose(options.source, options.kernel)
+    given = parse(options.arguments or [], chosen.parameters)
+    expected = expectations(options.expect or [], given)
+    flags = compiler_options(options.define, options.include)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        program, symbols, warnings = build(source.resolve(), chosen.name, check, options, folder)
+        program, symbols, warnings = build(options.source.resolve(), chosen.name, check, flags, folder)
         if warnings:
             typer.echo(warnings.rstrip(), err=True)
         description = folder / "launch"
         lines = [
             "grid\t" + "\t".join(map(str, blocks)),
             "block\t" + "\t".join(map(str, threads)),
-            f"shared\t{shared}",
-            f"seeds\t{seeds[0]}\t{seeds[1]}",
+            f"shared\t{options.shared}",
+            f"seeds\t{seed}\t{seeds}",
             f"check\t{int(check)}",
-            f"limit\t{time_limit}",
+            f"limit\t{options.time_limit}",
             f"report\t{'' if report is None else report.resolve()}",
             f"kernel\t{chosen.name}",
             *(a.line(folder, given, a.label in expected) for a in given),
         ]
         description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
-        status = execute([program, description, symbols], time_limit + 30)
+        status = execute([program, description, symbols], options.time_limit + 30)
         if status in (0, FOUND):
             for argument in given:
                 if argument.save:
-                    save(argument, folder)
-            found = [compare(a, a.result(folder), expected[a.label], rtol, atol) for a in given if a.label in expected]
+                    save_array(argument.save, argument.result(folder))
+            found = [
+                compare(a.label, a.result(folder), expected[a.label], options.rtol, options.atol)
+                for a in given
+                if a.label in expected
+            ]
             status = 1 if status or any(found) else 0
     if status:
         sys.exit(2 if status == REFUSED else 1)
@@ -197,7 +194,7 @@ def choose(source: Path, name: str) -> KernelEntry:
     raise InvalidArgument("run", f"--kernel {name}", allowed=", ".join(k.name for k in found))
 
 
-def expectations(texts: list[str], given: list[Argument]) -> dict[str, np.ndarray[Any, Any]]:
+def expectations(texts: list[str], given: list[KernelArgument]) -> dict[str, Array]:
     """Return the expected arrays by the name of their argument."""
     found = {}
     for text in texts:
@@ -210,8 +207,9 @@ def expectations(texts: list[str], given: list[Argument]) -> dict[str, np.ndarra
             array = np.load(path)
         except (OSError, EOFError, ValueError) as error:
             raise InvalidArgument("run", f"--expect {text}: {error}", allowed="a .npy file") from None
-        if not isinstance(array, np.ndarray) or array.shape != argument.array.shape:
-            raise InvalidArgument("run", f"--expect {text}", allowed=f"an array of the shape {argument.array.shape}")
+        if not isinstance(array, np.ndarray) or array.shape != argument.array.shape or array.dtype.kind not in "biuf":
+            allowed = f"an array of numbers of the shape {argument.array.shape}"
+            raise InvalidArgument("run", f"--expect {text}", allowed=allowed)
         found[label] = array
     return found
 
@@ -234,28 +232,18 @@ def execute(command: list[Path], seconds: int) -> int:
     return done.returncode if done.returncode in (0, REFUSED, FOUND) else 1
 
 
-def save(argument: Argument, folder: Path) -> None:
-    """Save an array to the file that its argument names."""
-    array = argument.result(folder)
-    try:
-        np.save(argument.save, array)
-    except OSError as error:
-        allowed = "a file that can be written"
-        raise InvalidArgument("run", f"{argument.save}: {error.strerror}", allowed=allowed) from None
-    typer.echo(f"{argument.save}: {array.dtype}{list(array.shape)}")
-
-
-def compare(
-    argument: Argument, array: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], rtol: float, atol: float
-) -> bool:
-    """Return whether the array differs from what is expected; prints which it is."""
-    same = np.isclose(array.astype(wanted.dtype), wanted, rtol=rtol, atol=atol, equal_nan=True)
+def compare(label: str, array: Array, wanted: Array, rtol: float, atol: float) -> bool:
+    """Return whether the array differs from what is expected; prints which it is. Integers have to be the same."""
+    if "f" in array.dtype.kind + wanted.dtype.kind:
+        same = np.isclose(array, wanted, rtol=rtol, atol=atol, equal_nan=True)
+    else:
+        same = np.asarray(array == wanted)
     if same.all():
-        typer.echo(f"{argument.label}: as expected, {array.size} elements")
+        typer.echo(f"{label}: as expected, {array.size} elements")
         return False
     at = tuple(int(i) for i in np.argwhere(~same)[0])
     typer.secho(
-        f"{argument.label}: {np.count_nonzero(~same)} of {array.size} elements differ, first at {list(at)}:"
+        f"{label}: {np.count_nonzero(~same)} of {array.size} elements differ, first at {list(at)}:"
         f" {array[at]} instead of {wanted[at]}",
         fg="red",
         err=True,

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from isokern.dtypes import ALL
+from isokern.cli._own_kernels import KINDS, Argument, Array, parse_argument
 from isokern.status import InvalidArgument
 
-ALLOWED = (
-    "a number, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy, zeros:float32[8,4]:saved.npy, or the name of"
-    " another argument, for the same array"
-)
-_DTYPES = {d.name: d.numpy for d in ALL if d.numpy is not None and d.numpy.isbuiltin == 1} | {"BF16": np.dtype("u2")}
+ALLOWED = f"{KINDS}, or the name of another argument, for the same array"
 
 
-@dataclass
-class Argument:
-    """One argument: a number, an array, null, or the array of another argument."""
+@dataclass(eq=False)
+class KernelArgument(Argument):
+    """An argument with its place among the others; it may be the array of another one."""
 
-    label: str  # the parameter's name, or "argument 1"
-    text: str
-    number: int | float | None = None
-    array: np.ndarray[Any, Any] | None = None
-    initialised: bool = True
-    save: str = ""
-    same: str = ""
+    label: str = ""  # the parameter's name, or "argument 1"
+    same: str = ""  # the label of the argument whose array it is
 
-    def line(self, folder: Path, arguments: Sequence[Argument], compared: bool) -> str:
+    def line(self, folder: Path, arguments: Sequence[KernelArgument], compared: bool) -> str:
         """Return the line of the launch's description; writes an array to a file in the folder."""
         if self.number is not None:
             kind = "int" if isinstance(self.number, int) and -(1 << 63) <= self.number < 1 << 64 else "real"
@@ -42,26 +31,27 @@ class Argument:
             return f"same\t{self.text}\t{[a.label for a in arguments].index(self.same)}"
         if self.array is None:
             return f"null\t{self.text}"
-        self.file(folder).write_bytes(self.array.tobytes())
+        # Memory that nobody has written reads as NaN
+        self.file(folder).write_bytes(self.array.tobytes() if self.written else b"\xff" * self.array.nbytes)
         kind = f"{self.array.dtype.kind}{self.array.dtype.itemsize}"
-        flags = f"{int(self.initialised)}\t{int(bool(self.save) or compared)}"
+        flags = f"{int(self.written)}\t{int(bool(self.save) or compared)}"
         return f"array\t{self.text}\t{self.file(folder)}\t{kind}\t{flags}\t{self.label}"
 
     def file(self, folder: Path) -> Path:
         """Return the file through which the array reaches the launch, and comes back."""
         return folder / f"{re.sub(r'[^0-9A-Za-z]', '_', self.label)}.bytes"
 
-    def result(self, folder: Path) -> np.ndarray[Any, Any]:
+    def result(self, folder: Path) -> Array:
         """Return the array after the launch."""
         assert self.array is not None
         flat = np.frombuffer(self.file(folder).read_bytes(), self.array.dtype)
-        array: np.ndarray[Any, Any] = flat.reshape(self.array.shape)
+        array: Array = flat.reshape(self.array.shape)
         return array
 
 
-def parse(texts: Sequence[str], parameters: Sequence[str]) -> list[Argument]:
+def parse(texts: Sequence[str], parameters: Sequence[str]) -> list[KernelArgument]:
     """Return the arguments in the order of the kernel's parameters; `NAME=` names the parameter."""
-    given: dict[str, Argument] = {}
+    given: dict[str, KernelArgument] = {}
     unnamed = 0
     for text in texts:
         named = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text, re.S)
@@ -92,36 +82,9 @@ def parse(texts: Sequence[str], parameters: Sequence[str]) -> list[Argument]:
     return arguments
 
 
-def _parse_value(label: str, text: str, parameters: Sequence[str]) -> Argument:
-    if text == "null":
-        return Argument(label, text)
-    for number in (int, float):
-        try:
-            return Argument(label, text, number=number(text))
-        except ValueError:
-            continue
+def _parse_value(label: str, text: str, parameters: Sequence[str]) -> KernelArgument:
     if text in parameters and text != label:
-        return Argument(label, text, same=text)
-    zeros = text.startswith("zeros:")
-    source, colon, save = text.removeprefix("zeros:").partition(":")
-    fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
-    try:
-        if "\t" in text or "\n" in text:
-            raise ValueError("it has a tab or a line's end")
-        if colon and not (save.endswith(".npy") and Path(save).parent.is_dir()):
-            raise ValueError(f"{save!r} is no .npy file in a folder that exists")
-        if fresh:
-            shape = tuple(int(d) for d in fresh[2].split(",") if d)
-            dtype = _DTYPES.get(fresh[1]) or np.dtype(fresh[1])
-            # Memory that nobody wrote reads as NaN
-            content = (b"\0" if zeros else b"\xff") * (math.prod(shape) * dtype.itemsize)
-            array = np.frombuffer(content, dtype).reshape(shape)
-        elif zeros:
-            raise ValueError("zeros: stands before a type and a shape")
-        else:
-            array = np.load(source)
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
-            raise ValueError("it is not one array of numbers in this machine's byte order")
-    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
-        raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=ALLOWED) from None
-    return Argument(label, text, array=np.asarray(array, order="C"), initialised=not fresh or zeros, save=save)
+        return KernelArgument(text, label=label, same=text)
+    if "\t" in text or "\n" in text:
+        raise InvalidArgument("run", f"argument {text!r}: it has a tab or a line's end", allowed=ALLOWED)
+    return KernelArgument(**vars(parse_argument(text, ALLOWED)), label=label)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
 
-from isokern.status import IsokernError
+from isokern.cli._own_kernels import KernelCommands
 
 from ..compiling import CompileError
 from .build import build
@@ -16,18 +12,10 @@ from .profile import profile
 from .run import run
 
 
-class Commands(TyperGroup):
-    """Commands that print typed errors as one line, and a compiler's messages unchanged."""
+class Commands(KernelCommands):
+    """The commands, with this plug-in's compiler errors."""
 
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command; exit 2 for the caller's error. A command exits 1 if its kernel fails or breaks a rule."""
-        try:
-            return super().main(*args, **options)
-        except CompileError as error:
-            typer.echo(str(error), err=True)
-        except IsokernError as error:
-            typer.secho(" ".join(str(error).split()), fg="red", err=True)
-        sys.exit(2)
+    compile_error = CompileError
 
 
 app = typer.Typer(

@@ -13,6 +13,7 @@ import typer
 
 from isokern.backend import Device
 from isokern.cli._output import Json, emit, table
+from isokern.cli._own_kernels import Define, Include, compiler_options
 from isokern.cli.why import GRAMMAR, NONE, resolve
 from isokern.layout import TensorDesc
 from isokern.status import InvalidArgument
@@ -22,7 +23,7 @@ from ..compiling import read
 from ..settings import CHECK
 from .counts import COUNTERS, DIRECTIONS, LaunchProfile, record
 from .host_program import has_main
-from .run import Clusters, Cores, Define, Include, KernelName, compile_kernels, compiler_options, find_launches
+from .run import Clusters, Cores, KernelName, compile_kernels, find_launches
 from .session import KernelFailed, Session, kernels_of, open_emulator
 
 TIMED = 5  # runs in fast mode, of which the median is shown

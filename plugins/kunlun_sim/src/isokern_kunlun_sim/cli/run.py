@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
+from isokern.cli._own_kernels import Argument, Array, Define, Include, compiler_options, save_array
 from isokern.disk_cache import user_cache
 from isokern.status import InvalidArgument
 
@@ -26,8 +26,6 @@ from ..settings import CHECK, SEED
 from .counts import describe_findings, describe_launches, record
 from .host_program import has_main, run_program
 from .session import (
-    Argument,
-    Array,
     KernelFailed,
     KernelLaunch,
     Session,
@@ -44,8 +42,6 @@ Source = Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_
 KernelName = Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")]
 Clusters = Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")]
 Cores = Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")]
-Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable.")]
-Include = Annotated[list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Where headers are; repeatable.")]
 
 
 def run(
@@ -53,7 +49,8 @@ def run(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy. "
+            help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy, "
+            "zeros:float32[8,4]:saved.npy. "
             "NAME=x.npy names an array, and NAME is the same one. `then KERNEL ARGUMENTS` launches another kernel "
             "behind it, and `then 'KERNEL<<<1,64>>>' …` with a grid of its own. "
             "For a file with main(): what main is given."
@@ -98,7 +95,7 @@ def run(
         findings = recorded.findings()
     for argument, result in zip(session.arrays, first, strict=True):
         if argument.save:
-            save(argument.save, result)
+            save_array(argument.save, result)
     if not check:
         for one in launches:
             typer.echo(
@@ -126,15 +123,6 @@ def print_differences(arrays: Sequence[Argument], first: Sequence[Array], now: S
             typer.echo(f"{argument.save} differs between the schedules of --seed {seeds[0]} and {seeds[1]}")
 
 
-def save(path: str, array: Array) -> None:
-    """Save an array, and say so."""
-    try:
-        np.save(path, array)
-    except OSError as error:
-        raise InvalidArgument("run", f"{path}: {error.strerror}", allowed="a file that can be written") from None
-    typer.echo(f"{path}: {array.dtype}{list(array.shape)}")
-
-
 def find_kernel(text: str, source: Path, wanted: str) -> str:
     """Return the full name of the kernel of the preprocessed `text` that `wanted` names, or of its only kernel.
 
@@ -159,17 +147,6 @@ def find_kernel(text: str, source: Path, wanted: str) -> str:
         hint = f"add its arguments: --kernel '{found[0].name}<float>'"
         raise InvalidArgument("run", f"{found[0].name} is a template", hint=hint)
     return f"{found[0].name}{bracket}{arguments}"
-
-
-def compiler_options(define: Sequence[str] | None, include: Sequence[Path] | None) -> list[str]:
-    """Return the compiler's options for macros and folders of headers."""
-    for folder in include or []:
-        if not folder.is_dir():
-            raise InvalidArgument("run", f"-I {folder}: there is no such folder", allowed="a folder with headers")
-    for macro in define or []:
-        if not re.fullmatch(r"[A-Za-z_]\w*(=.*)?", macro, re.S):
-            raise InvalidArgument("run", f"-D {macro}", allowed="NAME or NAME=VALUE")
-    return [*(f"-D{macro}" for macro in define or []), *(f"-I{folder.resolve()}" for folder in include or [])]
 
 
 def find_launches(

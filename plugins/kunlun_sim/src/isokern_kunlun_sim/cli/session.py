@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from cffi import FFI
 
+from isokern.cli._own_kernels import KINDS, Argument, Array, parse_argument
 from isokern.status import InternalError, InvalidArgument, OutOfMemory
 
 from .. import EMULATOR
 from ..memory import TO_DEVICE, TO_HOST
 from ..runtime import CLUSTERS, Runtime
 
-Array = np.ndarray[Any, Any]
 CDEF = """
 typedef void *XPUStream;
 typedef struct xpusim_argument {
@@ -36,23 +36,12 @@ WANTED = {
     ord("i"): "a whole number that the parameter's type holds",
     ord("f"): "a number",
 }
-ALLOWED = "a number, null, x.npy, x.npy:saved.npy, or float32[8,4]:saved.npy; NAME= before an array, and then NAME"
+ALLOWED = f"{KINDS}; NAME= before an array, and then NAME"
 THEN = "then"  # between two launches
 
 
 class KernelFailed(Exception):
     """A kernel failed or broke a rule, or the runtime refused its launch."""
-
-
-@dataclass(eq=False)
-class Argument:
-    """One argument of a kernel: a number, or an array in device memory that may be saved when all kernels have run."""
-
-    text: str
-    number: int | float | None = None
-    array: Array | None = None
-    written: bool = False  # whether the array is copied to the device before the launches
-    save: str = ""
 
 
 @dataclass
@@ -63,36 +52,6 @@ class KernelLaunch:
     clusters: int
     cores: int
     arguments: list[Argument]
-
-
-def parse(text: str) -> Argument:
-    """Parse an argument of the command line.
-
-    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), or `float32[8,4]:y.npy` (uninitialised
-    device memory, saved to y.npy).
-    """
-    if text == "null":
-        return Argument(text, array=np.empty(0, np.uint8))
-    for number in (int, float):
-        try:
-            return Argument(text, number=number(text))
-        except ValueError:
-            continue
-    source, colon, save = text.partition(":")
-    fresh = re.fullmatch(r"(\w+)\[([\d,]*)\]", source)
-    try:
-        if colon and not (save.endswith(".npy") and Path(save).parent.is_dir()):
-            raise ValueError(f"{save!r} is no .npy file in a folder that exists")
-        if fresh:
-            shape = tuple(int(d) for d in fresh[2].split(",") if d)
-            array = np.empty(shape, np.dtype(fresh[1]))
-        else:
-            array = np.load(source)
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
-            raise ValueError("it is not one array of numbers in this machine's byte order")
-    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
-        raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=ALLOWED) from None
-    return Argument(text, array=np.asarray(array, order="C"), written=not fresh, save=save)
 
 
 def parse_launches(texts: Sequence[str], kernel: str, clusters: int, cores: int) -> list[KernelLaunch]:
@@ -124,11 +83,11 @@ def _parse_named(text: str, named: dict[str, Argument]) -> Argument:
         return named[text]
     given = re.fullmatch(r"([A-Za-z_]\w*)=(.+)", text)
     if given is None or Path(text.partition(":")[0]).exists():
-        return parse(text)
+        return parse_argument(text, ALLOWED)
     if given[1] in named:
         raise InvalidArgument("run", f"argument {text!r}: there is an array {given[1]} already", allowed="another name")
-    argument = parse(given[2])
-    if argument.array is None:
+    argument = parse_argument(given[2], ALLOWED)
+    if argument.number is not None:
         raise InvalidArgument("run", f"argument {text!r} names a number", allowed="a name for an array")
     named[given[1]] = argument
     return argument
@@ -209,9 +168,7 @@ class Session:
         given = launch.arguments
         records = self._ffi.new("xpusim_argument[]", max(1, len(given)))
         for record, argument in zip(records, given, strict=False):
-            if argument.array is None:
-                number = argument.number
-                assert number is not None
+            if (number := argument.number) is not None:
                 record.kind = ord("i") if isinstance(number, int) and -(1 << 63) <= number < 1 << 63 else ord("f")
                 record.integer = number if record.kind == ord("i") else 0
                 record.real = float(argument.text)  # inf where the number is too large
@@ -219,7 +176,7 @@ class Session:
                 record.kind = ord("p")
                 address = addresses.get(argument, self.runtime.ffi.NULL)
                 record.pointer = self._ffi.cast("void *", int(self.runtime.ffi.cast("uintptr_t", address)))
-                if argument.array.size:
+                if argument.array is not None and argument.array.size:
                     record.element_bytes = argument.array.dtype.itemsize
                     record.element_is_real = argument.array.dtype.kind == "f"
         clusters = launch.clusters or self.available
