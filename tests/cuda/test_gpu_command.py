@@ -187,6 +187,44 @@ __global__ void lock(int *l, int *x) {
     assert "findings: none" in done.stdout
 
 
+def test_a_reduction_leaves_out_lanes_that_are_not_there() -> None:
+    text = """\
+__global__ void reduce(int *sum, int *most) {
+    if (threadIdx.x >= 8)
+        return;
+    *sum = __reduce_add_sync(~0u, (int)threadIdx.x + 1);
+    *most = __reduce_max_sync(~0u, (int)threadIdx.x - 20);
+}
+"""
+    Path("reduce.cu").write_text(text, encoding="utf-8")
+    np.save("sum.npy", np.array([36]))
+    np.save("most.npy", np.array([-13]))
+    arrays = ["int32[1]", "int32[1]", "--expect", "sum=sum.npy", "--expect", "most=most.npy"]
+    for threads in ("16", "64"):
+        done = gpu("check", "reduce.cu", "--block", threads, *arrays)
+        assert done.exit_code == 0, done.output
+        assert "findings: none" in done.stdout
+
+
+def test_a_thread_gets_on_behind_activemask_while_others_wait_for_it() -> None:
+    text = """\
+__global__ void wait(volatile int *flag, unsigned *lanes) {
+    if (threadIdx.x == 0)
+        while (*flag == 0) {}
+    else if (threadIdx.x >= 60) {
+        *lanes = __activemask();
+        *flag = 1;
+    }
+}
+"""
+    Path("wait.cu").write_text(text, encoding="utf-8")
+    np.save("lanes.npy", np.array([0xF0000000]))
+    arrays = ["zeros:int32[1]", "uint32[1]", "--expect", "lanes=lanes.npy"]
+    done = gpu("check", "wait.cu", "--block", "64", "--time-limit", "20", *arrays)
+    assert done.exit_code == 0, done.output
+    assert "findings: none" in done.stdout
+
+
 AXPY = """\
 __global__ void axpy(int n, float a, const float *x, float *y)
 {

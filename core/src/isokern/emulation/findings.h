@@ -97,11 +97,11 @@ class Findings
         return static_cast<int>(found_.size()) - 1;
     }
 
-    /* Count the same finding again; the text describes its first occurrence. */
-    void again(int number)
+    /* Count the same finding again, `times` times; the text describes its first occurrence. */
+    void again(int number, std::uint64_t times = 1)
     {
         if (number >= 0)
-            found_[static_cast<std::size_t>(number)].count++;
+            found_[static_cast<std::size_t>(number)].count += times;
     }
 
     /* Report the findings that were not reported yet: text to `out`, and JSON appended to the file `report` unless that

@@ -142,7 +142,7 @@ int report()
             ik_emulation::Finding made;
             made.rule = f.rule;
             made.kernel = launch.kernel;
-            made.count = 1;
+            made.count = f.count;
             made.place = { static_cast<int>(f.block), f.thread, where, f.what };
             if (f.block >= 0)
                 made.place.who = place_of(f.block, f.thread);
@@ -151,11 +151,10 @@ int report()
                 made.other.who = place_of(f.other_block, f.other_thread);
             }
             made.bytes = f.bytes;
-            made.count = f.count;
             before->second.second = findings.add(std::move(made));
             (f.rule->severity == ik_emulation::Severity::error ? errors : notes)++;
         } else {
-            by_seed.at(before->second.first).again(before->second.second);
+            by_seed.at(before->second.first).again(before->second.second, f.count);
         }
     }
     for (auto &[seed, findings] : by_seed) {

@@ -20,6 +20,7 @@ namespace cuda_emulator
 
 constexpr std::size_t STACK = 256 << 10;
 constexpr int WARP = 32;
+constexpr int IDLE = 100; /* rounds of nothing but waiting loops, after which those at __activemask() go on */
 
 Launch launch;
 std::vector<std::unique_ptr<Thread>> threads;
@@ -193,6 +194,8 @@ static std::uint64_t result_of(const Thread &t, int warp, unsigned present)
             else if (t.operation == CUDA_BALLOT ? at(lane)->bits != 0 : at(lane)->bits == t.bits)
                 mask |= std::uint64_t{ 1 } << lane;
         }
+    if (t.operation == CUDA_REDUCE)
+        return present;
     return t.operation == CUDA_MATCH_ALL && mask != present ? 0 : mask;
 }
 
@@ -231,7 +234,7 @@ static bool release_warps()
     return moved;
 }
 
-/* Where nothing else moves, the lanes at one __activemask() are those that are active. */
+/* Where no other thread gets on, the lanes at one __activemask() are those that are active. */
 static bool release_active()
 {
     for (const auto &first : threads)
@@ -303,17 +306,21 @@ static void run_block(std::int64_t number)
     std::vector<int> order(threads.size());
     for (std::size_t i = 0; i < order.size(); i++)
         order[i] = static_cast<int>(i);
+    int idle = 0; /* rounds in which threads only looked whether another one has done something */
     while (!launch.stopped) {
         if (launch.seed != 0)
             for (std::size_t i = order.size(); i > 1; i--)
                 std::swap(order[i - 1], order[draws() % i]);
         bool moved = false, live = false;
+        idle++;
         for (const int i : order) {
             Thread &t = *threads[static_cast<std::size_t>(i)];
             if (t.state != State::ready)
                 continue;
             resume(t);
             moved = true;
+            if (t.state != State::ready)
+                idle = 0;
             if (launch.stopped)
                 return;
         }
@@ -323,7 +330,7 @@ static void run_block(std::int64_t number)
             live |= t->state != State::done;
         if (!live)
             break;
-        if (!moved && !release_active()) {
+        if ((!moved || idle > IDLE) && !release_active() && !moved) {
             find_deadlock();
             launch.stopped = true;
             return;

@@ -39,7 +39,8 @@ extern const cuda_emulator_index threadIdx, blockIdx, blockDim, gridDim;
 extern char *const cuda_emulator_dynamic;
 int cuda_emulator_barrier(int predicate); /* returns how many threads of the block gave a predicate that is not 0 */
 /* Meet the lanes of `mask`: a shuffle from `lane` within `width` lanes, or one of the other operations, with the lanes'
- * `bits`. CUDA_REDUCE gives each lane's bits to `given`, of 32 entries, and returns the mask. */
+ * `bits`. CUDA_REDUCE gives each lane's bits to `given`, of 32 entries, and returns the lanes that gave theirs: those
+ * that have returned, or that the block does not have, do not. */
 uint64_t cuda_emulator_meet(int operation, unsigned mask, uint64_t bits, int lane, int width, uint64_t *given);
 unsigned cuda_emulator_active();
 void cuda_emulator_fence(int device);
@@ -160,11 +161,11 @@ CUDA_EMULATOR_INLINE unsigned __match_all_sync(unsigned mask, T value, int *all)
     CUDA_EMULATOR_INLINE T name(unsigned mask, T value) \
     { \
         uint64_t given[32]; \
-        cuda_emulator_meet(CUDA_REDUCE, mask, static_cast<uint64_t>(value), 0, 32, given); \
+        const uint64_t lanes = cuda_emulator_meet(CUDA_REDUCE, mask, static_cast<uint64_t>(value), 0, 32, given); \
         bool first = true; \
         T result = value; \
         for (int lane = 0; lane < 32; lane++) \
-            if ((mask >> lane & 1) != 0) { \
+            if ((lanes >> lane & 1) != 0) { \
                 const T a = result, b = static_cast<T>(given[lane]); \
                 result = first ? b : (expression); \
                 first = false; \
