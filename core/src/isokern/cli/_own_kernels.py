@@ -19,6 +19,7 @@ from ._output import complain
 
 Array = np.ndarray[Any, Any]
 KINDS = "a number, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy, or zeros:float32[8,4]:saved.npy"
+MAX_SEED = 2**63 - 1  # and a thousand seeds behind it are numbers of 64 bits, too
 Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable.")]
 Include = Annotated[list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Where headers are; repeatable.")]
 _DTYPES = {d.name: d.numpy for d in ALL if d.numpy is not None and d.numpy.isbuiltin == 1} | {"BF16": np.dtype("u2")}

@@ -18,7 +18,7 @@ from .emulator.compiling import CompileError, build_text, shared_variables
 from .emulator.rewriting import rewrite
 from .sim import SimDriver
 
-LIMIT = 300  # seconds
+LIMIT = 300  # seconds after which a kernel is endless
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,12 @@ class CheckedDriver(SimDriver):
             launch += [f"limit\t{LIMIT}", f"kernel\t{kernel.entry}", *described, *lines, ""]
             (folder / "launch").write_text("\n".join(launch), encoding="utf-8")
             command = [kernel.program, folder / "launch", kernel.symbols]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, errors="replace", timeout=LIMIT + 30, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise Wrong(f"the kernel did not end within {LIMIT + 30} seconds, nor did its time limit") from None
             if done.returncode:
                 raise Wrong(done.stderr.strip() or f"the kernel ended its process with status {done.returncode}")
             for address, path in memories.items():

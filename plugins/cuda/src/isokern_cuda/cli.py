@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 import typer
 
-from isokern.cli._own_kernels import Array, Define, Include, KernelCommands, compiler_options, save_array
+from isokern.cli._own_kernels import MAX_SEED, Array, Define, Include, KernelCommands, compiler_options, save_array
 from isokern.status import InvalidArgument
 
 from .emulator.arguments import KernelArgument, parse
@@ -39,7 +39,7 @@ Arguments = Annotated[
 KernelName = Annotated[str, typer.Option("--kernel", help="The kernel's name; not needed where the file has one.")]
 Grid = Annotated[str, typer.Option("--grid", help="Blocks: 4, 4,2 or 4,2,1.")]
 Block = Annotated[str, typer.Option("--block", help="Threads of a block: 256, 32,8 or 8,8,4; at most 1024.")]
-Shared = Annotated[int, typer.Option("--shared", min=0, help="Bytes of `extern __shared__` memory.")]
+Shared = Annotated[int, typer.Option("--shared", min=0, max=2**31 - 1, help="Bytes of `extern __shared__` memory.")]
 Expect = Annotated[list[str] | None, typer.Option("--expect", help="NAME=ref.npy: what the array has to be.")]
 Relative = Annotated[float, typer.Option("--rtol", min=0, help="Of --expect: the relative tolerance.")]
 Absolute = Annotated[float, typer.Option("--atol", min=0, help="Of --expect: the absolute tolerance.")]
@@ -100,7 +100,9 @@ def register(command: Callable[..., None]) -> Callable[..., None]:
 def run(
     options: LaunchOptions,
     *,
-    seed: Annotated[int, typer.Option(min=0, help="Of the order of blocks and threads; 0: in order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Of the order of blocks and threads; 0: in order.")
+    ] = 0,
 ) -> None:
     """Compile SOURCE and launch its kernel once, without checks; exit 1 if it fails or the result is another."""
     launch(options, seed, 1)
@@ -110,7 +112,9 @@ def run(
 def check(
     options: LaunchOptions,
     *,
-    seed: Annotated[int, typer.Option(min=0, help="The first order of blocks and threads; 0: in order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="The first order of blocks and threads; 0: in order.")
+    ] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many orders.")] = 3,
     report: Annotated[Path | None, typer.Option(help="Append the findings to this file as lines of JSON.")] = None,
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from isokern.cli._own_kernels import Argument, Array, Define, Include, compiler_options, save_array
+from isokern.cli._own_kernels import MAX_SEED, Argument, Array, Define, Include, compiler_options, save_array
 from isokern.disk_cache import user_cache
 from isokern.status import InvalidArgument
 
@@ -61,11 +61,14 @@ def run(
     cores: Cores = 64,
     check: Annotated[bool, typer.Option("--check/--fast", help="Watch every access and copy.")] = True,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the schedule of cores and copies; alone: try this one only.")
+        int | None,
+        typer.Option(min=0, max=MAX_SEED, help="Of the schedule of cores and copies; alone: try this one only."),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help=f"How many schedules to try, from --seed on; {SCHEDULES} with --check and no --seed."),
+        typer.Option(
+            min=1, max=INT, help=f"How many schedules to try, from --seed on; {SCHEDULES} with --check and no --seed."
+        ),
     ] = None,
     define: Define = None,
     include: Include = None,
