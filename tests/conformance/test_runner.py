@@ -260,6 +260,6 @@ def test_a_worker_that_does_not_end_in_order_behind_its_last_case_is_a_failure_o
 def test_patience_does_not_count_the_start_of_a_worker(
     cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    install(tmp_path, monkeypatch, "import time\ntime.sleep(3)\n")
+    install(tmp_path, monkeypatch, "import time\ntime.sleep(5)\n")
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
-    assert [o.verdict for o in hear("cpu:0", [case], patience=2)] == [Verdict.PASS]
+    assert [o.verdict for o in hear("cpu:0", [case], patience=4)] == [Verdict.PASS]

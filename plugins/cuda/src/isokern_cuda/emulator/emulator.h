@@ -1,4 +1,4 @@
-/* The state of a launch on the emulated GPU, which its parts share: schedule.cpp, check.cpp and report.cpp. */
+/* The state of a launch on the emulated GPU, which its parts share: program, schedule, check and report.cpp. */
 #ifndef ISOKERN_CUDA_EMULATOR_H
 #define ISOKERN_CUDA_EMULATOR_H
 #include <array>
@@ -22,6 +22,7 @@ namespace cuda_emulator
 
 /* Bytes in front of and behind each array that nobody can access: more than a wrong 32-bit index reaches. */
 constexpr std::size_t GUARD = std::size_t{ 1 } << 34;
+constexpr std::size_t STACK = 256 << 10; /* bytes, of each thread */
 constexpr int SPIN = 16; /* atomics and volatile loads after which others get a turn */
 using Pc = const char *; /* an address in the kernel's code: where a call of the emulator returns to */
 struct Index {
@@ -126,8 +127,12 @@ extern std::vector<Region> arrays;
 extern Region fixed, dynamic; /* shared memory: of variables, and of --shared bytes */
 extern std::vector<SharedArray> shared_arrays;
 extern std::unordered_map<Pc, Cost> costs;
+extern void (*kernel_call)(void **);
+extern std::vector<void *> values; /* what kernel_call gets: where each argument lies */
 
 /* schedule.cpp */
+Index index_of(std::int64_t number, const Index &size);
+void run_grid(std::uint64_t seed);
 std::string place_of(std::int64_t block, int thread);
 [[noreturn]] void stop(); /* end the launch; called by the running thread */
 void pass(); /* let the other threads run */
@@ -153,4 +158,10 @@ int report();
 void read_symbols(const char *path);
 
 } // namespace cuda_emulator
+
+/* The variables of kernels */
+extern "C" {
+extern cuda_emulator::Index threadIdx, blockIdx, blockDim, gridDim;
+extern char *cuda_emulator_dynamic;
+}
 #endif
