@@ -243,6 +243,7 @@ def axpy(folder: Path) -> Path:
     np.save("double.npy", np.ones(100))
     np.save("other.npy", np.ones(100, np.float32))
     np.save("words.npy", np.array(["one"] * 100))
+    np.save("row.npy", np.ones((1, 100), np.float32))
     return folder
 
 
@@ -280,7 +281,9 @@ def test_a_kernel_runs_on_arrays(axpy: Path) -> None:
         (["1", "2", "x.npy", "y.npy", "--kernel", "gone"], "--kernel gone; allowed: axpy"),
         (["1", "2", "x.npy", "y.npy", "--kernel", "a;b"], "allowed: a name"),
         (["1", "2", "x.npy", "y.npy", "--expect", "n=y.npy"], "with an array of x, y"),
-        (["1", "2", "x.npy", "y.npy", "--expect", "y=words.npy"], "allowed: an array of numbers of the shape (100,)"),
+        (["1", "2", "x.npy", "y.npy", "--expect", "y=words.npy"], "its elements are no numbers"),
+        (["1", "2", "x.npy", "y.npy", "--expect", "y=axpy.cu"], "it is no .npy file of one array"),
+        (["1", "2", "x.npy", "y.npy", "--expect", "y=row.npy"], "allowed: an array of the shape (100,)"),
         (["1", "2", "x.npy", "y.npy", "-I", "gone"], "-I gone: there is no such folder"),
         (["1", "2", "x.npy", "y.npy", "-D", "1=2"], "-D 1=2; allowed: NAME or NAME=VALUE"),
     ],
@@ -308,6 +311,14 @@ def test_a_wrong_source_is_told(text: str, said: str) -> None:
     done = gpu("check", "k.cu", "3")
     assert done.exit_code == 2, done.output
     assert said in done.stderr
+
+
+def test_a_grid_that_is_too_large_to_shuffle_begins_in_order(folder: Path) -> None:
+    Path("fill.cu").write_text("__global__ void fill(int *y) { *y = 1; }\n")
+    grid = ["--grid", "2147483647,65535", "--block", "1", "--seed", "1", "--time-limit", "1"]
+    done = gpu("run", "fill.cu", *grid, "int32[1]")
+    assert done.exit_code == 1
+    assert "endless in fill" in done.stderr
 
 
 def test_integers_are_compared_exactly_and_no_number_is_rounded_to_an_integer(axpy: Path) -> None:

@@ -78,12 +78,23 @@ def parse_argument(text: str, allowed: str = KINDS) -> Argument:
         elif zeros:
             raise ValueError("zeros: stands before a type and a shape")
         else:
-            array = np.load(source)
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
-            raise ValueError("it is not one array of numbers in this machine's byte order")
-    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
+            array = load_array(source)
+        if array.dtype.hasobject:
+            raise ValueError("its elements are Python's objects")
+    except (OSError, ValueError, TypeError, MemoryError) as error:
         raise InvalidArgument("run", f"argument {text!r}: {error}", allowed=allowed) from None
     return Argument(text, array=np.asarray(array, order="C"), written=not fresh or zeros, save=save)
+
+
+def load_array(path: str) -> Array:
+    """Return the array of a .npy file; raise OSError, or ValueError where it holds something else."""
+    try:
+        array = np.load(path)
+    except (EOFError, ValueError):  # what NumPy says then is about pickles
+        array = None
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.dtype.isnative:
+        raise ValueError("it is no .npy file of one array in this machine's byte order")
+    return array
 
 
 def save_array(path: str, array: Array) -> None:

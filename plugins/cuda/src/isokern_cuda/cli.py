@@ -17,7 +17,16 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 import typer
 
-from isokern.cli._own_kernels import MAX_SEED, Array, Define, Include, KernelCommands, compiler_options, save_array
+from isokern.cli._own_kernels import (
+    MAX_SEED,
+    Array,
+    Define,
+    Include,
+    KernelCommands,
+    compiler_options,
+    load_array,
+    save_array,
+)
 from isokern.status import InvalidArgument
 
 from .emulator.arguments import KernelArgument, parse
@@ -208,12 +217,13 @@ def expectations(texts: list[str], given: list[KernelArgument]) -> dict[str, Arr
             names = ", ".join(a.label for a in given if a.array is not None)
             raise InvalidArgument("run", f"--expect {text}", allowed=f"NAME=ref.npy, with an array of {names}")
         try:
-            array = np.load(path)
-        except (OSError, EOFError, ValueError) as error:
+            array = load_array(path)
+            if array.dtype.kind not in "biufc":
+                raise ValueError("its elements are no numbers")
+        except (OSError, ValueError) as error:
             raise InvalidArgument("run", f"--expect {text}: {error}", allowed="a .npy file") from None
-        if not isinstance(array, np.ndarray) or array.shape != argument.array.shape or array.dtype.kind not in "biuf":
-            allowed = f"an array of numbers of the shape {argument.array.shape}"
-            raise InvalidArgument("run", f"--expect {text}", allowed=allowed)
+        if array.shape != argument.array.shape:
+            raise InvalidArgument("run", f"--expect {text}", allowed=f"an array of the shape {argument.array.shape}")
         found[label] = array
     return found
 
@@ -238,7 +248,7 @@ def execute(command: list[Path], seconds: int) -> int:
 
 def compare(label: str, array: Array, wanted: Array, rtol: float, atol: float) -> bool:
     """Return whether the array differs from what is expected; prints which it is. Integers have to be the same."""
-    if "f" in array.dtype.kind + wanted.dtype.kind:
+    if {array.dtype.kind, wanted.dtype.kind} & {"f", "c"}:
         same = np.isclose(array, wanted, rtol=rtol, atol=atol, equal_nan=True)
     else:
         same = np.asarray(array == wanted)

@@ -8,6 +8,7 @@ namespace cuda_emulator
 
 constexpr int WARP = 32;
 constexpr int IDLE = 100; /* rounds of nothing but waiting loops, after which those at __activemask() go on */
+constexpr std::int64_t MAX_SHUFFLED = std::int64_t{ 1 } << 24; /* blocks; those of a larger grid run in order */
 
 Launch launch;
 std::vector<std::unique_ptr<Thread>> threads;
@@ -332,7 +333,7 @@ void run_grid(std::uint64_t seed)
     draws.seed(seed);
     launch.stopped = false;
     const std::int64_t count = std::int64_t{ 1 } * launch.grid.x * launch.grid.y * launch.grid.z;
-    std::vector<std::int64_t> order(seed == 0 ? 0 : static_cast<std::size_t>(count));
+    std::vector<std::int64_t> order(seed == 0 || count > MAX_SHUFFLED ? 0 : static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < order.size(); i++)
         order[i] = static_cast<std::int64_t>(i);
     for (std::size_t i = order.size(); i > 1; i--)
@@ -340,7 +341,7 @@ void run_grid(std::uint64_t seed)
     if (launch.check)
         begin_launch_checks();
     for (std::int64_t b = 0; b < count && !launch.stopped; b++)
-        run_block(seed == 0 ? b : order[static_cast<std::size_t>(b)]);
+        run_block(order.empty() ? b : order[static_cast<std::size_t>(b)]);
     if (launch.check)
         end_launch_checks();
 }
