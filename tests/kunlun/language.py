@@ -541,6 +541,7 @@ def pairs() -> list[Row]:
         cast = {"lm": "primitive_cast", "sm": "primitive_cast_sm", "gsm": "primitive_cast_gsm"}[place]
         for code, fill, value in (
             (f"{cast}((float *)t, (float *)t, 32);", both_f, cut),
+            (f"{cast}((float *)t, (bfloat16 *)t, 0);", both_f, cut),
             (f"{cast}((float *)t, (bfloat16 *)t, 17);", both_f, narrowed(cut, BF16, "rz")),
             (f"{cast}((float *)t, (float16 *)t, 32);", both_f, narrowed(cut, F16, "rn")),
             (f"{cast}((bfloat16 *)t, (float *)t, 1);", "COPY(t, ba);", wide_b),

@@ -55,7 +55,7 @@ xpusim_cast_of_other_types();
             if (static_cast<const void *>(x) == y && sizeof(TX) == sizeof(TY)) \
                 return; \
             const int last = (len - 1) / 32 * 32; \
-            for (int done = 0; done <= last; done += 32) { \
+            for (int done = 0; done < len; done += 32) { \
                 const int i = sizeof(TX) < sizeof(TY) ? last - done : done; \
                 float32x16_t low, high; \
                 vload2_##place(x + i, low, high, file, line); \
