@@ -153,12 +153,14 @@ void atomic(Core &c, char *at, std::size_t bytes, const Site &site)
     const At runtime(IN_RUNTIME);
     c.counts.atomics++;
     const auto [found, first] = state.atomics.try_emplace(at);
-    ik_emulation::Knowledge &there = found->second;
+    ik_emulation::Knowledge &there = found->second.known;
     if (first)
         there.group = c.knowledge.group;
-    c.knowledge.join(there);
+    /* Before the join: a plain access to the word is ordered with this operation only by something else, because
+     * nothing keeps this operation from coming first. */
     if (at != nullptr)
         outside(c, at, bytes, true, site, Act::atomic);
+    c.knowledge.join(there);
     c.knowledge.own.passed[c.id] = c.now++;
     there.join(c.knowledge);
 }

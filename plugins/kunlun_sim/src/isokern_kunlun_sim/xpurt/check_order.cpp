@@ -221,6 +221,13 @@ bool touch(Core &c, const Where &w, char *at, std::size_t bytes, std::uint32_t i
         const std::size_t whole = offset == w.offset ? bytes : SIZE_MAX;
         if (cell.write != 0)
             judge(c, mine, id, cell.write, byte, shared, source, source == nullptr ? whole : 0);
+        if (mine.atomic && offset == w.offset) {
+            std::uint32_t &stored = state.atomics[at].stored;
+            if (!state.accesses[cell.write].atomic)
+                stored = cell.write;
+            else if (stored != 0)
+                judge(c, mine, id, stored, byte, shared, nullptr, SIZE_MAX);
+        }
         if (mine.write) {
             if (cell.read != 0)
                 judge(c, mine, id, cell.read, byte, shared, nullptr, SIZE_MAX);

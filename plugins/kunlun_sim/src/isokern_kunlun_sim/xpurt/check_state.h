@@ -179,6 +179,12 @@ struct GroupShared {
     int group;
 };
 
+/* A word of atomic operations: what a core learns by one, and the last plain store, if any, before the last ones. */
+struct Word {
+    ik_emulation::Knowledge known;
+    std::uint32_t stored = 0;
+};
+
 /* What an address refers to. */
 struct Where {
     Kind kind = Kind::host;
@@ -213,7 +219,7 @@ struct State {
     std::vector<Access> accesses;
     std::vector<Origin> origins;
     std::vector<std::shared_ptr<GmShadow>> touched;
-    std::map<const void *, ik_emulation::Knowledge> atomics;
+    std::map<const void *, Word> atomics;
     std::shared_ptr<const Allocation> near[4]; /* the allocations found last */
     unsigned next_near = 0;
 
