@@ -264,7 +264,7 @@ static void begin_end(Core &c, const Where &w, char *at, std::size_t bytes, bool
         Stager &stager = state.stagers[static_cast<std::size_t>(state.interval)];
         if (target) {
             stager.core = stager.core == -1 || stager.core == c.id ? c.id : -2;
-            stager.bytes += bytes;
+            stager.bytes[state.library->shared(w.offset)] += bytes;
         }
     }
     if (w.kind == Kind::shared || w.kind == Kind::global) {

@@ -166,11 +166,16 @@ struct Core {
 
 enum class Kind { local, parameters, others_local, shared, global, constant, variable, host };
 
-/* Who copied to shared memory in an interval, and how much: a single line cannot be split between cores. */
+/* Who copied to shared memory in an interval, and how much to each array: a single line of one cannot be split between
+ * cores. */
 struct Stager {
     int core = -1; /* -1 none, -2 several */
-    std::uint64_t bytes = 0;
-    bool alone() const { return core >= 0 && bytes > 64; }
+    std::map<const Shared *, std::uint64_t> bytes;
+    bool alone() const
+    {
+        return core >= 0
+            && std::any_of(bytes.begin(), bytes.end(), [](const auto &array) { return array.second > 64; });
+    }
 };
 
 /* An object of group-shared memory that a core of `group` has declared. */
