@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).with_name("shapes.xpu")
+SOURCE, MARKED = (Path(__file__).with_name(name) for name in ("shapes.xpu", "model_shapes.xpu"))
 SM, GM, UNWRITTEN = "race-sm", "race-gm", "uninitialised"
 COPY = "copy-destination"
 # For each faulty variant, the rules of which at least one has to be found
@@ -57,11 +57,35 @@ FAULTS: dict[str, list[set[str]]] = {
     "flag_read_by_a_lock": [{SM}],
     "last_cluster_finishes": [{GM}, {GM}],
 }
-VARIANTS = [(name, wrong) for name, faults in FAULTS.items() for wrong in range(len(faults) + 1)]
+
+
+def read_marks() -> dict[str, dict[int, set[tuple[str, str]]]]:
+    """Return the rules, with the places of which at least one has to be told, by shape and fault."""
+    found: dict[str, dict[int, set[tuple[str, str]]]] = {}
+    for at, line in enumerate(MARKED.read_text(encoding="utf-8").splitlines(), 1):
+        if shape := re.match(r"SHAPE\((\w+)\)", line):
+            faults = found.setdefault(shape[1], {})
+        for wrong, rule in re.findall(r" (\d):([\w-]+)", line.partition("//!")[2]):
+            faults.setdefault(int(wrong), set()).add((rule, f"{MARKED.name}:{at}"))
+    return found
+
+
+MARKS = read_marks()
+VARIANTS = [
+    *((name, wrong) for name, faults in FAULTS.items() for wrong in range(len(faults) + 1)),
+    *((name, wrong) for name, faults in MARKS.items() for wrong in [0, *sorted(faults)]),
+]
 
 
 def test_every_kernel_has_its_line() -> None:
     assert list(FAULTS) == re.findall(r"^SHAPE\((\w+)\)", SOURCE.read_text(encoding="utf-8"), re.M)
+
+
+def test_every_fault_has_its_marks() -> None:
+    _, *shapes = re.split(r"^SHAPE\((\w+)\)", MARKED.read_text(encoding="utf-8"), flags=re.M)
+    bodies = zip(shapes[::2], shapes[1::2], strict=True)
+    faults = {name: set(map(int, re.findall(r"WRONG [!=]= (\d)", body))) for name, body in bodies}
+    assert faults == {name: set(marked) for name, marked in MARKS.items()}
 
 
 @pytest.fixture(scope="session")
@@ -122,16 +146,27 @@ def launch_variants(runtime: str, shapes: str, variants: list[int]) -> None:
         xpu.xpu_memcpy((ctypes.c_float * room)(), pointers[1], ctypes.c_uint64(4 * room), 0)
 
 
-def find_all(runtime: Path, shapes: Path, folder: Path, seed: int) -> dict[str, set[str]]:
-    """Run all variants under one seed, and return the rules that each broke; a correct kernel breaks none."""
+def find_all(runtime: Path, shapes: Path, folder: Path, seed: int) -> dict[str, set[tuple[str, str]]]:
+    """Run all variants under one seed, and return the rules that each broke, with places; a correct one breaks none."""
     found: dict[str, list[dict[str, Any]]] = {}
     for begin in range(0, len(VARIANTS), 60):  # there are at most 64 devices
         part = folder / f"{seed}-{begin}"
         part.mkdir()
         found |= find(runtime, shapes, part, seed, list(range(len(VARIANTS)))[begin : begin + 60])
-    correct = {f"{name}-{wrong}" for name, wrong in VARIANTS if not (wrong and FAULTS[name][wrong - 1])}
+    correct = {f"{name}-0" for name, _ in VARIANTS}
+    correct |= {f"{name}-{wrong}" for name, faults in FAULTS.items() for wrong, r in enumerate(faults, 1) if not r}
     assert {kernel: found[kernel] for kernel in correct & set(found)} == {}
-    return {kernel: {f["rule"] for f in of} for kernel, of in found.items()}
+    return {kernel: {(f["rule"], Path(f["place"]["where"]).name) for f in of} for kernel, of in found.items()}
+
+
+def missed_marks(found: dict[str, set[tuple[str, str]]]) -> dict[str, set[tuple[str, str]]]:
+    """Return the marked faults that were told at none of their lines, with these and with what was told instead."""
+    return {
+        f"{name}-{wrong}": expected | found.get(f"{name}-{wrong}", set())
+        for name, faults in MARKS.items()
+        for wrong, expected in faults.items()
+        if not expected & found.get(f"{name}-{wrong}", set())
+    }
 
 
 def test_faults_are_found_in_four_schedules_and_correct_kernels_pass(
@@ -140,17 +175,21 @@ def test_faults_are_found_in_four_schedules_and_correct_kernels_pass(
     schedules = [find_all(runtime, shapes, tmp_path, seed) for seed in range(4)]
     missed = {
         f"{name}-{wrong}": rules
-        for name, wrong in VARIANTS
-        if wrong and (rules := FAULTS[name][wrong - 1])
-        if not any(rules & found.get(f"{name}-{wrong}", set()) for found in schedules)
+        for name, faults in FAULTS.items()
+        for wrong, rules in enumerate(faults, 1)
+        if rules
+        if not any(rules & {rule for rule, _ in found.get(f"{name}-{wrong}", set())} for found in schedules)
     }
     assert missed == {}
+    assert [missed_marks(found) for found in schedules] == [{}] * 4
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(4, 24))
-def test_correct_kernels_pass_in_other_schedules(runtime: Path, shapes: Path, tmp_path: Path, seed: int) -> None:
-    find_all(runtime, shapes, tmp_path, seed)
+def test_correct_kernels_pass_and_marked_faults_are_told_in_other_schedules(
+    runtime: Path, shapes: Path, tmp_path: Path, seed: int
+) -> None:
+    assert missed_marks(find_all(runtime, shapes, tmp_path, seed)) == {}
 
 
 if __name__ == "__main__":
