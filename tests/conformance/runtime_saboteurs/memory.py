@@ -89,6 +89,58 @@ class CountsFailures(ThreadedMemory):
         return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
+FULL = "exhaustion/loses_nothing_when_memory_is_full"
+
+
+@memory(FULL)
+class LosesMemoryWhenFull(ThreadedMemory):
+    """A large allocation is made of two halves, of which the first is lost where there is no room for the second."""
+
+    def make_block(self, nbytes: int, alignment: int) -> Block:
+        if nbytes < 1 << 22 or nbytes > 1 << 40:
+            return super().make_block(nbytes, alignment)
+        half = super().make_block(nbytes // 2, alignment)
+        try:
+            second = super().make_block(nbytes - nbytes // 2, alignment)
+        except MemoryError:
+            KEPT.append(half)
+            raise
+        del half, second
+        return super().make_block(nbytes, alignment)
+
+
+@memory(FULL)
+class FullByAnotherError(ThreadedMemory):
+    """Where memory is full, NumPy's MemoryError is passed on."""
+
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        if nbytes > 1 << 40:
+            raise OutOfMemory("alloc", f"{nbytes} bytes")
+        block = self.make_block(nbytes, alignment)
+        if not empty:
+            block.bytes[...] = 0
+        return self.buffer(self, nbytes, element, kind, block.address, block)
+
+
+@memory(FULL)
+class EvictsWhenFull(ThreadedMemory):
+    """Where memory is full, a new buffer gets the memory of the oldest large one."""
+
+    def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
+        large = self.__dict__.setdefault("large", weakref.WeakSet())
+        try:
+            made = super().allocate_buffer(nbytes, element, kind, alignment, empty)
+        except OutOfMemory:
+            fitting = [b for b in large if b.bytes.size == nbytes]
+            if not fitting or self.__dict__.setdefault("evicted", 0) > 3:
+                raise
+            self.evicted += 1
+            return self.buffer(self, nbytes, element, kind, fitting[0].address, fitting[0])
+        if nbytes >= 1 << 22:
+            large.add(made.handle)
+        return made
+
+
 @memory("memory/gives_memory_back")
 class LeaksMemory(ThreadedMemory):
     """Freed memory is never given back."""

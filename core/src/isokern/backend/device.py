@@ -29,8 +29,9 @@ class Device(Place):
     """A place where kernels run.
 
     `name` is `backend:index`, `properties` is what `isokern devices` shows, and `aliases` are other names of the
-    device. `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device
-    that follows IEEE 754.
+    device. A card states the bytes of its memory as `properties["memory_bytes"]`, so that `isokern check` can fill it.
+    `conditions` are facts a case may depend on: {"flushes_denormals": "why"} and the like, empty for a device that
+    follows IEEE 754.
     """
 
     name: str

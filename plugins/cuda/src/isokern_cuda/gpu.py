@@ -111,7 +111,7 @@ class GpuDriver(Driver):
             "driver": _version(version),
             "nvrtc": ".".join(map(str, compiler)),
             "units": self.traits.units,
-            "memory": f"{self.limit >> 20} MiB",
+            "memory_bytes": self.limit,
         }
         self.dlpack_device = (2, index)  # kDLCUDA
         self._pool, self._current_stream = cupy.cuda.MemoryPool(), cupy.cuda.get_current_stream

@@ -40,7 +40,7 @@ class XpuDevice(XpuPlace):
             "model": f"KUNLUN{model}" if model in (1, 2, 3) else model,
             "clusters": runtime.attribute(CLUSTERS, index),
             "cores": 64,
-            "hbm_bytes": runtime.attribute(MAIN_CAPACITY, index),
+            "memory_bytes": runtime.attribute(MAIN_CAPACITY, index),
             "l3_bytes": runtime.attribute(L3_CAPACITY, index),
             "emulated": emulated,
             "mode": mode,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import capture, claims, memory, prepacking, processes, streams, threads, workspaces  # noqa: F401  # they register
+from . import (  # noqa: F401  # they register
+    capture,
+    claims,
+    exhaustion,
+    memory,
+    prepacking,
+    processes,
+    streams,
+    threads,
+    workspaces,
+)
 from .check import RuntimeCheck, checks
 
 

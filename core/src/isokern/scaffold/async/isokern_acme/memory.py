@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,9 +55,12 @@ class AcmeMemory(Memory):
 
     def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         """Return memory of the device; raise OutOfMemory where it has not so much."""
-        if self.live + nbytes > TOTAL:  # Acme: where the vendor's library says that memory is exhausted
+        pointer = None
+        if self.live + nbytes <= TOTAL:  # Acme: where the vendor's library says that memory is exhausted
+            with suppress(MemoryError):
+                pointer = self.make_pointer(nbytes, alignment)
+        if pointer is None:
             raise OutOfMemory("alloc", f"{nbytes} bytes of {kind} memory on {self.device.name}")
-        pointer = self.make_pointer(nbytes, alignment)
         if not empty:
             pointer.bytes[...] = 0  # Acme: fill the memory with zeroes, and wait
         return self.buffer(self, nbytes, element, kind, pointer.address, pointer)
