@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import runtime_saboteurs
 import saboteurs
+from threaded_device import ThreadedDevice, ThreadedKernel
 
 from isokern import F32, TensorDesc
 from isokern.backend import Buffer, Device, HostMemory, Workspace
@@ -188,6 +190,24 @@ def test_a_write_far_outside_a_tensor_fails_the_case_that_makes_it(
     assert (crash.id, crash.verdict) == (cases[0].id, Verdict.FAIL_CRASH)
     assert "SIGSEGV" in crash.detail
     assert {o.verdict for o in others} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "where"),
+    [
+        (runtime_saboteurs.WritesFarBeforeKernel, "byte 4096 before its first element"),
+        (runtime_saboteurs.WritesFarBehindKernel, "byte 4097 past its last element"),
+    ],
+)
+def test_a_write_far_outside_a_tensor_in_a_devices_own_memory_is_told(
+    cpu: Device, kernel: type[ThreadedKernel], where: str
+) -> None:
+    sound = ThreadedDevice("sound:0")
+    case = next(c for c in device_cases(sound, [find("add")]) if c.calls and c.dtype == "F32" and c.layout == "offset")
+    assert Runner(sound).run(case).verdict is Verdict.PASS
+    outcome = Runner(type("Far", (ThreadedDevice,), {"kernel": kernel})("far:0")).run(case)
+    assert outcome.verdict is Verdict.FAIL_MEMORY
+    assert outcome.detail == f"8 bytes of y were overwritten, the first {where}"
 
 
 def test_memory_between_fences_is_whole(cpu: Device) -> None:

@@ -6,7 +6,7 @@ find: `runtime/memory/…` those of `memory.py`.
 
 from . import capture, claims, memory, prepacking, streams, threads, workspaces
 from .claims import answer_with, build_with
-from .memory import AdoptingMemory
+from .memory import AdoptingMemory, WritesFarBeforeKernel, WritesFarBehindKernel
 from .plant import KEPT, SABOTEURS
 from .prepacking import PackingKernel
 
@@ -15,6 +15,8 @@ __all__ = [
     "SABOTEURS",
     "AdoptingMemory",
     "PackingKernel",
+    "WritesFarBeforeKernel",
+    "WritesFarBehindKernel",
     "answer_with",
     "build_with",
     "capture",

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from threaded_device import Block, ThreadedBuffer, ThreadedMemory, ThreadedStream
+from threaded_device import Block, ThreadedBuffer, ThreadedKernel, ThreadedMemory, ThreadedStream
 
 from isokern.backend import Buffer, array_at
 from isokern.status import OutOfMemory
@@ -393,3 +393,24 @@ class LosesWork(ThreadedStream):
     def __del__(self) -> None:
         while not self.tasks.empty():
             self.tasks.get()
+
+
+# Writes far outside of a tensor, which no requirement of the runtime tells: the runner does, in the case that makes them
+
+
+class WritesFarBeforeKernel(ThreadedKernel):
+    """A call writes eight bytes a page before its output, in the device's own memory; the runner's guards find it."""
+
+    distance = -4096
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        super().compute(handles, workspace, nbytes)
+        low, high = self.plan.table[0].byte_range
+        at = (low if self.distance < 0 else high) + self.distance
+        handles[0].bytes[at : at + 8] = 0x77
+
+
+class WritesFarBehindKernel(WritesFarBeforeKernel):
+    """A call writes eight bytes a page behind its output."""
+
+    distance = 4096

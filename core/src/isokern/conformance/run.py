@@ -25,7 +25,7 @@ from ..dtypes import DType
 from ..layout import TensorDesc
 from ..oracle.cases import Case
 from ..oracle.expected import Judged, Problem, Problems, can_broadcast, judge, keeps_bits
-from ..oracle.layouts import Array, arrangements, elements, outside, place, windows
+from ..oracle.layouts import FAR_GUARD, GUARD, Array, arrangements, elements, outside, place, windows
 from ..oracle.verdicts import Failure, Outcome, Verdict
 from ..status import InsufficientWorkspace, InvalidArgument, IsokernError, NotImplementedOnDevice
 from ..tensors import Tensor
@@ -78,6 +78,7 @@ class Runner:
 
     def __init__(self, device: Device, *, fallback: Fallback | None = None, observe: Observe | None = None) -> None:
         self.device, self.fallback, self.observe = device, fallback, observe
+        self.guard = GUARD if isinstance(device.memory, HostMemory) else FAR_GUARD
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
     def run(self, case: Case) -> Outcome:
@@ -111,7 +112,7 @@ class Runner:
             raise Failure(
                 Verdict.FAIL_ERROR, f"the declaration has no result for it: {type(error).__name__}: {error}"
             ) from error
-        placements = _placements(case, problem)
+        placements = _placements(case, problem, self.guard)
         descriptor = self._create(case, placements)
         first = self._place(case, problem, placements, POISONS[0])
         self._refuse_less(descriptor, first)
@@ -221,7 +222,8 @@ class Runner:
         """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
 
         Outputs are poisoned. Those of the second call lie between fences where the device computes in host memory: a
-        write beyond the guards ends the process in this case, and not in a later one whose memory it damaged.
+        write beyond the guards ends the process in this case, and not in a later one whose memory it damaged. Memory of
+        a device's own cannot be fenced so: there the guards reach further.
         """
         fenced = poison == POISONS[1] and isinstance(self.device.memory, HostMemory)
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]
@@ -368,7 +370,7 @@ def _bits(array: Array) -> Array:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def _placements(case: Case, problem: Problem) -> list[Placement | None]:
+def _placements(case: Case, problem: Problem, guard: int) -> list[Placement | None]:
     """Return the placement of each output, then of each input."""
     tensors = [
         (o.name, d.dtype, d.shape) for o, d in zip(case.operator.signature.outputs, problem.outputs, strict=True)
@@ -376,21 +378,21 @@ def _placements(case: Case, problem: Problem) -> list[Placement | None]:
     tensors += [(s.label, s.dtype, s.shape) for s in problem.slots]  # type: ignore[misc]  # an absent one has no shape
     kinds = arrangements(case.layout, len(problem.outputs), len(problem.slots))
     if case.alias and case.operator.inout:
-        return _one_run(tensors, case.layout, kinds[0])
+        return _one_run(tensors, case.layout, kinds[0], guard)
     return [
-        None if shape is None else (label, *place(kind, dtype, shape))
+        None if shape is None else (label, *place(kind, dtype, shape, guard))
         for (label, dtype, shape), kind in zip(tensors, kinds, strict=True)
     ]
 
 
 def _one_run(
-    tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str
+    tensors: Sequence[tuple[str, DType, tuple[int, ...] | None]], layout: str, kind: str, guard: int
 ) -> list[Placement | None]:
     """Return the placements of an output that updates its old content and an input that overlaps it, in one run."""
     (out, dtype, m), (label, _, n) = tensors
     assert m is not None and n is not None
     x, y, length = windows(layout, n[0], m[0])
-    run, nbytes = place(kind, dtype, (length,))
+    run, nbytes = place(kind, dtype, (length,), guard)
     (step,) = run.strides
     return [
         (name, TensorDesc(dtype, (len(part),), (part.step * step,), run.offset + part.start * step), nbytes)

@@ -16,7 +16,8 @@ import numpy as np
 from ..dtypes import DType
 from ..layout import TensorDesc, contiguous_strides
 
-GUARD = 128
+GUARD = 128  # bytes on both sides of a tensor
+FAR_GUARD = GUARD + 8192  # the same where no protected page ends a write that goes further; alignments are the same
 Array = np.ndarray[Any, Any]
 
 # The arrangement of the outputs, then those of the inputs in turn (repeated)
@@ -49,8 +50,11 @@ def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
     return [first] * outputs + [cycle[i % len(cycle)] for i in range(inputs)]
 
 
-def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorDesc, int]:
-    """Return the description of a tensor so arranged in a buffer of its own, and the buffer's bytes with guards."""
+def place(arrangement: str, dtype: DType, shape: Sequence[int], guard: int = GUARD) -> tuple[TensorDesc, int]:
+    """Return the description of a tensor so arranged in a buffer of its own, and the buffer's bytes with guards.
+
+    A bare tensor has no guard before it, since its offset is 0.
+    """
     size, block = dtype.itemsize, dtype.block
     if block == 1:
         strides, lead = _strides(arrangement, tuple(shape))
@@ -60,9 +64,9 @@ def place(arrangement: str, dtype: DType, shape: Sequence[int]) -> tuple[TensorD
         outer, lead = _strides(plain, tuple(shape[:-1]))
         strides, lead = (*(s * (width + spare) for s in outer), 1), lead * block
     low = sum((d - 1) * s for d, s in zip(shape, strides, strict=True) if s < 0 and 0 not in shape)
-    start = (0 if arrangement == "bare" else -(-GUARD // size) * block) + lead - low
+    start = (0 if arrangement == "bare" else -(-guard // size) * block) + lead - low
     desc = TensorDesc(dtype, shape, strides, start)
-    return desc, -(-(desc.byte_range[1] + GUARD) // 64) * 64
+    return desc, -(-(desc.byte_range[1] + guard) // 64) * 64
 
 
 def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
