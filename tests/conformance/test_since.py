@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from isokern.backend import Device
 from isokern.conformance.changed import find_touched
@@ -214,6 +215,67 @@ def test_bad_input_is_a_typed_error(
         assert "allowed: N/M" in str(check("--slice", part)), part
         assert "allowed: N/M" in str(check("--quick", "--turn", part)), part
     assert "--quick" in str(check("--turn", "1/8"))
+
+
+def judge(monkeypatch: pytest.MonkeyPatch, where: Path, *arguments: str) -> Result:
+    """Return the result of `isokern check` of two operators in a checkout."""
+    import typer
+
+    import isokern.cli.check
+
+    monkeypatch.chdir(where)
+    app = typer.Typer()
+    app.command()(isokern.cli.check.check)
+    chosen = ["--device", "cpu", "--no-isolation", "--part", "kernels", "--op", "iota", "--op", "causal_softmax"]
+    return CliRunner().invoke(app, [*chosen, "--quick", "--since", "HEAD", *arguments])
+
+
+def test_the_reports_have_every_case_of_what_a_change_touched(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Device
+) -> None:
+    kernel = checkout / CPU / "kernels" / "iota.c"
+    before = kernel.read_text()
+    # The last two lie in the checkout: files that a check writes are no change that the next one is about
+    inside = ["report.md", "docs/report.html"]
+    files = [str(tmp_path / "report.jsonl"), str(tmp_path / "report.xml"), *inside]
+    options = [word for file in files for word in ("--report", file)]
+    try:
+        kernel.write_text(f"{before}\n")
+        first = judge(monkeypatch, checkout, *options)
+        again = judge(monkeypatch, checkout, "--list")
+        lines = [json.loads(line) for line in Path(files[0]).read_text().splitlines()]
+        suite = ElementTree.parse(files[1]).getroot().find("testsuite")
+        markdown, page = (Path(file).read_text() for file in inside)
+    finally:
+        kernel.write_text(before)
+        for file in inside:
+            (checkout / file).unlink(missing_ok=True)
+    assert first.exit_code == again.exit_code == 0, first.output
+    said = f"all cases of what differs from HEAD: iota ({CPU}kernels/iota.c)\n"
+    assert said in first.stderr
+    assert said in again.stderr
+    every = device_cases(cpu, [find("iota"), find("causal_softmax")])
+    wanted = {c.id for c in every if c.quick or c.operator.name == "iota"}
+    assert any(not c.quick for c in every if c.operator.name == "iota")
+    assert {line["id"] for line in lines} == wanted
+    assert len(lines) == len(wanted)
+    assert {line["device"] for line in lines} == {cpu.name}
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(wanted)), "0")
+    assert f"{sum(line['verdict'] == 'pass' for line in lines)} pass" in markdown
+    assert "iota" in page
+    assert "causal_softmax" in page
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Device
+) -> None:
+    monkeypatch.setattr("isokern.conformance.suite.run", lambda *_, **__: pytest.fail("the cases were run"))
+    (tmp_path / "folder.md").mkdir()
+    for file in (tmp_path / "missing" / "report.md", tmp_path / "folder.md"):
+        error = judge(monkeypatch, checkout, "--report", str(file)).exception
+        assert isinstance(error, InvalidArgument), error
+        assert str(file) in str(error)
 
 
 @pytest.mark.full
