@@ -11,6 +11,7 @@ from typing import Any
 
 import accuracies
 import numpy as np
+import speeds
 import support
 from tables import table
 
@@ -104,6 +105,8 @@ def write(op: Any, kept: dict[str, Any]) -> str:
         "## Accuracy",
         say_accuracy(op),
         *say_errors(op),
+        "## Speed",
+        *speeds.say_operator(op.name),
         "## What it consists of",
         say_parts(op),
         "## What a kernel receives",

@@ -1,7 +1,10 @@
 """Test the output format of `isokern bench`, and that all libraries do the same work; no test judges a duration."""
 
+import csv
 import math
+import runpy
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -99,10 +102,9 @@ def test_every_operator_has_a_sample_of_every_size(size):
     assert missing == []
 
 
-def test_turns(monkeypatch):
+def test_turns():
     """Each call runs once per round."""
     now = [0.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     order = []
 
     def call(name, cost):
@@ -112,23 +114,22 @@ def test_turns(monkeypatch):
 
         return run
 
-    times = timing.interleave({"a": call("a", 1e-3), "b": call("b", 4e-3)}, seconds=0.05)
+    times = timing.interleave({"a": call("a", 1e-3), "b": call("b", 4e-3)}, seconds=0.05, clock=lambda: now[0])
     assert times == pytest.approx({"a": 1e-3, "b": 4e-3})
     turns = [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name]
     assert turns == ["a", "b"] * (len(turns) // 2)
     assert len(turns) >= 2 * timing.ROUNDS
 
 
-def test_a_slow_call_is_not_repeated_for_long(monkeypatch):
+def test_a_slow_call_is_not_repeated_for_long():
     now = [0.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     calls = []
 
     def slow():
         calls.append(1)
         now[0] += 30.0
 
-    assert timing.interleave({"slow": slow}, seconds=0.05) == {"slow": 30.0}
+    assert timing.interleave({"slow": slow}, seconds=0.05, clock=lambda: now[0]) == {"slow": 30.0}
     assert len(calls) <= 6
 
 
@@ -317,3 +318,29 @@ def test_a_device_beside_it_is_timed_in_the_same_rounds(isokern_here, device):
     (row,) = done.document
     assert device.name in row["peers"]
     assert row["peers"][device.name] > 0
+
+
+def test_the_tool_for_the_table_of_speeds_replaces_the_rows_of_what_it_measured(
+    cpu: Device, tmp_path, monkeypatch
+) -> None:
+    tool = runpy.run_path(str(Path(__file__).resolve().parents[2] / "tools" / "speed.py"))
+    table = tmp_path / "speed.tsv"
+    old = dict.fromkeys(tool["COLUMNS"], "1")
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, tool["COLUMNS"], delimiter="\t")
+        writer.writeheader()
+        writer.writerows([{**old, "operator": "exp"}, {**old, "operator": "add"}, {**old, "operator": "gone"}])
+    main = tool["main"]
+    monkeypatch.setitem(main.__globals__, "TABLE", table)
+    monkeypatch.setattr("sys.argv", ["speed.py", "--op", "exp", "--op", "iota", "--seconds", "0.001"])
+    main()
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row for row in rows if row["operator"] == "add"] == [{**old, "operator": "add"}]
+    exp = {row["peer"]: row for row in rows if row["operator"] == "exp"}
+    assert {"numpy"} <= exp.keys() <= {"numpy", "onnxruntime"}
+    assert all(float(row["ratio"]) > 0 for row in exp.values())
+    assert exp["numpy"]["version"] == np.__version__
+    (iota,) = (row for row in rows if row["operator"] == "iota")
+    assert (iota["peer"], iota["ratio"]) == ("", "")
+    assert {row["operator"] for row in rows} == {"add", "exp", "iota"}

@@ -7,9 +7,13 @@ from typing import Any
 
 import operator_pages
 import pytest
+import speeds
 import support
 
+from isokern.dtypes import dtype
+from isokern.measure.sizes import samples
 from isokern.ops import all_operators, find
+from isokern.oracle.cases import sample_text
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,10 +34,43 @@ def test_an_example_prints_what_the_page_shows(name, capsys):
     assert f"isokern.{name}(" in example.code
 
 
+def test_speeds_are_of_operators_and_samples_that_exist():
+    rows = speeds.read()
+    assert len({row["operator"] for row in rows}) > 100
+    assert {row["peer"] for row in rows} == {"", *speeds.NAMES}
+    for row in rows:
+        op = find(row["operator"])
+        cases = {sample_text(s) for s in samples(op, "medium", dtype(row["dtype"]))}
+        assert row["case"] in cases, row
+        assert float(row["us"]) > 0, row
+        assert bool(row["peer"]) == bool(row["version"]) == bool(row["ratio"]), row
+        assert row["ratio"] == "" or float(row["ratio"]) > 0, row
+    keys = [(row["operator"], row["dtype"], row["case"], row["peer"]) for row in rows]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_page_has_its_speeds_or_says_that_there_are_none(monkeypatch):
+    (row, *_) = (row for row in speeds.read() if row["operator"] == "exp" and row["peer"] == "numpy")
+    page = operator_pages.write(find("exp"), support.read())
+    assert f"| NumPy {row['version']} | {row['ratio']} |" in page
+    assert "On one machine (" in page
+    monkeypatch.setattr(speeds, "read", list)
+    assert speeds.say_operator("exp") == ["It has not been measured beside another library."]
+
+
 def test_pages_have_every_part():
     pages = operator_pages.pages()
     assert set(pages) == {op.name for op in all_operators()}
-    parts = ("Example", "Calls", "Dtypes by device", "Accuracy", "What it consists of", "What a kernel receives")
+    parts = (
+        "Example",
+        "Calls",
+        "Dtypes by device",
+        "Accuracy",
+        "Speed",
+        "What it consists of",
+        "What a kernel receives",
+    )
+    parts += ("What a kernel receives",)
     assert [name for name, page in pages.items() for part in parts if f"\n## {part}\n" not in page] == []
     assert "| `axis` | an integer | `-1` |" in pages["softmax"]
     assert "isokern.softmax(x, *, axis=-1, out=None, device=None, stream=None)" in pages["softmax"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..eager.create import create
 from ..layout import TensorDesc
 from ..measure.host import limits
 from ..measure.sizes import bytes_moved, types_for
-from ..measure.timing import Call, in_turn, interleave
+from ..measure.timing import Call, Clock, in_turn, interleave
 from ..oracle.cases import sample_text
 from ..oracle.values import draw, generator
 from ..tensors import Tensor, empty, tensor, zeros
@@ -71,8 +72,12 @@ def measure(
     element: DType,
     seconds: float = 0.05,
     against: Sequence[Device] = (),
+    peers: Sequence[Peer] = (),
+    clock: Clock = time.perf_counter,
 ) -> Measurement:
     """Time the case, and the same on the devices `against`; NotImplementedOnDevice where a device refuses it.
+
+    The peers are those given, else the device's own, else NumPy. `clock` is the host's, as for `interleave`.
 
     On a device with a timer, large and huge samples run on several copies of the operands in turn, as many as keep them
     out of the device's last-level cache. Where the kernel has packed layouts for constants, the call with those
@@ -105,11 +110,11 @@ def measure(
             timers |= {} if of_other is None else {name: of_other}
     with ExitStack() as stack, np.errstate(all="ignore"):
         own = device.peers()
-        beside, left_out = _peers(own or [NumPy()], op, sample, places, stack)
+        beside, left_out = _peers(peers or own or [NumPy()], op, sample, places, stack)
         calls |= beside
         timers |= _timers(device, beside) if own else {}
         pause = BLAS_REST if contraction and beside and timer is None else 0.0
-        times = interleave(calls | ways, seconds, pause, timers)
+        times = interleave(calls | ways, seconds, pause, timers, clock)
         device.synchronize()
 
     best = max((x.work / times[f"limit {i}"] for i, x in enumerate(found)), default=None)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ..backend import Timer
 
 Call = Callable[[], object]
+Clock = Callable[[], float]
 BATCH = 200e-6  # seconds that a timed batch of short calls lasts at least: clock and loop are negligible then
 DEVICE_BATCH = 2e-3  # the same by a device's own clock, whose marks may lie some microseconds apart from the work
 ROUNDS = 5
@@ -19,19 +20,24 @@ NO_TIMERS: Mapping[str, Timer] = MappingProxyType({})
 
 
 def interleave(
-    calls: Mapping[str, Call], seconds: float = 0.05, pause: float = 0.0, timers: Mapping[str, Timer] = NO_TIMERS
+    calls: Mapping[str, Call],
+    seconds: float = 0.05,
+    pause: float = 0.0,
+    timers: Mapping[str, Timer] = NO_TIMERS,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, float]:
     """Return the median seconds of each call, over rounds of one batch of each.
 
     A call gets about `seconds`, and at least five rounds unless it is slow. Every batch begins with an untimed call,
     which brings caches and threads back from the call before. `pause` is slept before the batch, so that worker threads
-    of another library that wait by spinning go to sleep.
+    of another library that wait by spinning go to sleep. `clock` times calls that have no timer: on one core, which
+    other processes use too, `time.process_time` leaves out what those take.
 
     A call that has a timer only enqueues: its batch lies between two marks in the device's work, and the host waits
     once a round, or before a call that has none. Where the host enqueues more slowly than the device works, the time is
     the host's.
     """
-    counts = {name: _count(call, timers.get(name)) for name, call in calls.items()}
+    counts = {name: _count(call, timers.get(name), clock) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     spent = 0.0
     enabled = gc.isenabled()
@@ -48,7 +54,7 @@ def interleave(
                 spent += _collect(enqueued, timers, counts, times)
                 if pause:
                     time.sleep(pause)
-                taken, whole = _batch(call, counts[name])
+                taken, whole = _batch(call, counts[name], clock)
                 times[name].append(taken / counts[name])
                 spent += whole
             spent += _collect(enqueued, timers, counts, times)
@@ -95,24 +101,24 @@ def _collect(
     return spent
 
 
-def _batch(call: Call, count: int) -> tuple[float, float]:
+def _batch(call: Call, count: int, clock: Clock) -> tuple[float, float]:
     """Return (seconds of `count` calls, seconds with the untimed one before them)."""
-    begin = time.perf_counter()
+    begin = clock()
     call()
-    first = time.perf_counter()
+    first = clock()
     for _ in repeat(None, count):
         call()
-    end = time.perf_counter()
+    end = clock()
     return end - first, end - begin
 
 
-def _count(call: Call, timer: Timer | None) -> int:
+def _count(call: Call, timer: Timer | None, clock: Clock) -> int:
     """Return how many calls make a batch."""
     call()
     count, least = 1, BATCH if timer is None else DEVICE_BATCH
     while True:
         if timer is None:
-            taken, _ = _batch(call, count)
+            taken, _ = _batch(call, count, clock)
         else:
             _enqueue(call, count, timer)
             taken = timer.seconds()

@@ -1,0 +1,46 @@
+"""The times of operators beside other libraries that docs/speed.tsv has, as tables."""
+
+from __future__ import annotations
+
+import csv
+from functools import lru_cache
+from pathlib import Path
+
+from tables import table
+
+TABLE = Path(__file__).with_name("speed.tsv")
+NAMES = {"numpy": "NumPy", "onnxruntime": "ONNX Runtime"}
+Row = dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def read() -> list[Row]:
+    """Return the rows of the table."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def say_operator(name: str) -> list[str]:
+    """Return what was measured of an operator, and the table of it; a sentence where nothing was."""
+    rows = [row for row in read() if row["operator"] == name]
+    if not rows:
+        return ["It has not been measured beside another library."]
+    product = rows[0]["unit"] == "GFLOP/s"
+    yardstick = "product" if product else "copy"
+    lines = [
+        [
+            row["dtype"],
+            f"`{row['case']}`",
+            f"{float(row['us']):,.4g} µs",
+            f"{row['rate']} {row['unit']}"
+            + (f", {float(row['share']):.0%} of NumPy's {yardstick}" if row["share"] else ""),
+            f"{NAMES[row['peer']]} {row['version']}" if row["peer"] else "none",
+            row["ratio"] or "-",
+        ]
+        for row in rows
+    ]
+    shown = table(["dtype", "sample", "a call", "rate", "beside", "its time / ours"], lines)
+    where = f"On one machine ({rows[0]['machine']}, {rows[0]['date']}), in turns: medians of the processor's time"
+    what = "Above 1 Isokern is faster, below 1 the other library is"
+    size = "of 1024 × 1024" if product else "of as many bytes"
+    return [f"{where}. {what}. The rate stands beside that of NumPy's {yardstick} {size}.", shown]
