@@ -106,6 +106,20 @@ def test_windows(device, op, shape, attrs, filled):
     assert op != "max_pool2d" or np.array_equal(y, expected, equal_nan=True)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((3, 20_003), 1), ((200, 37), 1), ((20_003, 33), 0), ((90, 40), 0)])
+def test_sums_that_overflow_on_the_way(device, shape, axis):
+    """Every term of a sum counts when it is added again with care, the first and the last ones too.
+
+    No case of conformance has such sums: a device may overflow where a partial sum does.
+    """
+    x = np.zeros(shape, np.float32)
+    terms = np.moveaxis(x, axis, -1)
+    terms[..., :2], terms[..., shape[axis] // 2], terms[..., -2:] = 3e38, 1, -3e38
+    given = isokern.tensor(x, device=device)
+    assert np.array_equal(isokern.reduce_sum(given, axes=(axis,)).numpy(), np.ones(terms.shape[:-1]))
+    assert taken_by(device, "reduce_sum", given, axes=(axis,)) == "cpu"
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.uint64])
 @pytest.mark.parametrize("shape", [(1, 100_003), (3, 40_000), (100_003, 20), (2, 20_000, 530)])
 def test_argmax_in_parts(device, shape, dtype):
