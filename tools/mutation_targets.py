@@ -42,6 +42,12 @@ def run(command: Sequence[str | Path], **options: object) -> None:
         raise NotBuilt(done.stderr)
 
 
+def list_undefined(object_file: Path) -> list[str]:
+    """Return the symbols that an object file uses and does not define."""
+    listed = subprocess.run(["nm", "-u", "-P", object_file], capture_output=True, text=True, check=True).stdout
+    return [row.split()[0] for row in listed.splitlines()]
+
+
 def sanitizer(compiler: str) -> dict[str, str]:
     """Return the environment variables under which Python loads a library with a compiler's AddressSanitizer."""
     command = [compiler, "-print-file-name=libasan.so"]
@@ -117,6 +123,7 @@ class CpuTarget:
         self.of_level = self.settings["OWN_LEVELS"][self.level]
         self.runtime = [self._object(p, work / "runtime" / f"{p.stem}.o") for p in self._runtime_sources()]
         self.originals: dict[str, Path] = {}
+        self.all_stems = [p.stem for p in self.kernels.glob("*.c")]
 
     def _runtime_sources(self) -> list[Path]:
         return [
@@ -152,7 +159,7 @@ class CpuTarget:
 
     def stems(self, file: Path) -> list[str]:
         """Return the stems that a file is part of."""
-        return including(self.kernels, file, [p.stem for p in self.kernels.glob("*.c")])
+        return including(self.kernels, file, self.all_stems)
 
     def build(self, file: Path, source: str) -> bool:
         """Build the mutant into the site of `environment`; return False if its object code is that of the original."""
@@ -165,6 +172,20 @@ class CpuTarget:
             return False
         self._link(stems, objects)
         return True
+
+    def _find_needed(self, objects: Sequence[Path]) -> list[Path]:
+        """Return the unchanged objects of other stems whose functions these objects call."""
+        found = {o.stem: o for o in objects}
+        waiting = list(objects)
+        while waiting:
+            ends = f"__{self.level}"
+            names = [n.removesuffix(ends) for n in list_undefined(waiting.pop()) if n.endswith(ends)]
+            for stem in {max(filter(n.startswith, self.all_stems), key=len) for n in names} - set(found):
+                if stem not in self.originals:
+                    self.originals[stem] = self._kernel(stem, "original")
+                found[stem] = self.originals[stem]
+                waiting.append(found[stem])
+        return [o for o in found.values() if o not in objects]
 
     def _mutant(self, file: Path, source: str, stems: Sequence[str], *flags: str) -> list[Path]:
         target = self.work / "kernels" / file.name
@@ -183,7 +204,10 @@ class CpuTarget:
         library = self.site / "isokern_cpu" / "libisokern_cpu.so"
         library.unlink(missing_ok=True)
         link = [os.environ.get("CC", "cc"), "-shared", "-pthread", "-Wl,-soname,libisokern_cpu.so", *flags]
-        run([*link, *self.runtime, *objects, listed, "-lm", "-o", library])
+        try:
+            run([*link, *self.runtime, *objects, *self._find_needed(objects), listed, "-lm", "-o", library])
+        except NotBuilt as error:  # no fault of the mutant
+            raise SystemExit(f"the kernels of {', '.join(stems)} do not link: {error}") from None
 
     def checks(self, file: Path, source: str) -> Iterator[Check]:
         """Yield the kernels of the mutant under AddressSanitizer and UBSan."""

@@ -9,7 +9,8 @@ run continues there.
 What all cases miss is tried once more by the quick cases under what checks kernels as they run: sanitizers, the checked
 kernels of the emulated XPU, other orders of threads.
 
-A change that leaves the object code as it was makes no mutant. A mutant that no case can notice is listed in
+A change that leaves the object code as it was makes no mutant, nor does one in a line that this machine's device does
+not compile. A mutant that no case can notice is listed in
 tools/mutations_equivalent.txt with the reason. Every other one is killed by the quick cases, by the others, by a
 check, or survives: then a case is missing.
 """
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mutation_targets import KINDS, ROOT, NotBuilt, Target, check_found, kind_of
+from mutation_targets import KINDS, ROOT, NotBuilt, PortableTarget, Target, check_found, kind_of
 
 if TYPE_CHECKING:
     from isokern.declare.operator import Operator
@@ -95,8 +96,16 @@ class Mutant:
     @property
     def source(self) -> str:
         """The text of the file with the change."""
+        return self._source(self.text)
+
+    @property
+    def refused_source(self) -> str:
+        """The text of the file with, in place of the line, what is an error wherever it is compiled."""
+        return self._source("@\\\n" if self.text.endswith("\\\n") else "@\n")
+
+    def _source(self, text: str) -> str:
         lines = self.file.read_text(encoding="utf-8").splitlines(keepends=True)
-        lines[self.line - 1] = self.text
+        lines[self.line - 1] = text
         return "".join(lines)
 
 
@@ -229,7 +238,16 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
     for name, environment in target.checks(mutant.file, mutant.source):
         if how := check(device, some, environment, "--quick"):
             return "killed by checks", f"{name}: {how}"
-    return "survived", ""
+    return "survived" if is_compiled(device, target, mutant, some) else "not compiled", ""
+
+
+def is_compiled(device: str, target: Target, mutant: Mutant, operators: Sequence[str]) -> bool:
+    """Return whether the line is compiled at all: the device compiles kernels itself, and may leave it out."""
+    if not isinstance(target, PortableTarget):
+        return True  # else the object code would have been the same
+    target.build(mutant.file, mutant.refused_source)
+    environments = [target.environment, *(found for _, found in target.checks(mutant.file, mutant.refused_source))]
+    return any(check(device, operators, environment, "--quick") for environment in environments)
 
 
 def answers(device: str) -> dict[str, dict[str, str]]:

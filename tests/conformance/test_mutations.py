@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import mutations as tool
 import pytest
+from mutation_targets import CpuTarget
 
 from isokern.backend import Device
 
@@ -60,6 +62,19 @@ def test_rules_change_code_and_nothing_else(kernel: Path) -> None:
     assert [a for a, b in zip(changed, KERNEL.splitlines(), strict=True) if a != b] == [changed[4]]
 
 
+def test_a_line_is_made_one_that_no_compiler_takes(kernel: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    used, unused = (f"#define {name}(n) \\\n    (n + 1 \\\n    - 1)\n" for name in ("USED", "UNUSED"))
+    kernel.write_text(f"{used}{unused}#if 0\nint a = 1;\n#endif\nint b = USED(1);\n")
+    command = ["cc", "-fsyntax-only", "-x", "c", "-"]
+    refused = {
+        m.line: subprocess.run(command, input=m.refused_source.encode(), capture_output=True, check=False).returncode
+        for m in tool.mutants(kernel)
+    }
+    assert refused == {2: 1, 3: 1, 5: 0, 6: 0, 8: 0, 10: 1}
+
+
 def test_every_rule_finds_a_place_in_the_kernels() -> None:
     files = {file for target in map(tool.kind_of, DEVICES) for file in target.files()}
     places = [m for file in files for m in tool.mutants(file)]
@@ -109,6 +124,23 @@ def test_the_report_counts_what_is_real() -> None:
     assert "| share that all cases kill | 87.5% |" in text
     assert "| It only changes how fast it is. | `k.c:7:always` `if (1) 7;` |" in text
     assert "| **survived** | `k.c:8:always` `if (1) 8;` |" in text
+
+
+@pytest.mark.full
+def test_a_kernel_that_calls_another_is_linked_with_it(cpu: Device, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    target = CpuTarget(tmp_path / "cpu")
+    file = target.kernels / "block_dots.h"
+    assert target.stems(file) == ["matmul_transposed"]  # which calls functions of gemm
+    source = file.read_text()
+    assert target.build(file, source.replace("0.5f", "0.25f"))
+    assert not target.build(file, source)
+    called = target.work / "original" / "matmul_transposed.o"
+    assert {o.stem for o in target._find_needed([called])} == {"gemm"}
+    target.runtime = [tmp_path / "missing.o"]  # the linker's error is no verdict about a mutant
+    with pytest.raises(SystemExit, match="the kernels of matmul_transposed do not link"):
+        target.build(file, source.replace("0.5f", "0.25f"))
 
 
 @pytest.mark.full
