@@ -128,12 +128,19 @@ class _Derivation:
         domains = {**self.operator.domains, **sample.values}
         return any(0 not in shape and domains.get(n, "").startswith(CHECKED) for n, shape in sample.shapes.items())
 
+    def _computes(self, types: tuple[DType, ...], allowed: Sequence[DType]) -> bool:
+        """Return whether all dtypes are allowed ones, but those of indices, which have to be the first of theirs."""
+        given = zip(self.operator.signature.types.items(), types, strict=True)
+        indices = self.operator.index_types
+        return all(own is choices[0] if name in indices else own in allowed for (name, choices), own in given)
+
     def _wide(self, types: tuple[DType, ...]) -> Iterator[Case]:
         """Yield cases large enough for several threads; the quick one stands for all operators of its kernel."""
-        if not set(types) <= set(WIDE_TYPES):
+        if not self._computes(types, WIDE_TYPES):
             return
+        quick = self.leads and self._computes(types, (F32, I32))
         for s in self.wide:
-            yield Case(self.operator, types, s.sample, "offset", quick=self.leads and set(types) <= {F32, I32})
+            yield Case(self.operator, types, s.sample, "offset", quick=quick)
             yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
             if self.operator.family == "movement" and types[0] is F32:
                 yield Case(self.operator, types, s.sample, "gaps_out", quick=self.operator.name == self.operator.stem)
@@ -142,12 +149,14 @@ class _Derivation:
 
     def _long(self, types: tuple[DType, ...]) -> Iterator[Case]:
         """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32."""
-        if not set(types) <= {F32, F16, I32}:
+        if not self._computes(types, (F32, F16, I32)):
             return
         for s in self.long:
             length = max(next(iter(s.sample.shapes.values())))
             exact = length & (length - 1) == 0 or length == max(LENGTHS) or length < min(LENGTHS)
             yield Case(self.operator, types, s.sample, "offset", quick=exact and types[0] is F32)
+            if self.operator.device_error and self._has_checked_values(s.sample):
+                yield Case(self.operator, types, s.sample, "contiguous", "out_of_range", quick=types[0] is F32)
             if exact:
                 yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
 

@@ -60,6 +60,7 @@ gather = declare(
             ((9, 33), (12,), 0, "small"),
             ((3, 2, 5, 4), (2, 3, 2), 2, "small"),
             ((3, 0), (2,), 0, "small"),
+            ((7,), (4103,), 0, "long"),  # the portable kernels check so many indices in parts
             ((600, 1025), (603,), 0, "wide"),
             ((4096, 256), (1024,), 0, "medium"),
             ((32768, 1024), (8192,), 0, "large"),
