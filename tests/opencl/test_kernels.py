@@ -78,6 +78,7 @@ WINDOWS = [
     ("max_pool2d", (2, 2, 40, 90), {"kernel": (2, 25), "stride": (1, 6), "dilation": (3, 2)}),
     ("max_pool2d", (1, 1, 1, 80), {"kernel": (5, 3), "dilation": (3, 1), "padding": (11, 0, 11, 0)}),
     ("avg_pool2d", (1, 2, 7, 2300), {"kernel": (3, 3), "stride": (2, 12), "padding": (1, 1)}),
+    ("avg_pool2d", (2, 3, 12, 40), {"kernel": (3, 3), "padding": (1, 1), "count_include_pad": True}),
     ("avg_pool2d", (1, 3, 40, 50), {"kernel": (20, 30), "stride": (3, 3), "padding": (9, 14)}),
     ("adaptive_avg_pool2d", (1, 3, 40, 61), {"output_size": (7, 9)}),
     ("adaptive_avg_pool2d", (1, 3, 9, 40), {"output_size": (4, 90)}),
