@@ -7,8 +7,8 @@
  * computed in 32 bits. */
 #ifndef IK_XPU_PRODUCT_H
 #define IK_XPU_PRODUCT_H
-#include "elementwise_activations.h"
 #include "contraction.h"
+#include "elementwise_activations.h"
 
 struct ik_matrix {
     long long row, col; /* strides in elements */
