@@ -290,9 +290,14 @@ class CudaTarget(PortableTarget):
     own = plugin / "kernels" / "cuda"
 
     def checks(self, file: Path, source: str) -> Iterator[Check]:
-        """Yield another order of the threads, and sanitizers."""
-        yield "another order", {**self.environment, "ISOKERN_CUDA_SIM_SEED": "1"}
+        """Yield blocks of 256 threads, as on a GPU, and sanitizers."""
+        yield "blocks of 256", {**self.environment, "ISOKERN_CUDA_SIM_THREADS": "256"}
         yield "sanitizers", {**self.environment, **sanitizer("g++"), "ISOKERN_CUDA_SIM_SANITIZE": "1"}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables of the judge: another order of threads than the plain one, as in tox.ini."""
+        return {**super().environment, "ISOKERN_CUDA_SIM_SEED": "1"}
 
 
 class KunlunTarget:
@@ -323,7 +328,7 @@ class KunlunTarget:
         self.include = [self.package / "native", self.generated]
         host = [*sorted(self.generated.glob("isokern_*.c")), self.package / "native" / "host.cpp"]
         self.host = [self._host_object(source) for source in host]
-        self.originals: dict[str, Path] = {}
+        self.originals: dict[tuple[str, str], Path] = {}  # (stem, mode) → object
 
     def _host_object(self, source: Path) -> Path:
         target = self.work / "host" / f"{source.stem}.o"
@@ -360,16 +365,27 @@ class KunlunTarget:
         return including(self.kernels, file, [p.stem for p in self.kernels.glob("*.xpu")])
 
     def build(self, file: Path, source: str) -> bool:
-        """Build the mutant into the site of `environment`; return False if its object code is that of the original."""
+        """Build the mutant into the site of `environment`; return False if its object code is that of the original.
+
+        A fence is code in checked kernels only.
+        """
         stems = self.stems(file)
-        for stem in stems:
-            if stem not in self.originals:
-                self.originals[stem] = self._object(stem, self.work / "original")
         objects = self._mutant(file, source, stems, "fast")
-        if all(code(o) == code(self.originals[o.stem]) for o in objects):
+        if self._are_originals(stems, objects, "fast") and self._are_originals(
+            stems, self._mutant(file, source, stems, "checked"), "checked"
+        ):
             return False
         self._link(stems, objects, "fast")
         return True
+
+    def _are_originals(self, stems: Sequence[str], objects: Sequence[Path], mode: str) -> bool:
+        for stem in stems:
+            if (stem, mode) not in self.originals:
+                try:
+                    self.originals[stem, mode] = self._object(stem, self.work / "original", mode)
+                except NotBuilt as error:
+                    raise SystemExit(f"{stem} does not compile as it is: {error}") from None
+        return all(code(o) == code(self.originals[s, mode]) for s, o in zip(stems, objects, strict=True))
 
     def _mutant(self, file: Path, source: str, stems: Sequence[str], mode: str) -> list[Path]:
         target = self.package / "kernels" / file.name

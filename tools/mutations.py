@@ -110,11 +110,20 @@ class Mutant:
 
 
 def code_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line) of the lines of code, with blanks for comments and strings, so that columns stay."""
+    """Yield (number from 1, line) of the lines of code, with blanks for comments and strings, so that columns stay.
+
+    Lines that are compiled for a GPU only are left out, since no target here runs them.
+    """
     blank = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
     bare = blank.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    depth = 0  # of conditions inside a branch for a GPU, counting its own
     for number, line in enumerate(bare.splitlines(keepends=True), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
+        word = line.lstrip()
+        if word.startswith("#if") and (depth or "__CUDA_ARCH__" in word):
+            depth += 1
+        elif depth and (word.startswith("#endif") or (depth == 1 and word.startswith("#else"))):
+            depth -= 1
+        elif word.strip() and not word.startswith("#") and not depth:
             yield number, line
 
 

@@ -75,6 +75,23 @@ def test_a_line_is_made_one_that_no_compiler_takes(kernel: Path) -> None:
     assert refused == {2: 1, 3: 1, 5: 0, 6: 0, 8: 0, 10: 1}
 
 
+def test_code_for_a_gpu_alone_makes_no_mutant() -> None:
+    text = """#ifdef __CUDA_ARCH__
+    gpu();
+#if __CUDA_ARCH__ >= 800
+    newer();
+#else
+    older();
+#endif
+    still();
+#else
+    host();
+#endif
+    both();
+"""
+    assert [line.strip() for _, line in tool.code_lines(text)] == ["host();", "both();"]
+
+
 def test_every_rule_finds_a_place_in_the_kernels() -> None:
     files = {file for target in map(tool.kind_of, DEVICES) for file in target.files()}
     places = [m for file in files for m in tool.mutants(file)]
