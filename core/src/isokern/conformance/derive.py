@@ -24,6 +24,7 @@ from ..oracle.values import CHECKED
 
 SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
 WIDE_TYPES = (F32, F16, I32, Q4_0)
+ALIGNED = (2048, 40_000)  # lengths of rows whose contiguous cases are quick: held by one group, and cut into parts
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,11 @@ class _Derivation:
                 yield Case(self.operator, types, s.sample, "contiguous", alias=s.aliases[0])
 
     def _long(self, types: tuple[DType, ...]) -> Iterator[Case]:
-        """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32."""
+        """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32.
+
+        Kernels that move several elements at once take other ways where rows begin at multiples of 16 bytes, as they
+        only do in the contiguous cases.
+        """
         if not self._computes(types, (F32, F16, I32)):
             return
         for s in self.long:
@@ -158,6 +163,8 @@ class _Derivation:
             if self.operator.device_error and self._has_checked_values(s.sample):
                 yield Case(self.operator, types, s.sample, "contiguous", "out_of_range", quick=types[0] is F32)
             if exact:
+                quick = length in ALIGNED or length < min(LENGTHS)
+                yield Case(self.operator, types, s.sample, "contiguous", quick=quick and types[0] is F32)
                 yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
 
     def _balance(self, cases: list[Case]) -> list[Case]:
