@@ -404,11 +404,12 @@ class KunlunTarget:
         self.compiling.library(self.compiler, library, [*self.host, self._host_object(table), *objects], mode)
 
     def checks(self, file: Path, source: str) -> Iterator[Check]:
-        """Yield the mutant's checked kernels, in two schedules."""
+        """Yield the mutant's checked kernels, in two schedules, in one of them with several tiles for a core."""
         stems = self.stems(file)
         self._link(stems, self._mutant(file, source, stems, "checked"), "checked")
-        for seed in ("0", "1"):
-            yield "checked kernels", {**self.environment, "ISOKERN_XPU_CHECK": "1", "ISOKERN_XPU_SEED": seed}
+        checked = {**self.environment, "ISOKERN_XPU_CHECK": "1"}
+        yield "checked kernels", {**checked, "ISOKERN_XPU_SEED": "0"}
+        yield "checked kernels of one cluster", {**checked, "ISOKERN_XPU_SEED": "1", "XPU_NUM_CLUSTER": "1"}
 
     @property
     def environment(self) -> dict[str, str]:

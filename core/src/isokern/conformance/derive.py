@@ -139,7 +139,7 @@ class _Derivation:
         """Yield cases large enough for several threads; the quick one stands for all operators of its kernel."""
         if not self._computes(types, WIDE_TYPES):
             return
-        quick = self.leads and self._computes(types, (F32, I32))
+        quick = self.leads and self._computes(types, (F32, I32, Q4_0))
         for s in self.wide:
             yield Case(self.operator, types, s.sample, "offset", quick=quick)
             yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
