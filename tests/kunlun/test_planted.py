@@ -17,7 +17,7 @@ FATAL = many.sections(HERE / "fatal.txt")
 KEXCEPTION = 714
 
 
-def fatal(text: str) -> Kernel:
+def kernel(text: str) -> Kernel:
     before, _, body = text.rpartition("--\n")
     return Kernel(body, before)
 
@@ -25,9 +25,9 @@ def fatal(text: str) -> Kernel:
 @pytest.fixture(scope="module")
 def outcomes(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Outcome]:
     """Run each kernel once, and return what became of it."""
-    kernels = {(name, "planted"): Kernel(faulty) for name, (faulty, _) in PLANTED.items()}
-    kernels |= {(name, "repaired"): Kernel(repaired) for name, (_, repaired) in PLANTED.items()}
-    kernels |= {(name, "fatal"): fatal(text) for name, text in FATAL.items()}
+    kernels = {(name, "planted"): kernel(faulty) for name, (faulty, _) in PLANTED.items()}
+    kernels |= {(name, "repaired"): kernel(repaired) for name, (_, repaired) in PLANTED.items()}
+    kernels |= {(name, "fatal"): kernel(text) for name, text in FATAL.items()}
     folder = tmp_path_factory.mktemp("planted")
     return dict(zip(kernels, many.run(runtime, folder, list(kernels.values())), strict=True))
 

@@ -90,6 +90,41 @@ def test_instructions_of_a_public_meaning_become_functions(given: str, made: str
     assert body(given) == made
 
 
+G = "__attribute__((xpusim_pointer))"
+AT = "::xpusim::local_pointer"
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("void f(float *p, int n) {", "void f(float *p, int n) { const ::xpusim::local_pointers xpusim_parameters(p);"),
+        (f"int f(float p[4], {G} int *q) {{", "int f(float p[4],  int *q) { const … xpusim_parameters(p);"),
+        ("[=](const char *const p) -> int {", "[=](const char *const p) -> int { const … xpusim_parameters(p);"),
+        ("template <class T> void f(T *p) {", None),
+        ("__attribute__((xpusim_kernel)) void f(float *p) {", None),
+        ("void f(int n, float (*g)(float *), float *&r) { if (g(p * n)) {", None),
+        ("constexpr int f(const int *p) {", None),
+        ("struct s { float *p; }; x = a[2].s->p[3];", f"struct s {{ float *p; }}; x = {AT}(a[2].s->p)[3];"),
+        (
+            "struct s { float *p; }; x = *f(1).p; y = &t.p[3];",
+            f"struct s {{ float *p; }}; x = *{AT}(f(1).p); y = &t.p[3];",
+        ),
+        (f"struct s {{ {G} float *p; }}; x = a.p[3];", "struct s {  float *p; }; x = a.p[3];"),
+        ("struct s { float *p; }; x = g<int>(1).p[3];", None),
+        ("long long n = 1; unsigned long long m = 2; long double d = 3; int64_t k = 4; n = 5;", None),
+        ("long n = f(1, 2); n += 3;", "long n =::xpusim::fits<long>( f(1, 2)); ::xpusim::fitted(n += 3);"),
+        ("for (size_t i = 0, j = 1; i < 2; i++)", "for (size_t i =::xpusim::fits<size_t>( 0), j = 1; i < 2; i++)"),
+        ("size_t n = f<a, b>(c);", None),
+        ("template <int A, size_t N = 4> struct s;", None),
+        ("size_t n{}; size_t m = {}; if (n == 3) f(n);", None),
+    ],
+)
+def test_a_checked_kernel_announces_what_its_types_mean(given: str, made: str | None) -> None:
+    whole = "const ::xpusim::local_pointers"
+    assert rewrite(given, "k.xpu", checked=True) == (given if made is None else made.replace("const …", whole))
+    assert rewrite(given, "k.xpu") == given.replace(G, "")
+
+
 # What the preprocessor makes of a file: its lines, those of headers, and those of system headers
 EXPANDED = """# 0 "k.xpu"
 # 1 "k.xpu"

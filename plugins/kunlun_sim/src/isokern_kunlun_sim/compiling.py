@@ -184,7 +184,7 @@ def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path], optio
 
     `options` are the author's, such as -D and -I.
     """
-    flags = [*options, *kernel_flags(source, mode, include), "-include", "xpusim/run.h"]
+    flags = [*options, *kernel_flags(source, mode, include), "-DXPUSIM_MARKED", "-include", "xpusim/run.h"]
     return run([cxx, *flags, "-E", "-x", "c++", source])
 
 
@@ -198,7 +198,7 @@ def expanded_object(cxx: str, source: Path, mode: str, folder: Path, text: str) 
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f"{source.stem}.{mode}.ii"
     # As a file of its own, so that the author's has its folder in the debug information, as all others do
-    write_changed(written, f'# 1 "{written.name}"\n{rewritten(text, source)}')
+    write_changed(written, f'# 1 "{written.name}"\n{rewritten(text, source, mode)}')
     target = written.with_suffix(".o")
     run([cxx, *kernel_flags(source, mode, []), *SECTIONS, "-c", written, "-o", target])
     return target
@@ -215,10 +215,10 @@ def kernel_source(source: Path, folder: Path) -> Path:
     return written
 
 
-def rewritten(text: str, source: Path) -> str:
-    """Return a source's text as C++; raise CompileError for what is not modelled."""
+def rewritten(text: str, source: Path, mode: str = "fast") -> str:
+    """Return a source's text as C++ for a mode; raise CompileError for what is not modelled."""
     try:
-        return rewrite(text, str(source))
+        return rewrite(text, str(source), mode == "checked")
     except ValueError as error:
         raise CompileError(str(error)) from None
 

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from . import announcing
+
 _CALLEE = re.compile(r"[A-Za-z_]\w*$")
 _DIMS = r"(?:\s*\[[^\]]*\])*"
 _ALIGNED = r"__simd__|__attribute__\(\(aligned\(64\)\)\)"
@@ -62,11 +64,15 @@ _ARRAYS = re.compile(
 _NO_FUNCTION = re.compile(r"\b(?:struct|class|union|enum|namespace|extern)\b|=\s*$")
 
 
-def rewrite(text: str, name: str) -> str:
+def rewrite(text: str, name: str, checked: bool = False) -> str:
     """Return the source `text` of file `name`, rewritten.
 
-    Raises ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
+    With `checked`, what `announcing` adds is in it; then `text` is what the preprocessor made of the file. Raises
+    ValueError, which names the line, for a malformed launch or declaration and for what is not modelled.
     """
+    if checked:
+        text = announcing.announce(text, blank(text))
+    text = text.replace(announcing.MARK, "")
     text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _arrays(_group_shared(text, name))))
     _check_parameters(text, name)
     out: list[str] = []

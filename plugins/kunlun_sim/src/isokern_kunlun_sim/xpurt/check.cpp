@@ -276,6 +276,7 @@ static void reset(Core &c, int id)
     c.now = 1;
     c.flights.clear();
     c.suspicions.clear();
+    c.as_local.clear();
     std::memset(c.recent, 0, sizeof c.recent);
     c.counts = {};
     c.barriers = 0;

@@ -81,6 +81,8 @@ static void judge_outside(Core &c, const Where &w, char *at, std::size_t bytes, 
             (write ? c.counts.gm_stores : c.counts.gm_loads)++;
             if (state.model.name == "KUNLUN2")
                 report(rules::gm_scalar, c, site, what, describe(c, w, at, bytes));
+            if (std::find(c.as_local.begin(), c.as_local.end(), &a) != c.as_local.end())
+                report(rules::global_dereference, c, site, what, describe(c, w, at, bytes));
         }
         if (a.freed)
             report(rules::gm_freed, c, site, what, describe(c, w, at, bytes));

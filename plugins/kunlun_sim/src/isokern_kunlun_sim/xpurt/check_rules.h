@@ -38,6 +38,11 @@ inline constexpr Rule space{ "wrong-space", Severity::error,
     "both ends of a copy are where its name says: pointers must not be cast between spaces [address spaces]",
     "use the copy (or intrinsic) named after the two spaces" };
 
+/* Types */
+inline constexpr Rule long_truncated{ "long-truncated", Severity::error,
+    "long, size_t and ptrdiff_t have 32 bits on the device [address spaces]",
+    "use long long, or keep the value within 32 bits" };
+
 /* Pointers and bounds */
 inline constexpr Rule host_pointer{ "host-pointer", Severity::error,
     "a kernel reaches only device memory: a host address means nothing to it [address spaces]",
@@ -53,6 +58,9 @@ inline constexpr Rule gm_freed{ "gm-freed", Severity::error,
 inline constexpr Rule gm_scalar{ "gm-scalar", Severity::error,
     "KUNLUN2 has no direct path from global memory to a register [data movement]",
     "bring the bytes to local memory with GM2LM" };
+inline constexpr Rule global_dereference{ "global-dereference", Severity::error,
+    "in a function of the device, and in a structure, a pointer without __global_ptr__ is one of local memory [address spaces]",
+    "declare the pointer __global_ptr__, or copy the bytes to local memory" };
 inline constexpr Rule lm_private{ "lm-private", Severity::error,
     "local memory belongs to its core: another core's address means nothing [hardware model]",
     "share through __shared__ memory" };

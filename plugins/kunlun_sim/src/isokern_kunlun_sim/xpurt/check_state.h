@@ -147,6 +147,8 @@ struct Core {
     std::uint32_t now = 1;
     std::vector<Flight> flights;
     std::vector<Suspicion> suspicions;
+    /* What functions that are active were given by pointers of local memory. */
+    std::vector<const Allocation *> as_local;
     struct {
         const void *pc;
         std::uint32_t time, id;

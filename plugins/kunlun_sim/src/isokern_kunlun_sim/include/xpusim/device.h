@@ -73,6 +73,15 @@ void xpusim_fence(int spaces, xpusim_site site);
 /* A local array begins, and nobody has written its bytes. */
 void xpusim_fresh(const volatile void *array, size_t bytes);
 
+/* A function that is entered has a pointer of local memory as a parameter: returns 1 if it points to global memory, and
+ * ends when as many are told to end. A pointer of local memory is about to be dereferenced. */
+int xpusim_local_pointer_begins(const volatile void *pointer);
+void xpusim_local_pointers_end(int count);
+void xpusim_local_pointer(const volatile void *pointer, xpusim_site site);
+
+/* A variable that has 32 bits on the device is given a value that needs more. */
+void xpusim_long(int64_t value, xpusim_site site);
+
 /* Announce a vector load or store before the caller moves the bytes (or a gather, lane by lane with the lane's bytes;
  * only accesses of a vector's full 64 bytes must be aligned to them). `space` is the one in the intrinsic's name. Bit i
  * of a mask stands for byte i. xpusim_vector_load returns which bytes nobody has written: such bytes may travel through

@@ -35,6 +35,59 @@ __attribute__((always_inline)) inline void fresh(const volatile void *array, std
 #endif
 }
 
+#ifdef XPUSIM_CHECKED
+/* What announcing.py adds: the parameters of a function that are pointers of local memory, */
+class local_pointers
+{
+  public:
+    template <class... P>
+    __attribute__((always_inline)) explicit local_pointers(P... all)
+        : count_((0 + ... + xpusim_local_pointer_begins(all)))
+    {
+    }
+    __attribute__((always_inline)) ~local_pointers()
+    {
+        if (count_ != 0)
+            xpusim_local_pointers_end(count_);
+    }
+    local_pointers(const local_pointers &) = delete;
+    local_pointers &operator=(const local_pointers &) = delete;
+
+  private:
+    const int count_;
+};
+
+/* a member of a structure that is dereferenced, */
+template <class P>
+__attribute__((always_inline)) constexpr P &&local_pointer(P &&pointer, XPUSIM_HERE)
+{
+    if constexpr (std::is_pointer_v<std::remove_reference_t<P>>)
+        if (!__builtin_is_constant_evaluated())
+            xpusim_local_pointer(pointer, XPUSIM_SITE);
+    return static_cast<P &&>(pointer);
+}
+
+/* and what a variable is given that has 32 bits on the device (long long, another type, has not). An unsigned one that
+ * has wrapped at 0 fits. */
+template <class T>
+__attribute__((always_inline)) constexpr void fitted(const T &given, XPUSIM_HERE)
+{
+    using type = std::remove_volatile_t<T>;
+    if constexpr (std::is_same_v<type, long> || std::is_same_v<type, unsigned long>) {
+        const auto value = static_cast<int64_t>(given);
+        const bool fits = value >= INT32_MIN && value <= (std::is_signed_v<type> ? INT32_MAX : int64_t{ UINT32_MAX });
+        if (!fits && !__builtin_is_constant_evaluated())
+            xpusim_long(value, XPUSIM_SITE);
+    }
+}
+template <class T>
+__attribute__((always_inline)) constexpr T fits(T given, XPUSIM_HERE)
+{
+    fitted(given, file, line);
+    return given;
+}
+#endif
+
 /* What rewriting.py puts in the place of inline assembly. */
 __attribute__((error("not modelled: inline assembly: the XPU's instructions are not public"))) void assembly();
 

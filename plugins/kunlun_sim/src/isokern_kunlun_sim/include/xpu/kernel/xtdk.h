@@ -21,13 +21,18 @@
 #define __device__
 #define __host__
 
-/* Qualifiers of pointers say which space they point to; here the address itself tells that. */
+/* Qualifiers of pointers say which space they point to; here the address itself tells that. Where announcing.py looks
+ * for pointers without one, before the compiler, they are marks, which it removes. */
+#ifdef XPUSIM_MARKED
+#define __global_ptr__ __attribute__((xpusim_pointer))
+#else
 #define __global_ptr__
-#define __shared_ptr__
-#define __group_shared_ptr__
-#define _global_ptr_
-#define _shared_ptr_
-#define _group_shared_ptr_
+#endif
+#define __shared_ptr__ __global_ptr__
+#define __group_shared_ptr__ __global_ptr__
+#define _global_ptr_ __global_ptr__
+#define _shared_ptr_ __global_ptr__
+#define _group_shared_ptr_ __global_ptr__
 
 /* A cluster runs on one thread of the host, so what its cores share is thread-local. */
 #define __shared__ static thread_local __attribute__((aligned(64)))

@@ -1,0 +1,216 @@
+"""What the source of a checked kernel announces besides its loads and stores, which the compiler announces.
+
+On the device a pointer without `__global_ptr__` and the like is one of local memory, except for a kernel's parameters,
+and `long`, `size_t` and their relatives have 32 bits. Here addresses are those of the host, and so are types. So calls
+are added, each of which is silent in code of the host: at the begin of a function for its parameters that are such
+pointers, around a dereferenced member of a structure that is one, and around what a variable of such a type is given.
+
+The text is what the preprocessor made of a source with `-DXPUSIM_MARKED`, in which qualified pointers are marked. All
+lines stay where they are. What cannot be understood without a parser of C++ is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+MARK = "__attribute__((xpusim_pointer))"
+Added = tuple[int, str]  # an offset, and what is inserted there
+
+_LANGUAGE = re.compile(r'^# \d+ "[^"\n]*/(?:xpusim|xpu/kernel)/[^"\n]*"[^\n]*\n(?:(?!# \d).*\n?)*', flags=re.M)
+_TEMPLATE_TYPE = re.compile(r"\b(?:typename|class)\s*(?:\.\.\.)?\s*(\w+)\s*[,=>]")
+_PARAMETERS_END = re.compile(r"\)(?=\s*(?:(?:const|noexcept|mutable|override|final)\b\s*|->[^(){};]*)*$)")
+_NO_FUNCTION = {"if", "for", "while", "switch", "catch", "decltype", "__attribute__"}
+_NO_NAME = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
+_POINTER = re.compile(r"(?:\*[\s\w]*?\b|\w\s+)(\w+)\s*((?:\[[^\]]*\]\s*)*)(?:=.*)?$", flags=re.S)
+_STRUCTURE = re.compile(r"\b(?:struct|class|union)\b[^;{}()=]*\{")
+_MEMBER = re.compile(r"\*\s*(?:(?:const|volatile)\b\s*)*(\w+)\s*(?:\[[^\]]*\]\s*)?(?=,|=|$)")
+_LONG = (
+    r"(?:(?:unsigned|signed)\s+)?(?:int\s+)?long(?!\s+(?:long|double)\b)(?:\s+(?:int|unsigned|signed)\b)*"
+    r"|(?:std::|::)?\b(?:size_t|ssize_t|ptrdiff_t)"
+)
+_ALIAS = re.compile(rf"\btypedef\s+(?:{_LONG})\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*(?:{_LONG})\s*;")
+_FLAGS = r"(?:(?:const|volatile|static|register|constexpr)\s+)*"
+_EARLIER = re.compile(r"\blong\s*$")  # before `long` or `unsigned`, that is `long long`
+
+
+def announce(text: str, code: str) -> str:
+    """Return the text with the calls; `code` is the text with only the author's code, at the same offsets."""
+    for found in _LANGUAGE.finditer(text):
+        code = code[: found.start()] + re.sub(r"[^\n]", " ", found.group()) + code[found.end() :]
+    types = set(_TEMPLATE_TYPE.findall(code))
+    out: list[str] = []
+    at = 0
+    for offset, added in sorted([*_longs(code), *_parameters(code, types), *_members(code, types)], key=_offset):
+        out += [text[at:offset], added]
+        at = offset
+    return "".join(out) + text[at:]
+
+
+def _offset(added: Added) -> int:
+    return added[0]
+
+
+def _parameters(code: str, types: set[str]) -> Iterator[Added]:
+    """Announce a function's parameters that are pointers of local memory."""
+    head = 0
+    for found in re.finditer(r"[;{}]", code):
+        start, head = head, found.end()
+        end = _PARAMETERS_END.search(code, start, found.start()) if found[0] == "{" else None
+        begin = _open(code, end.start()) if end else -1
+        if end is None or begin < start:
+            continue
+        before = code[start:begin]
+        word = re.search(r"(\w+)\s*$", before)
+        if (word and word[1] in _NO_FUNCTION) or re.search(r"\b(?:__global__|xpusim_kernel|constexpr)\b", before):
+            continue
+        names = [name for p in _parts(code[begin + 1 : end.start()]) if (name := _local_pointer(p, types))]
+        if names:
+            yield found.end(), f" const ::xpusim::local_pointers xpusim_parameters({', '.join(names)});"
+
+
+def _local_pointer(parameter: str, types: set[str]) -> str | None:
+    """Return the name of a parameter that is a pointer of local memory.
+
+    A template's type may have the qualifier of a pointer to it, so a pointer to such a type may be one to any memory.
+    """
+    if MARK in parameter or re.search(r"[(&]|\.\.\.", parameter) or types & set(re.findall(r"\w+", parameter)):
+        return None
+    found = _POINTER.search(parameter)
+    if found is None or found[1] in _NO_NAME or not ("*" in parameter or found[2]):
+        return None
+    return found[1]
+
+
+def _members(code: str, types: set[str]) -> Iterator[Added]:
+    """Announce that a structure's member that is a pointer of local memory is dereferenced."""
+    names: set[str] = set()
+    others: set[str] = set()
+    bodies = []
+    for found in _STRUCTURE.finditer(code):
+        end = _close(code, found.end() - 1)
+        bodies.append((found.end(), end))
+        for member in _outermost(code[found.end() : end]).split(";"):
+            if "*" in member and not re.search(r"[(]|\b(?:typedef|using|friend)\b", member.replace(MARK, "")):
+                marked = MARK in member or types & set(re.findall(r"\w+", member))
+                (others if marked else names).update(_MEMBER.findall(member.strip()))
+    names -= others
+    if not names or "packed" in code:
+        return
+    choice = "|".join(sorted(names))
+    for found in re.finditer(rf"(?:\.|->)\s*(?:{choice})\b(?=\s*(\[|->|))", code):
+        first = _postfix(code, found.start())
+        before = code[max(0, (first or 0) - 100) : first].rstrip() if first is not None else "&"
+        if before.endswith("&") and not before.endswith("&&"):
+            continue  # an address is computed
+        if found[1] or before.endswith("*"):
+            yield first or 0, "::xpusim::local_pointer("
+            yield found.end(), ")"
+    for begin, end in bodies:
+        for found in re.finditer(rf"(?<![\w.>])(?:{choice})\b(?=\s*(?:\[|->))", code[begin:end]):
+            first = begin + found.start()
+            before = code[max(0, first - 100) : first].rstrip()
+            if re.search(r"[=(\[{;+\-/%<|^!~?:]$|\breturn$", before):
+                yield first, "::xpusim::local_pointer("
+                yield begin + found.end(), ")"
+
+
+def _longs(code: str) -> Iterator[Added]:
+    """Announce what a variable is given whose type has 32 bits on the device."""
+    aliases = [a or b for a, b in _ALIAS.findall(code)]
+    kind = "|".join([_LONG, *(rf"\b{alias}" for alias in aliases)])
+    names = set()
+    for found in re.finditer(rf"\b{_FLAGS}({kind})\s+{_FLAGS}(\w+)(?=\s*([=;,)\[]))", code):
+        before = code[max(0, found.start() - 100) : found.start()].rstrip()
+        if _EARLIER.search(before) or found[2] in ("long", "int", "unsigned", "double"):
+            continue
+        names.add(found[2])
+        if found[3] == "=" and re.search(r"(?:[;{}():]|\b(?:const|static)|^|\n# [^\n]*)$", before):
+            begin = code.index("=", found.end()) + 1
+            yield from _around(code, begin, f"::xpusim::fits<{' '.join(found[1].split())}>(")
+    names -= set(re.findall(r"\bu?int64_t\s+(\w+)", code))
+    if not names:
+        return
+    choice = "|".join(sorted(names))
+    for found in re.finditer(rf"(?<=[;{{}})])(\s*)(?:{choice})\s*(?:[-+*/|^&]|<<|>>)?=(?!=)", code):
+        yield from _around(code, found.end(1), "::xpusim::fitted(")
+
+
+def _around(code: str, begin: int, call: str) -> Iterator[Added]:
+    """Put a call around the expression that begins there."""
+    depth, end = 0, begin
+    for found in re.compile(r"[()\[\]{},;]").finditer(code, begin):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth < 0 or (depth == 0 and found[0] in ",;"):
+            end = found.start()
+            # A comma may be one between the arguments of a template
+            if not (found[0] == "," and "<" in code[begin:end]) and not code[begin:end].lstrip().startswith("{"):
+                yield begin, call
+                yield end, ")"
+            return
+
+
+def _parts(text: str) -> list[str]:
+    """Return what commas separate."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(c, 0)
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return parts
+
+
+def _outermost(body: str) -> str:
+    """Return a text in which what is in braces is a semicolon."""
+    before = None
+    while before != body:
+        before, body = body, re.sub(r"\{[^{}]*\}", ";", body)
+    return body
+
+
+def _open(code: str, end: int) -> int:
+    """Return where the bracket begins that ends at `end`, or -1."""
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(code[at], 0)
+        if depth == 0:
+            return at
+    return -1
+
+
+def _close(code: str, start: int) -> int:
+    """Return where the brace ends that begins at `start`, or the end of the text."""
+    depth = 0
+    for found in re.compile(r"[{}]").finditer(code, start):
+        depth += 1 if found[0] == "{" else -1
+        if depth == 0:
+            return found.start()
+    return len(code)
+
+
+def _postfix(code: str, end: int) -> int | None:
+    """Return where the postfix expression begins that ends at `end`; None if it cannot be told."""
+    at = end
+    while True:
+        while at > 0 and code[at - 1].isspace():
+            at -= 1
+        if at > 0 and code[at - 1] in ")]":
+            called = code[at - 1] == "]"
+            at = _open(code, at - 1)
+            before = code[max(0, at - 100) : at].rstrip()
+            if before.endswith(">"):
+                return None  # perhaps a template's arguments
+            word = re.search(r"(\w+)$", before)
+            if called or (word and word[1] not in ("return", "if", "while", "for", "switch")) or before[-1:] in ")]":
+                continue
+            return at
+        word = re.compile(r"\w+$").search(code, max(0, at - 100), at)
+        if word is None:
+            return None
+        at = word.start()
+        link = re.compile(r"(?:\.|->|::)\s*$").search(code, max(0, at - 100), at)
+        if link is None:
+            return at
+        at = link.start()
