@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from isokern_kunlun_sim.rewriting import KernelName, kernels, place, rewrite
@@ -123,6 +125,42 @@ def test_a_checked_kernel_announces_what_its_types_mean(given: str, made: str | 
     whole = "const ::xpusim::local_pointers"
     assert rewrite(given, "k.xpu", checked=True) == (given if made is None else made.replace("const …", whole))
     assert rewrite(given, "k.xpu") == given.replace(G, "")
+
+
+LOCAL = "void f(int n) {{ {0} }}"
+SHARED = "static thread_local __attribute__((aligned(64)))"
+
+
+@pytest.mark.parametrize(
+    ("given", "zoned"),
+    [
+        ("float x[4];", ["x"]),
+        ("const __attribute__((aligned(64))) float x[4][2 * 3], y, z[7 % 4];", ["x", "z"]),
+        ("float *x[4];", ["x"]),
+        (f"{SHARED} float x[4];", ["x"]),
+        (f"{SHARED} int n, x[64];", ["x"]),
+        ("constexpr int m = 4; float x[m];", ["x"]),
+        ("float x[n];", []),
+        ("float x[m + 1];", []),
+        ("float *p, x[4];", []),
+        ("float x[4] = {};", []),
+        ("struct { float x[4]; } s;", []),
+        ("switch (n) { case 0: break; float x[4]; }", []),
+        ("float x[4]; decltype(x) y;", []),
+        ("float x[4]; again: if (n) goto again;", []),
+        (f"{SHARED} int n;", []),
+    ],
+)
+def test_arrays_of_a_constant_size_lie_between_zones(given: str, zoned: list[str]) -> None:
+    text = LOCAL.format(given)
+    assert re.findall(r"auto &(\w+) = xpusim_zoned_\1\.xpusim_array;", rewrite(text, "k.xpu", checked=True)) == zoned
+    assert "zone" not in rewrite(text, "k.xpu")
+
+
+def test_a_name_that_is_also_a_variable_is_no_constant() -> None:
+    text = "template <int n> void f() { float x[n]; } void g(int n) { float y[n]; }"
+    assert "zoned" not in rewrite(text, "k.xpu", checked=True)
+    assert "zoned" in rewrite(text.replace("int n)", "int m)").replace("y[n]", "y[m]"), "k.xpu", checked=True)
 
 
 # What the preprocessor makes of a file: its lines, those of headers, and those of system headers

@@ -3,7 +3,8 @@
 `kernel<<<clusters, cores, stream>>>(arguments)` becomes a call; a `__group_shared__` object becomes one object for each
 group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; an instruction
 of inline assembly becomes the function that means the same, or a call that is a compile error if the code is used.
-After the declaration of a local array comes a call, by which the checked mode knows that the array begins anew.
+After the declaration of a local array comes a call, by which the checked mode knows that the array begins anew; for a
+checked kernel, local and shared arrays of constant size lie between zones that nobody may touch.
 
 The text is a source file, or what the preprocessor made of it: then its line markers (`# 12 "file.h" 1 3`) say where
 each line comes from, and what comes from system headers is left alone.
@@ -61,6 +62,13 @@ _ARRAYS = re.compile(
     r"(?:__attribute__\(\([^()]*(?:\([^()]*\))?\)\)|[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;{}()]*>)?)[\s*]+)+"
     rf"(\w+{_DIMS}(?:\s*,[\s*]*\w+{_DIMS})*)\s*;"
 )
+_SHARED_ARRAYS = re.compile(
+    rf"\s*static\s+thread_local\s+((?:{_ALIGNED}|[A-Za-z_]\w*(?:::\w+)*(?:<[^<>;{{}}()]*>)?|[\s*])+?[\s*])"
+    rf"(\w+{_DIMS}(?:\s*,[\s*]*\w+{_DIMS})*)\s*;"
+)
+_TEMPLATE_HEAD = re.compile(r"\btemplate\s*<[^;{}()]*>")
+_INTEGER = r"\b(?:int|unsigned|size_t|long|short|char|bool|auto|u?int\d+_t)\s+(\w+)"
+_CONSTEXPR = re.compile(r"\bconstexpr\b[^;(){}=]*?(\w+)\s*=")
 _NO_FUNCTION = re.compile(r"\b(?:struct|class|union|enum|namespace|extern)\b|=\s*$")
 
 
@@ -73,7 +81,7 @@ def rewrite(text: str, name: str, checked: bool = False) -> str:
     if checked:
         text = announcing.announce(text, blank(text))
     text = text.replace(announcing.MARK, "")
-    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _arrays(_group_shared(text, name))))
+    text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _arrays(_group_shared(text, name), checked)))
     _check_parameters(text, name)
     out: list[str] = []
     at = 0
@@ -208,10 +216,13 @@ def _group_shared(text: str, name: str) -> str:
     return "".join(out) + text[at:]
 
 
-def _arrays(text: str) -> str:
-    """Add to each declaration of local arrays without an initialiser that they begin anew."""
+def _arrays(text: str, checked: bool) -> str:
+    """Add to each declaration of local arrays without an initialiser that they begin anew, and zones if `checked`."""
     code = blank(text)
-    in_function = [False]
+    constants = _constants(code)
+    # A jump must not pass what initialises a reference, and decltype of one is another type
+    zoned = checked and not re.search(r"\bgoto\b|\bdecltype\s*\(\s*\w+\s*\)", code)
+    in_function, in_switch = [False], [False]  # of the blocks around
     head, at = 0, 0
     out: list[str] = []
     for found in re.finditer(r"[;{}]", code):
@@ -220,17 +231,73 @@ def _arrays(text: str) -> str:
         if found[0] == "{":
             begins = ")" in before or in_function[-1]
             in_function.append(begins and not (_NO_FUNCTION.search(before) and not before.rstrip().endswith(")")))
+            in_switch.append(re.search(r"\bswitch\s*\(", before) is not None)
         elif found[0] == "}" and len(in_function) > 1:
             in_function.pop()
-        elif in_function[-1] and (declared := _ARRAYS.fullmatch(code, start, end)):
-            fresh = "".join(
-                f" ::xpusim::fresh(&{one[1]}, sizeof {one[1]}, {one[1]}{'[0]' * one[2].count('[')});"
-                for one in re.finditer(rf"(\w+)({_DIMS})", declared[1])
-                if one[2]
-            )
-            out.append(text[at:end] + fresh)
-            at = end
+            in_switch.pop()
+        elif in_function[-1]:
+            local, shared = _ARRAYS.fullmatch(code, start, end), _SHARED_ARRAYS.fullmatch(code, start, end)
+            first = start + len(before) - len(before.lstrip())
+            made = None
+            if zoned and not in_switch[-1] and local:
+                made = _with_zones(code[first : local.start(1)], local[1], constants, _LOCAL_ZONES)
+            elif zoned and not in_switch[-1] and shared:
+                made = _with_zones(re.sub(_ALIGNED, "", shared[1]), shared[2], constants, _SHARED_ZONE)
+            if made is not None:
+                out += [text[at:first], made, _lines(text[first:end])]
+                at = end
+            if local:
+                fresh = "".join(
+                    f" ::xpusim::fresh(&{one[1]}, sizeof {one[1]}, {one[1]}{'[0]' * one[2].count('[')});"
+                    for one in re.finditer(rf"(\w+)({_DIMS})", local[1])
+                    if one[2]
+                )
+                out.append(text[at:end] + fresh)
+                at = end
     return "".join(out) + text[at:]
+
+
+# `one` is the declaration of an array called `name`, as that of the member `xpusim_array`
+_LOCAL_ZONES = (
+    "struct {{ char xpusim_before[64]; {one}; char xpusim_after[64]; }} xpusim_zoned_{name};"
+    " auto &{name} = xpusim_zoned_{name}.xpusim_array;"
+    " const ::xpusim::zones xpusim_zones_{name}(xpusim_zoned_{name}, {name});"
+)
+_SHARED_ZONE = (
+    "static thread_local __attribute__((aligned(64))) struct {{ {one}; char xpusim_after[64]; }} xpusim_zoned_{name};"
+    " auto &{name} = xpusim_zoned_{name}.xpusim_array;"
+)
+
+
+def _with_zones(kind: str, declared: str, constants: set[str], zones: str) -> str | None:
+    """Return declarations of which each array is between zones; None if that is not understood or changes nothing."""
+    parts = declared.split(",")
+    words = {word for dims in re.findall(r"\[([^\]]*)\]", declared) for word in re.findall(r"\b[A-Za-z_]\w*", dims)}
+    strange = re.search(r"[^\w\s\[\]+*/%,-]", declared)
+    if "[" not in declared or strange or not words <= constants or ("*" in kind and len(parts) > 1):
+        return None
+    kind = " ".join(kind.split())
+    made = []
+    for part in parts:
+        name = re.search(r"\w+", part)
+        if name is None or re.search(r"\[\s*\]", part) or re.search(r"\bregister\b", kind):
+            return None
+        if "[" in part:
+            one = f"{kind} {part.replace(name[0], 'xpusim_array', 1).strip()}"
+            made.append(zones.format(one=one, name=name[0]))
+        else:
+            storage = "" if zones == _LOCAL_ZONES else "static thread_local __attribute__((aligned(64))) "
+            made.append(f"{storage}{kind} {part.strip()};")
+    return " ".join(made)
+
+
+def _constants(code: str) -> set[str]:
+    """Return names that stand for constants wherever they stand for integers."""
+    heads = _TEMPLATE_HEAD.findall(code)
+    found = {name for head in heads for name in re.findall(rf"{_INTEGER}\s*[=,>]", head)} | set(
+        _CONSTEXPR.findall(code)
+    )
+    return found - set(re.findall(_INTEGER, _CONSTEXPR.sub("", _TEMPLATE_HEAD.sub("", code))))
 
 
 def blank(text: str) -> str:

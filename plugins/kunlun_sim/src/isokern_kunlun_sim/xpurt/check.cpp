@@ -277,6 +277,7 @@ static void reset(Core &c, int id)
     c.flights.clear();
     c.suspicions.clear();
     c.as_local.clear();
+    c.zones.clear();
     std::memset(c.recent, 0, sizeof c.recent);
     c.counts = {};
     c.barriers = 0;

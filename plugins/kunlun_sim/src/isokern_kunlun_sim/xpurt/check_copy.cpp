@@ -52,6 +52,11 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
             if (at < c.records[i] + 16 && at + usable > c.records[i])
                 usable = at < c.records[i] ? static_cast<std::size_t>(c.records[i] - at) : 0;
         usable = std::min(usable, static_cast<std::size_t>(std::max(at, c.arguments_end) - at));
+        for (const Zones &z : c.zones)
+            if (at < z.end && at + usable > z.begin) {
+                const char *stop = at < z.begin ? z.begin : at >= z.array && at < z.array_end ? z.array_end : at;
+                rest = std::min(rest, static_cast<std::size_t>(stop - at));
+            }
         const bool longer = rest < usable;
         usable = std::min(usable, rest);
         if (usable == bytes)
@@ -65,6 +70,8 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
     case Kind::shared:
         if (space != XPUSIM_SM && !group_shared)
             wrong();
+        if (const Shared *s = state.library->shared(w.offset); s != nullptr && !s->of_groups())
+            rest = std::min(rest, s->offset + s->bytes - w.offset);
         if (in_segment(w.offset, bytes) && bytes <= rest)
             return bytes;
         report(rules::sm_bounds, c, site, what, there() + left(rest < bytes));

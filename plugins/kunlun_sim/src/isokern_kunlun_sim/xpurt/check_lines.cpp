@@ -108,6 +108,11 @@ void Library::load()
         } else if (text[0] == 'S') {
             Shared s{};
             words >> std::hex >> s.offset >> s.bytes >> s.name;
+            static const std::string zoned = "xpusim_zoned_";
+            if (s.name.rfind(zoned, 0) == 0) {
+                s.name.erase(0, zoned.size());
+                s.bytes -= ZONE;
+            }
             shared_.push_back(std::move(s));
         }
     }

@@ -9,6 +9,9 @@
 namespace xpurt::check
 {
 
+/* The bytes behind a shared array that nobody may touch (rewriting.py has them). */
+constexpr std::size_t ZONE = 64;
+
 /* A __shared__ array, and its place in the cluster's segment. */
 struct Shared {
     std::size_t offset, bytes;

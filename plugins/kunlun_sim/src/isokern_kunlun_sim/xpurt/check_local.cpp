@@ -26,7 +26,10 @@ void reach(Core &c, char *at)
     if (at >= c.mark)
         return;
     c.mark = c.fast = at;
-    c.counts.lm = static_cast<std::uint64_t>(c.base - at);
+    std::ptrdiff_t used = c.base - at;
+    for (const Zones &z : c.zones) /* which only the emulator has */
+        used -= (z.array > at ? z.array - z.begin : 0) + (z.end > at ? z.end - z.array_end : 0);
+    c.counts.lm = std::max(c.counts.lm, static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(used, 0)));
 }
 
 void over_budget(Core &c, const Site &site)
@@ -54,6 +57,15 @@ bool silent(Core &c, const char *at)
         for (std::size_t i = word; i < word + 8; i++)
             c.state[i] |= (c.state[i] & (WRITTEN | BLANK)) == 0 ? SILENT : 0;
     return changed;
+}
+
+/* Name the array, if an access meets one of the zones around it. */
+static std::string describe_zoned(const Core &c, const char *at, std::size_t bytes)
+{
+    for (const Zones &z : c.zones)
+        if (at < z.end && at + bytes > z.begin)
+            return ", beside an array of " + plural(static_cast<std::uint64_t>(z.array_end - z.array), "byte");
+    return "";
 }
 
 void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const char *what, bool copy, bool moves)
@@ -86,7 +98,7 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
     if (copy && (seen & SCALAR) != 0)
         report(rules::scalar_unfenced, c, site, what, explain(at, bytes), "mfence_lm() between the stores and this");
     if ((seen & FRAME) != 0)
-        report(rules::lm_bounds, c, site, what, explain(at, bytes));
+        report(rules::lm_bounds, c, site, what, explain(at, bytes) + describe_zoned(c, at, bytes));
     if (unwritten == 0 || moves)
         return;
     unwritten = count_unwritten(at, bytes, [&](std::size_t i) { return (s[i] & (WRITTEN | TARGET | FRAME)) != 0; });
@@ -147,7 +159,7 @@ static bool meet(Core &c, char *at, std::size_t bytes, const Site &site, const c
                 "mfence_lm() on this core between the two");
         }
     if ((seen & FRAME) != 0)
-        report(rules::lm_bounds, c, site, what, there);
+        report(rules::lm_bounds, c, site, what, there + describe_zoned(c, at, bytes));
     return (seen & FRAME) != 0;
 }
 
@@ -271,10 +283,52 @@ void leave_function(Core &c, const void *pc)
 
 using namespace xpurt::check;
 
-extern "C" void xpusim_fresh(const volatile void *array, size_t bytes)
+/* Change the states of the bytes in an array's zones, if they are watched. */
+template <class Change>
+static void change_zones(Core &c, const Zones &z, const Change &change)
+{
+    if (z.begin < c.low + 64 || z.end > c.base)
+        return;
+    for (char *at = z.begin; at < z.end; at = at + 1 == z.array ? z.array_end : at + 1)
+        change(c.state[at - c.low], at);
+}
+
+extern "C" {
+
+void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes)
+{
+    Core *c = self;
+    if (c == nullptr || c->depth == 0)
+        return;
+    const xpurt::At runtime(xpurt::IN_RUNTIME);
+    auto *at = static_cast<char *>(const_cast<void *>(whole)), *inner = static_cast<char *>(const_cast<void *>(array));
+    c->zones.push_back({ at, inner, inner + array_bytes, at + bytes });
+    c->deepest = std::min(c->deepest, at);
+    change_zones(*c, c->zones.back(), [](std::uint8_t &s, char *) { s = (s & (TARGET | SOURCE)) | FRAME; });
+}
+
+void xpusim_zones_end(const volatile void *whole)
+{
+    Core *c = self;
+    if (c == nullptr)
+        return;
+    const xpurt::At runtime(xpurt::IN_RUNTIME);
+    const auto found =
+        std::find_if(c->zones.rbegin(), c->zones.rend(), [=](const Zones &z) { return z.begin == whole; });
+    if (found == c->zones.rend())
+        return;
+    change_zones(*c, *found, [c](std::uint8_t &s, char *at) {
+        s &= TARGET | SOURCE;
+        c->stale[at - c->low] = *at;
+    });
+    c->zones.erase(std::prev(found.base()));
+}
+
+void xpusim_fresh(const volatile void *array, size_t bytes)
 {
     if (self == nullptr || self->depth == 0)
         return;
     const xpurt::At runtime(xpurt::IN_RUNTIME);
     begin_array(*self, static_cast<char *>(const_cast<void *>(array)), bytes);
+}
 }

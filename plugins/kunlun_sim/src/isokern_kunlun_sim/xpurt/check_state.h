@@ -83,7 +83,7 @@ enum : std::uint8_t {
     SCALAR = 4, /* written by a scalar store that is not fenced yet */
     TARGET = 8, /* destination of a copy in flight */
     SOURCE = 16,
-    FRAME = 32,  /* return address of a function */
+    FRAME = 32,  /* return address of a function, or a zone around an array */
     SILENT = 64, /* written by an instruction that the compiler does not announce: never reported */
     BLANK = 128, /* a copy of bytes that nobody wrote */
 };
@@ -117,6 +117,11 @@ struct Beyond {
     long long index = 0;
 };
 
+/* A local array between zones: [begin, array) and [array_end, end). */
+struct Zones {
+    char *begin, *array, *array_end, *end;
+};
+
 /* The counts that `isokern-xpu profile` shows. */
 struct Counts {
     /* By xpusim_direction; lines: lines of 64 bytes of GM, counted for each copy. */
@@ -147,6 +152,7 @@ struct Core {
     std::uint32_t now = 1;
     std::vector<Flight> flights;
     std::vector<Suspicion> suspicions;
+    std::vector<Zones> zones; /* of the arrays that are alive */
     /* What functions that are active were given by pointers of local memory. */
     std::vector<const Allocation *> as_local;
     struct {

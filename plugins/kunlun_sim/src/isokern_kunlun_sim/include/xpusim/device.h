@@ -73,6 +73,10 @@ void xpusim_fence(int spaces, xpusim_site site);
 /* A local array begins, and nobody has written its bytes. */
 void xpusim_fresh(const volatile void *array, size_t bytes);
 
+/* A local array lies within a whole of more bytes; nobody may touch the others until the zones end. */
+void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes);
+void xpusim_zones_end(const volatile void *whole);
+
 /* A function that is entered has a pointer of local memory as a parameter: returns 1 if it points to global memory, and
  * ends when as many are told to end. A pointer of local memory is about to be dereferenced. */
 int xpusim_local_pointer_begins(const volatile void *pointer);

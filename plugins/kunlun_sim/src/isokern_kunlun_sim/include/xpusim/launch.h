@@ -36,6 +36,22 @@ __attribute__((always_inline)) inline void fresh(const volatile void *array, std
 }
 
 #ifdef XPUSIM_CHECKED
+/* What rewriting.py puts behind a local array that is the middle of a structure: what is around it is zones, which
+ * nobody may touch until the array's scope ends. */
+class zones
+{
+  public:
+    template <class W, class A>
+    __attribute__((always_inline)) zones(const W &whole, const A &array) : whole_(&whole)
+    { xpusim_zones_begin(&whole, sizeof whole, &array, sizeof array); }
+    __attribute__((always_inline)) ~zones() { xpusim_zones_end(whole_); }
+    zones(const zones &) = delete;
+    zones &operator=(const zones &) = delete;
+
+  private:
+    const volatile void *const whole_;
+};
+
 /* What announcing.py adds: the parameters of a function that are pointers of local memory, */
 class local_pointers
 {
