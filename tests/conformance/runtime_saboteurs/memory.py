@@ -395,7 +395,7 @@ class LosesWork(ThreadedStream):
             self.tasks.get()
 
 
-# Writes far outside of a tensor, which no requirement of the runtime tells: the runner does, in the case that makes them
+# Writes far outside of a tensor: no requirement of the runtime tells them, but the runner, in the case that makes them
 
 
 class WritesFarBeforeKernel(ThreadedKernel):

@@ -42,9 +42,11 @@ inline constexpr Rule race_global{
 };
 
 /* Barriers and warps */
-inline constexpr Rule barrier_exited{ "barrier-exited", Severity::error,
-    "all threads of a block reach a barrier: none has returned before it",
-    "let idle threads go on to the barrier instead of returning" };
+inline constexpr Rule barrier_exited{
+    "barrier-exited", Severity::note,
+    "all threads of a block reach a barrier; only GPUs of compute capability 7.0 and above leave out those that have returned",
+    "let idle threads go on to the barrier instead of returning, where older GPUs matter or the others need their part"
+};
 inline constexpr Rule barrier_divergent{ "barrier-divergent", Severity::error,
     "all threads of a block come to the same barrier: not in a branch or loop that only some take",
     "move the barrier out of the branch, or make the number of rounds the same for all threads" };
