@@ -266,6 +266,11 @@ def test_an_error_of_the_backend_comes_with_its_traceback(
         judge_by_pytest((cpu, case), request)
 
 
+def test_a_pattern_of_cases_may_begin_anywhere() -> None:
+    listed = check("--device", "cpu:0", "--case", "*x=100x100/rows/drawn", "--list").output.split()
+    assert {case.split("/")[0] for case in listed} == {"log_softmax", "softmax"}
+
+
 def test_a_crash_costs_one_case(plug_in: dict[str, str]) -> None:
     done = command(plug_in, "--device", "crashes", "--op", "abs", "--json", "-j", "1")
     assert done.returncode == 1, done.stderr

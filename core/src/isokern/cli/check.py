@@ -286,9 +286,13 @@ def _choose(
     from ..conformance.runtime.every import runtime_checks
     from ..ops import all_operators
 
-    if patterns and operators is None:  # an id begins with its operator
-        named = {p.split("/")[0] for p in patterns}
-        operators = [o for o in all_operators() if any(fnmatch.fnmatchcase(o.name, n) for n in named)]
+    if patterns and operators is None:  # those that the first parts of the patterns name; all for a part such as *x=3x5
+        named = {
+            n: [o for o in all_operators() if fnmatch.fnmatchcase(o.name, n)]
+            for n in {p.split("/")[0] for p in patterns}
+        }
+        if all(found or not set(n) & set("*?[") for n, found in named.items()):
+            operators = list(dict.fromkeys(o for found in named.values() for o in found))
     cases: list[Case] = device_cases(device, operators) if kernels else []
     checks = runtime_checks() if runtime else []
     if not patterns:
