@@ -86,6 +86,16 @@ def test_a_saboteur_is_found_by_its_requirement(cpu: Device, name: str) -> None:
 
 
 @pytest.mark.full
+def test_a_leak_is_found_in_a_process_with_much_freed_memory(cpu: Device) -> None:
+    every = [bytes(5000) for _ in range(60_000)]
+    kept = every[::50]  # so that what is freed stays with the process
+    del every
+    cls, by = runtime_saboteurs.SABOTEURS["leaksalittleatcreate"]
+    assert len(find_failures(cls("leaks:0"), [CHECKS[by]])) == 1
+    del kept
+
+
+@pytest.mark.full
 def test_an_installed_device_without_a_fault_passes(cpu: Device, check: Check) -> None:
     code, found = check("--device", "sound:0", *(word for id_ in BY_NAME for word in ("--case", id_)))
     assert (code, found["failures"]) == (0, [])

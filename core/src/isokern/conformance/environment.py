@@ -26,6 +26,13 @@ def load_c_library() -> Any:
         return None
 
 
+def trim_heap() -> None:
+    """Give back to the system what the C library keeps of freed memory, where it can."""
+    trim = getattr(load_c_library(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def find_changes() -> str:
     """Describe how the thread's floating-point environment is not the usual one; empty where it is."""
     if one + half_ulp != one or -one - half_ulp != -one or one - quarter_ulp != one:

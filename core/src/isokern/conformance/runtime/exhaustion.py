@@ -16,7 +16,7 @@ import numpy as np
 
 from ...backend import Buffer, Device
 from ...status import OutOfMemory
-from ..environment import load_c_library
+from ..environment import trim_heap
 from .check import fail, lacks, runtime_check
 from .work import Chain
 
@@ -35,9 +35,7 @@ def _limit_process() -> Iterator[bool]:
         return
     import resource
 
-    trim = getattr(load_c_library(), "malloc_trim", None)
-    if trim is not None:
-        trim(0)  # what the C library keeps free would be room beside the limit
+    trim_heap()  # what the C library keeps free would be room beside the limit
     try:
         lines = STATUS.read_text().splitlines()
         used = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
