@@ -257,11 +257,11 @@ static void reset(Core &c, int id)
     }
     c.id = id;
     /* Bytes below are unchanged since the last reset. */
-    char *from = c.low == low && c.mark != nullptr ? std::max(low, c.mark) : low;
+    char *from = c.low == low && c.mark != nullptr ? std::max(low, std::min(c.mark, c.lowest_zone)) : low;
     c.low = low;
     c.high = stack.high();
     c.base = c.high;
-    c.deepest = c.mark = c.fast = c.high;
+    c.deepest = c.mark = c.fast = c.lowest_zone = c.high;
     c.beyond = {};
     c.arguments_end = c.high;
     c.state = c.window_state.data();

@@ -304,6 +304,7 @@ void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile
     auto *at = static_cast<char *>(const_cast<void *>(whole)), *inner = static_cast<char *>(const_cast<void *>(array));
     c->zones.push_back({ at, inner, inner + array_bytes, at + bytes });
     c->deepest = std::min(c->deepest, at);
+    c->lowest_zone = std::min(c->lowest_zone, at);
     change_zones(*c, c->zones.back(), [](std::uint8_t &s, char *) { s = (s & (TARGET | SOURCE)) | FRAME; });
 }
 

@@ -153,6 +153,7 @@ struct Core {
     std::vector<Flight> flights;
     std::vector<Suspicion> suspicions;
     std::vector<Zones> zones; /* of the arrays that are alive */
+    char *lowest_zone = nullptr; /* since the kernel began: an exception leaves zones without ending them */
     /* What functions that are active were given by pointers of local memory. */
     std::vector<const Allocation *> as_local;
     struct {
