@@ -49,7 +49,8 @@ def function(name: str) -> Callable[..., Any]:
     return _ARITH.get(name) or _FUNCTIONS.get(name) or getattr(np, name)
 
 
-def _constant(value: float, kind: np.dtype[Any]) -> Any:
+def constant(value: float, kind: np.dtype[Any]) -> Any:
+    """Return a constant as an array of no dims: rounded, or for integers truncated and saturated."""
     if kind.kind not in "iu":
         return np.array(value).astype(kind)
     limits = np.iinfo(kind)
@@ -61,7 +62,7 @@ def evaluate(tree: Expr, values: Mapping[str, Any], kind: Any) -> Any:
 
     def number(node: Expr) -> Any:
         if node.kind == "const":
-            return _constant(node.value, np.dtype(kind))
+            return constant(node.value, np.dtype(kind))
         if node.kind == "name":
             return values[node.value]
         if node.kind == "neg":

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue
 
 from ..dtypes import BF16, BOOL, F16, F32, F64, I64, U64, DType
+from ..expr.evaluate import constant as numpy_constant
 from ..expr.tree import Expr
 
 Float = Float64Type | Float32Type | Float16Type | BFloat16Type
@@ -280,7 +281,7 @@ def evaluate(tree: Expr, values: Mapping[str, SSAValue], compute: DType) -> SSAV
 
     def number(node: Expr) -> SSAValue:
         if node.kind == "const":
-            return constant(node.value, compute)
+            return constant(numpy_constant(node.value, np.dtype(compute.numpy)).item(), compute)
         if node.kind == "name":
             return values[node.value]
         if node.kind == "neg":
