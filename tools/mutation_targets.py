@@ -89,6 +89,7 @@ class CpuTarget:
     """
 
     module = "isokern_cpu"
+    tests: tuple[str, ...] = ()  # the site has the mutant's stems alone
     kernels = CPU / "src" / "isokern_cpu" / "kernels"
 
     @classmethod
@@ -231,6 +232,7 @@ class PortableTarget:
 
     module = "isokern"
     kernels = PORTABLE
+    tests: tuple[str, ...]  # of the plug-in's kernels
     plugin: Path  # its package
     own: Path  # the plug-in's kernels that replace portable ones on the device that is judged
 
@@ -275,6 +277,7 @@ class PortableTarget:
 class OpenClTarget(PortableTarget):
     """OpenCL on a processor."""
 
+    tests = ("tests/opencl/test_kernels.py",)
     plugin = OPENCL / "src" / "isokern_opencl"
     own = plugin / "kernels" / "cpu"
 
@@ -286,6 +289,7 @@ class OpenClTarget(PortableTarget):
 class CudaTarget(PortableTarget):
     """The emulated GPU."""
 
+    tests = ("tests/cuda/test_kernels.py", "tests/cuda/test_products_kernels.py")
     plugin = CUDA / "src" / "isokern_cuda"
     own = plugin / "kernels" / "cuda"
 
@@ -304,6 +308,7 @@ class KunlunTarget:
     """The emulated XPU with the mutant's stems alone; the plug-in need not be installed."""
 
     module = "isokern_kunlun_sim"
+    tests: tuple[str, ...] = ()  # the site has the mutant's stems alone
     kernels = KUNLUN / "src" / "isokern_kunlun_sim" / "kernels"
 
     @classmethod

@@ -7,7 +7,7 @@ all cases of its operators. The verdicts are written line by line to `.tox/mutat
 run continues there.
 
 What all cases miss is tried once more by the quick cases under what checks kernels as they run: sanitizers, the checked
-kernels of the emulated XPU, other orders of threads.
+kernels of the emulated XPU, other orders of threads; and by the tests of the backend's kernels.
 
 A change that leaves the object code as it was makes no mutant, nor does one in a line that this machine's device does
 not compile. A mutant that no case can notice is listed in
@@ -247,7 +247,19 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
     for name, environment in target.checks(mutant.file, mutant.source):
         if how := check(device, some, environment, "--quick"):
             return "killed by checks", f"{name}: {how}"
+    if target.tests and (how := run_tests(target.tests, target.environment)):
+        return "killed by checks", f"the backend's own tests: {how}"
     return "survived" if is_compiled(device, target, mutant, some) else "not compiled", ""
+
+
+def run_tests(files: Sequence[str], environment: dict[str, str]) -> str:
+    """Return empty text where tests pass under a mutant, else the first that fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "--tb=no", "-rfE", *files]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    told = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    return told[1] if told else f"pytest ends with {done.returncode}"
 
 
 def is_compiled(device: str, target: Target, mutant: Mutant, operators: Sequence[str]) -> bool:
@@ -292,7 +304,8 @@ def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str,
         if row["verdict"] in ("killed by the others", "killed by checks"):
             lines.append(f"| only by {row['how'].split(':')[0]} | `{row['id']}` |")
         elif row["verdict"] == "survived":
-            lines.append(f"| {reason(row, reasons) or '**survived**'} | `{row['id']}` `{row['text']}` |")
+            escaped = row["text"].replace("|", "\\|")  # in a cell of a table
+            lines.append(f"| {reason(row, reasons) or '**survived**'} | `{row['id']}` `{escaped}` |")
     files: dict[str, Counter[str]] = {}
     for row in rows:
         of_file = files.setdefault(row["id"].split(":")[0].rpartition("/kernels/")[2], Counter())
@@ -300,6 +313,14 @@ def report(device: str, rows: Sequence[dict[str, str]], reasons: dict[tuple[str,
     lines += ["", f"| file | {' | '.join(SHOWN)} |", "| --- " * (len(SHOWN) + 1) + "|"]
     lines += [f"| {file} | {' | '.join(str(n[v] or '') for v in SHOWN)} |" for file, n in sorted(files.items())]
     return "\n".join(lines)
+
+
+def write_section(page: Path, device: str, text: str) -> None:
+    """Write the report of a device below its heading, in place of an earlier one."""
+    before, _, after = page.read_text(encoding="utf-8").partition(f"## {device}\n")
+    rest = after.partition("\n## ")[2]
+    parts = [before.rstrip(), "", f"## {device}", "", text, *(["", f"## {rest.rstrip()}"] if rest else [])]
+    page.write_text("\n".join(parts) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -314,6 +335,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants and judge none")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no other mutant after so long")
     parser.add_argument("--only", default="", help="only mutants whose id has this in it")
+    parser.add_argument("--trust", action="store_true", help="do not judge those that are listed as equivalent")
+    parser.add_argument("--page", type=Path, help="a page of Markdown whose section of the device is written")
     options = parser.parse_args(arguments)
     kind = kind_of(options.device)
     chosen = [m for m in pick(kind.files(), options.count, options.seed) if options.only in m.id]
@@ -323,6 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     from isokern.ops import all_operators
 
+    reasons = equivalents()
     KEPT.mkdir(parents=True, exist_ok=True)
     target, known, begin, rows = (
         kind(KEPT / options.device.replace(":", "-")),
@@ -331,17 +355,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [],
     )
     check_found(target)
+    if target.tests and (failed := run_tests(target.tests, target.environment)):
+        raise SystemExit(f"{failed} fails without a mutant")
     for number, mutant in enumerate(chosen, 1):
         stems = target.stems(mutant.file)
         operators = [o for o in all_operators() if o.stem in stems]
         version = digest(mutant, operators)
         row = known.get(mutant.id)
-        if row is None or row["version"] != version:
+        unjudged = {"id": mutant.id, "version": version, "verdict": "survived", "how": "", "text": mutant.text.strip()}
+        if options.trust and reason(unjudged, reasons):
+            row = unjudged
+        elif row is None or row["version"] != version:
             if time.monotonic() - begin > 60 * options.minutes:
                 continue
             started = time.monotonic()
             verdict, how = judge(options.device, target, mutant, [o.name for o in operators])
-            row = {"id": mutant.id, "version": version, "verdict": verdict, "how": how, "text": mutant.text.strip()}
+            row = {**unjudged, "verdict": verdict, "how": how}
             with (KEPT / f"{options.device.replace(':', '-')}.jsonl").open("a") as kept:
                 kept.write(json.dumps(row) + "\n")
             print(
@@ -350,8 +379,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flush=True,
             )
         rows.append(row)
-    reasons = equivalents()
-    print(report(options.device, rows, reasons))
+    text = report(options.device, rows, reasons)
+    print(text)
+    if options.page:
+        write_section(options.page, options.device, text)
     if len(rows) < len(chosen):
         print(f"{len(chosen) - len(rows)} mutants are not judged yet: run it again")
     return int(any(r["verdict"] == "survived" and not reason(r, reasons) for r in rows))

@@ -179,3 +179,11 @@ def test_a_mutant_is_built_and_judged(
     said = capsys.readouterr().out
     assert "1/1" not in said, "it is known already"
     assert "| share that quick cases kill | 100.0% |" in said
+
+
+def test_the_section_of_a_device_is_written_in_place_of_an_earlier_one(tmp_path: Path) -> None:
+    page = tmp_path / "mutations.md"
+    page.write_text("# Mutants\n\nHow.\n")
+    for device, text in (("cpu", "one"), ("opencl", "two"), ("cpu", "three"), ("opencl", "four")):
+        tool.write_section(page, device, text)
+    assert page.read_text() == "# Mutants\n\nHow.\n\n## cpu\n\nthree\n\n## opencl\n\nfour\n"

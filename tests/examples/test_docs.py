@@ -33,6 +33,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "getting_started.md": "README.md, whose blocks test_readme.py runs",
     "glossary.md": "a table of words",
     "matrix.md": "a table made from docs/support.json",
+    "mutations.md": "written by tools/mutations.py, which test_mutations.py tests",
     "native_backend.md": "tests/walk follows it",
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
     "source_documents.md": "each row has a proof that runs",
