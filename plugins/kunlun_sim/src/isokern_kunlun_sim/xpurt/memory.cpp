@@ -69,6 +69,23 @@ void Arena::give(char *start, std::uint64_t bytes)
         free_[start] = bytes;
 }
 
+void Arena::trim()
+{
+    const auto last = free_.empty() ? free_.end() : std::prev(free_.end());
+    if (last == free_.end() || last->first + last->second != base_ + usable_)
+        return;
+    const std::uint64_t less = last->second / STEP * STEP;
+    char *start = base_ + (usable_ - less);
+    if (less == 0
+        || mmap(start, less, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return;
+    madvise(start, less, MADV_HUGEPAGE);
+    usable_ -= less;
+    last->second -= less;
+    if (last->second == 0)
+        free_.erase(last);
+}
+
 Memory &memory()
 {
     static Memory *all = new Memory; /* never destroyed: threads may outlive exit */
@@ -105,7 +122,7 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
     a.used += bytes;
     lock.unlock(); /* poisoning takes time, and nobody else knows the memory yet */
     try {
-        std::shared_ptr<Allocation> made(new Allocation{ start, bytes, kind, device, gm_shadow(start, bytes) });
+        std::shared_ptr<Allocation> made(new Allocation{ start, bytes, kind, device, make_shadow(start, bytes) });
         lock.lock();
         by_end_[start + bytes + RED_ZONE] = std::move(made);
     } catch (...) {
@@ -113,10 +130,22 @@ int Memory::allocate(void **pointer, std::uint64_t bytes, XPUMemoryKind kind, in
             lock.lock();
         a.used -= bytes;
         a.give(raw, space);
+        a.trim(); /* what was made usable for this takes the place of shadows */
         throw;
     }
     *pointer = start;
     return XPU_SUCCESS;
+}
+
+std::shared_ptr<GmShadow> Memory::make_shadow(char *start, std::uint64_t bytes)
+{
+    try {
+        return gm_shadow(start, bytes);
+    } catch (const std::bad_alloc &) {
+        const std::unique_lock lock(mutex_);
+        release(0);
+    }
+    return gm_shadow(start, bytes);
 }
 
 int Memory::free(void *pointer, std::string &why)

@@ -41,6 +41,8 @@ class Arena
     /* Allocate `bytes` bytes; null if the host refuses. */
     char *take(std::uint64_t bytes);
     void give(char *start, std::uint64_t bytes);
+    /* Give back to the host what is free at the end. */
+    void trim();
     bool has(const void *address) const
     {
         const char *base = base_.load(std::memory_order_acquire);
@@ -77,6 +79,8 @@ class Memory
     { return *arenas_[static_cast<std::size_t>(2 * device + (kind == XPU_MEM_L3 ? 1 : 0))]; }
     /* Release the oldest freed allocations until at most `but` bytes are held back. */
     void release(std::uint64_t but);
+    /* Make the shadow of an allocation; where the host has no room for it, after freed ones have given theirs up. */
+    std::shared_ptr<GmShadow> make_shadow(char *start, std::uint64_t bytes);
     mutable std::shared_mutex mutex_;
     std::map<const char *, std::shared_ptr<Allocation>> by_end_; /* the key is one past the upper red zone */
     std::vector<std::unique_ptr<Arena>> arenas_;                 /* HBM and L3 of each device */
