@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from functools import lru_cache
 from pathlib import Path
 
-from tables import table
+from tables import Row, read_rows, table
 
 TABLE = Path(__file__).with_name("accuracy.tsv")
 SOURCES = {"cases": "the cases", "numbers": "numbers"}
-Row = dict[str, str]
-
-
-@lru_cache(maxsize=1)
-def read() -> list[Row]:
-    """Return the rows of the table."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def tabulate_operator(name: str) -> str:
     """Return a table of an operator's errors, by dtype, what was tried, and device; empty where it has none."""
-    rows = [row for row in read() if row["operator"] == name]
+    rows = [row for row in read_rows(TABLE) if row["operator"] == name]
     if not rows:
         return ""
     devices = sorted({row["device"] for row in rows})
@@ -34,7 +24,7 @@ def tabulate_operator(name: str) -> str:
 
 def tabulate_all() -> str:
     """Return a table of each operator's largest error in F32, by device."""
-    rows = [row for row in read() if row["dtype"] == "F32"]
+    rows = [row for row in read_rows(TABLE) if row["dtype"] == "F32"]
     devices = sorted({row["device"] for row in rows})
     worst: dict[tuple[str, str], float] = {}
     for row in rows:

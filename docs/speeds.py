@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from functools import lru_cache
 from pathlib import Path
 
-from tables import table
+from tables import read_rows, table
 
 TABLE = Path(__file__).with_name("speed.tsv")
 NAMES = {"numpy": "NumPy", "onnxruntime": "ONNX Runtime"}
-Row = dict[str, str]
-
-
-@lru_cache(maxsize=1)
-def read() -> list[Row]:
-    """Return the rows of the table."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def say_operator(name: str) -> list[str]:
     """Return what was measured of an operator, and the table of it; a sentence where nothing was."""
-    rows = [row for row in read() if row["operator"] == name]
+    rows = [row for row in read_rows(TABLE) if row["operator"] == name]
     if not rows:
         return ["It has not been measured beside another library."]
     product = rows[0]["unit"] == "GFLOP/s"

@@ -35,7 +35,7 @@ def test_an_example_prints_what_the_page_shows(name, capsys):
 
 
 def test_speeds_are_of_operators_and_samples_that_exist():
-    rows = speeds.read()
+    rows = speeds.read_rows(speeds.TABLE)
     assert len({row["operator"] for row in rows}) > 100
     assert {row["peer"] for row in rows} == {"", *speeds.NAMES}
     for row in rows:
@@ -50,11 +50,11 @@ def test_speeds_are_of_operators_and_samples_that_exist():
 
 
 def test_a_page_has_its_speeds_or_says_that_there_are_none(monkeypatch):
-    (row, *_) = (row for row in speeds.read() if row["operator"] == "exp" and row["peer"] == "numpy")
+    (row, *_) = (row for row in speeds.read_rows(speeds.TABLE) if row["operator"] == "exp" and row["peer"] == "numpy")
     page = operator_pages.write(find("exp"), support.read())
     assert f"| NumPy {row['version']} | {row['ratio']} |" in page
     assert "On one machine (" in page
-    monkeypatch.setattr(speeds, "read", list)
+    monkeypatch.setattr(speeds, "read_rows", lambda path: [])
     assert speeds.say_operator("exp") == ["It has not been measured beside another library."]
 
 
