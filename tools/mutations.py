@@ -380,11 +380,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         rows.append(row)
     text = report(options.device, rows, reasons)
+    if len(rows) < len(chosen):
+        text += f"\n\n{len(chosen) - len(rows)} of {len(chosen)} mutants are not judged yet."
     print(text)
     if options.page:
         write_section(options.page, options.device, text)
-    if len(rows) < len(chosen):
-        print(f"{len(chosen) - len(rows)} mutants are not judged yet: run it again")
     return int(any(r["verdict"] == "survived" and not reason(r, reasons) for r in rows))
 
 
