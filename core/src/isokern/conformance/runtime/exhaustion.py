@@ -30,7 +30,8 @@ STATUS = Path("/proc/self/status")
 @contextmanager
 def _limit_process() -> Iterator[bool]:
     """Let the process have `ROOM` bytes of memory more than now; gives whether the system can do that."""
-    if sys.platform != "linux" or hasattr(load_c_library(), "__asan_init"):  # which ends a process that is full
+    sanitized = hasattr(load_c_library(), "__asan_init")  # AddressSanitizer ends a process that has no memory left
+    if sys.platform != "linux" or sanitized:
         yield False
         return
     import resource
