@@ -153,13 +153,18 @@ class _Derivation:
         """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32.
 
         Kernels that move several elements at once take other ways where rows begin at multiples of 16 bytes, as they
-        only do in the contiguous cases.
+        only do in the contiguous cases. In F64 there are only those with extremes.
         """
-        if not self._computes(types, (F32, F16, I32)):
+        extremes_alone = types[0] is F64
+        if not extremes_alone and not self._computes(types, (F32, F16, I32)):
             return
         for s in self.long:
             length = max(next(iter(s.sample.shapes.values())))
             exact = length & (length - 1) == 0 or length == max(LENGTHS) or length < min(LENGTHS)
+            if extremes_alone:
+                if exact and "peaks" in s.sample.values.values():
+                    yield Case(self.operator, types, s.sample, "contiguous", quick=True)
+                continue
             yield Case(self.operator, types, s.sample, "offset", quick=exact and types[0] is F32)
             if self.operator.device_error and self._has_checked_values(s.sample):
                 yield Case(self.operator, types, s.sample, "contiguous", "out_of_range", quick=types[0] is F32)

@@ -228,21 +228,24 @@ declare(
     decompose=_adaptive_loops,
     flops=_flops,
     samples=lambda: [
-        Sample({"x": x}, {"output_size": o}, size=size)
-        for x, o, size in [
-            ((1, 1, 1, 1), (1, 1), "small"),
-            ((2, 3, 8, 8), (2, 2), "small"),
-            ((1, 3, 7, 5), (3, 2), "small"),
-            ((1, 2, 9, 9), (1,), "small"),
-            ((1, 2, 4, 4), (4, 4), "small"),
-            ((1, 2, 3, 3), (5, 4), "small"),
-            ((0, 2, 3, 3), (2, 2), "small"),
-            ((1, 0, 3, 3), (2, 2), "small"),
-            ((3, 1, 35, 33), (4, 7), "small"),
-            ((2, 16, 61, 59), (7, 5), "wide"),
-            ((1, 512, 28, 28), (1, 1), "medium"),
-            ((16, 512, 56, 56), (7, 7), "large"),
-        ]
+        Sample({"x": (1, 1, 16384, 3)}, {"output_size": (1, 3)}, values={"x": "positive"}, size="long"),
+        *(
+            Sample({"x": x}, {"output_size": o}, size=size)
+            for x, o, size in [
+                ((1, 1, 1, 1), (1, 1), "small"),
+                ((2, 3, 8, 8), (2, 2), "small"),
+                ((1, 3, 7, 5), (3, 2), "small"),
+                ((1, 2, 9, 9), (1,), "small"),
+                ((1, 2, 4, 4), (4, 4), "small"),
+                ((1, 2, 3, 3), (5, 4), "small"),
+                ((0, 2, 3, 3), (2, 2), "small"),
+                ((1, 0, 3, 3), (2, 2), "small"),
+                ((3, 1, 35, 33), (4, 7), "small"),
+                ((2, 16, 61, 59), (7, 5), "wide"),
+                ((1, 512, 28, 28), (1, 1), "medium"),
+                ((16, 512, 56, 56), (7, 7), "large"),
+            ]
+        ),
     ],
     errors=[
         ErrorCase({"x": (1, 1, 4, 4)}, InvalidArgument),

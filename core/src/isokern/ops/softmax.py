@@ -107,7 +107,7 @@ def _declare(name: str, kind: str, reference: Callable[..., Any], scale: Callabl
                 ]
             ),
             *(Sample({"x": (200, 200)}, {"axis": axis}, values={"x": "peaks"}, size="long") for axis in (0, 1)),
-            Sample({"x": (100, 100)}, values={"x": "peaks"}, size="long"),
+            *(Sample({"x": s}, values={"x": "peaks"}, size="long") for s in [(100, 100), (3, 40_000)]),
             *(Sample({"x": (2, n)}, size="long") for n in LENGTHS),
             Sample({"x": (40_000, 8)}, size="long"),
             *(Sample({"x": s}, size=size) for size, s in SIZES.items()),
