@@ -161,6 +161,13 @@ def _samples() -> list[Sample]:
         _sample(1, 3, 5, 6, 2, 5, 7, causal=True),
         _sample(2, 3, 0, 2, 1, 32, 32),
         _sample(0, 3, 4, 2, 1, 32, 32),
+        # What a query does not see leaves no trace in its result, NaN neither
+        Sample(
+            {"q": (1, 24, 4, 32), "k": (1, 40, 2, 32), "v": (1, 40, 2, 32)},
+            {"causal": True},
+            {"v": "nan_behind"},
+            types={"K": CACHED[:3]},
+        ),
         _sample(1, 33, 130, 4, 2, 64, 64, "wide", causal=True),
         _sample(1, 1, 1024, 8, 2, 64, 64, "medium", causal=True),
         _sample(1, 1, 4096, 32, 8, 128, 128, "large", causal=True),

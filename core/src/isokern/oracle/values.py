@@ -41,6 +41,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - length:N: 0 to N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
+    - nan_behind: NaN in the last slice of dim 1
     - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
     An unknown domain is a ValueError.
@@ -104,8 +105,15 @@ def _peaks(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return values
 
 
+def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    values = rng.standard_normal(size)
+    values[:, -1:] = np.nan
+    return values
+
+
 _FLOATS["logits"] = _logits
 _FLOATS["peaks"] = _peaks
+_FLOATS["nan_behind"] = _nan_behind
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
 CHECKED = ("index", "length", "logits")  # domains whose values the device checks
