@@ -24,7 +24,9 @@ from ..oracle.values import CHECKED
 
 SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
 WIDE_TYPES = (F32, F16, I32, Q4_0)
-ALIGNED = (2048, 40_000)  # lengths of rows whose contiguous cases are quick: held by one group, and cut into parts
+# Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
+# cut into parts
+ALIGNED = (2048, 40_000)
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class _Derivation:
             if exact:
                 quick = length in ALIGNED or length < min(LENGTHS)
                 yield Case(self.operator, types, s.sample, "contiguous", quick=quick and types[0] is F32)
-                yield Case(self.operator, types, s.sample, "rows" if "rows" in s.strided else "gaps")
+                apart = "rows" if "rows" in s.strided else "gaps"
+                yield Case(self.operator, types, s.sample, apart, quick=length == ALIGNED[0] and types[0] is F32)
 
     def _balance(self, cases: list[Case]) -> list[Case]:
         """Return the cases, with more strided ones added until there are as many as dense ones."""

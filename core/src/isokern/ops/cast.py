@@ -22,6 +22,7 @@ def _samples() -> list[Sample]:
     return [
         *(Sample({"x": s}) for s in shapes),
         Sample({"x": (600_001,)}, size="wide"),
+        Sample({"x": (3, 2048)}, size="long"),
         *(Sample({"x": (n,)}, size=size) for size, n in sizes.items()),
     ]
 
