@@ -163,7 +163,7 @@ def _samples() -> list[Sample]:
         _sample(0, 3, 4, 2, 1, 32, 32),
         # What a query does not see leaves no trace in its result, NaN neither
         Sample(
-            {"q": (1, 24, 4, 32), "k": (1, 40, 2, 32), "v": (1, 40, 2, 32)},
+            {"q": (1, 24, 4, 32), "k": (1, 80, 2, 32), "v": (1, 80, 2, 32)},
             {"causal": True},
             {"v": "nan_behind"},
             types={"K": CACHED[:3]},

@@ -41,7 +41,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - length:N: 0 to N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
-    - nan_behind: NaN in the last slice of dim 1
+    - nan_behind: NaN in the last quarter of dim 1
     - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
     An unknown domain is a ValueError.
@@ -107,7 +107,7 @@ def _peaks(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     values = rng.standard_normal(size)
-    values[:, -1:] = np.nan
+    values[:, size[1] - size[1] // 4 :] = np.nan
     return values
 
 
