@@ -39,9 +39,9 @@ class Result:
 
 
 def git(*arguments: str) -> str:
-    """Return the output of a git command on the checkout."""
+    """Return the output of a git command on the checkout, without line ends; a row may begin with a space."""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return done.stdout.rstrip()
 
 
 def result(folder: Path, environment: str, after: float) -> Result:

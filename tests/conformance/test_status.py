@@ -91,6 +91,14 @@ def test_an_edit_is_not_green(project: Path, capsys: pytest.CaptureFixture[str])
     assert "not green: 1 files differ from the commit: new.py" in capsys.readouterr().out
 
 
+def test_the_page_itself_is_no_edit(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status.main(["lint"])
+    commit(project)
+    status.STATUS.write_text(status.STATUS.read_text() + "\n")
+    status.main(["lint"])
+    assert "differ from the commit" not in capsys.readouterr().out
+
+
 def test_a_page_that_contradicts_itself_is_found(project: Path) -> None:
     status.main(["lint"])
     text = status.STATUS.read_text()
