@@ -75,6 +75,7 @@ argmax = declare(
             Sample({"x": (199, 200)}, {"axis": axis}, values={"x": "nans"}, types={"T": FLOATS}, size="long")
             for axis in (0, 1)
         ),
+        *(Sample({"x": (150, 150)}, {"axis": axis}, values={"x": "equal"}, size="long") for axis in (0, 1)),
         *(Sample({"x": (2, n)}, values={"x": "peaks"}, size="long") for n in LENGTHS),
         *(Sample({"x": (3, n)}, values={"x": "nans"}, types={"T": FLOATS}, size="long") for n in (4096, 40_000)),
     ],

@@ -91,6 +91,7 @@ topk = declare(
             )
             for axis in (0, 1)
         ),
+        Sample({"x": (150, 150)}, {"k": 3}, values={"x": "equal"}, size="long"),
         *(Sample({"x": (2, n)}, {"k": 5}, size="long") for n in LENGTHS),
     ],
     errors=[

@@ -41,6 +41,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - length:N: 0 to N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
+    - equal: all alike
     - nan_behind: NaN in the last quarter of dim 1
     - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
@@ -114,6 +115,7 @@ def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 _FLOATS["logits"] = _logits
 _FLOATS["peaks"] = _peaks
 _FLOATS["nan_behind"] = _nan_behind
+_FLOATS["equal"] = lambda rng, size: np.full(size, 1.5)
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
 CHECKED = ("index", "length", "logits")  # domains whose values the device checks
@@ -143,6 +145,8 @@ def _scales(raw: Array, dtype: DType) -> Array:
 def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     assert dtype.numpy is not None
     limits = np.iinfo(dtype.numpy)
+    if kind == "equal":
+        return np.full(size, 3, dtype.numpy)
     if kind in ("peaks", "valleys"):
         return np.asarray(np.clip(_FLOATS[kind](rng, size), max(limits.min, -100), 100)).astype(dtype.numpy)
     low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(
