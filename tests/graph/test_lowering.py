@@ -11,8 +11,11 @@ from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
 from isokern.backend import HostMemory
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.run import Runner
+from isokern.declare import Sample, declare
+from isokern.declare.registry import withdraw
 from isokern.declare.samples import assignments, describe, fits
 from isokern.demo.zoo import MODELS
+from isokern.dtypes import F32
 from isokern.graph import parse
 from isokern.ops import all_operators, find
 from isokern.oracle.verdicts import Verdict
@@ -112,6 +115,32 @@ def test_models_on_a_device_of_primitives(name, device):
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
     assert {op.kind for op in program.graph.ops} <= {*primitives(), *EXCEPTIONS}
     print(f"{name}: peak of {program.arena_bytes} bytes in primitives")
+
+
+def test_a_part_may_lack_its_last_operands():
+    """layer_norm has a weight and a bias, which nothing stands for in the parts of this operator."""
+    operator = declare(
+        "centre",
+        "CNTR",
+        "x: T[*d] -> y: T[*d]",
+        {"T": (F32,)},
+        family="normalization",
+        doc="layer_norm without a weight and a bias.",
+        reference=lambda x: x,
+        samples=lambda: [Sample({"x": (3, 4)})],
+        decompose=lambda e, inputs, values, outputs: e("layer_norm", *inputs, eps=0.0),
+    )
+    try:
+        x = np.random.default_rng(3).standard_normal((3, 40), np.float32)
+        given, y = isokern.tensor(x, device="cpu:0"), isokern.empty(x.shape, "F32", device="cpu:0")
+        descriptor = isokern.create(operator, [given.desc], device="cpu:0", lower=True)
+        assert descriptor.variant == "lowered"
+        descriptor.calculate(given, y, workspace="auto")
+    finally:
+        withdraw(operator)
+    np.testing.assert_allclose(
+        y.numpy(), (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_without_lower_the_error_names_it(device):

@@ -46,14 +46,14 @@ class LoweredKernel(Kernel):
         self.graph: Graph = state.graph
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
         outside = [*state.graph.outputs, *_match_inputs(graph, state.graph)]
-        self._handles = [[_place(made, v, outside) for v in (*op.outputs, *op.inputs)] for op in calls]
+        self._handles = [[_place(made, v, outside) for v in _operands(op)] for op in calls]
 
     @staticmethod
     def _kernels(device: Device, made: MemoryPlan, calls: Sequence[Op]) -> list[Kernel]:
         """Return a kernel for each call."""
         kernels = []
         for op in calls:
-            inputs = [None if v is None else made.desc(v) for v in op.inputs]
+            inputs = [None if v is None else made.desc(v) for v in op.declared]
             outputs = [made.desc(v) for v in op.outputs]
             kernels.append(choose(device, op.operator.resolve(inputs, outputs, op.attrs))[1])
         return kernels
@@ -63,6 +63,12 @@ class LoweredKernel(Kernel):
         for kernel, places in zip(self.kernels, self._handles, strict=True):
             given = [None if p is None else workspace if p < 0 else handles[p] for p in places]
             kernel.launch(given, workspace, workspace_bytes, stream)
+
+
+def _operands(op: Op) -> list[Value | None]:
+    """Return a call's outputs and all its inputs, None where one is absent, as its plan has them."""
+    lacking = len(op.operator.operand_names(len(op.declared))) - len(op.declared)
+    return [*op.outputs, *op.declared, *[None] * lacking]
 
 
 def _match_inputs(graph: Graph, lowered: Graph) -> list[Value | None]:
