@@ -71,6 +71,8 @@ RULES: dict[str, tuple[str, str]] = {
     "NaN is a number": (r"\bisnan\(\w+\)|\b(\w+) != \1\b", "0"),
 }
 
+DROPPING = ("never", "always", "no barrier or fence")  # rules after which many lines of a file read alike
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -92,6 +94,15 @@ class Mutant:
         """The id without the line number: how the list of equivalent mutants names it."""
         file, _, rule = self.id.split(":", 2)
         return f"{file}:{rule}"
+
+    @property
+    def shown(self) -> str:
+        """The changed line; where the change leaves no trace of what was there, what was there, too."""
+        now = self.text.strip()
+        if self.rule not in DROPPING:
+            return now
+        was = self.file.read_text(encoding="utf-8").splitlines()[self.line - 1].strip()
+        return f"{now}  /* was: {was} */"
 
     @property
     def source(self) -> str:
@@ -342,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [m for m in pick(kind.files(), options.count, options.seed) if options.only in m.id]
     if options.list:
         for mutant in chosen:
-            print(f"{mutant.id}  {mutant.text.strip()}")
+            print(f"{mutant.id}  {mutant.shown}")
         return 0
     from isokern.ops import all_operators
 
@@ -362,7 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         operators = [o for o in all_operators() if o.stem in stems]
         version = digest(mutant, operators)
         row = known.get(mutant.id)
-        unjudged = {"id": mutant.id, "version": version, "verdict": "survived", "how": "", "text": mutant.text.strip()}
+        unjudged = {"id": mutant.id, "version": version, "verdict": "survived", "how": "", "text": mutant.shown}
         if options.trust and reason(unjudged, reasons):
             row = unjudged
         elif row is None or row["version"] != version:
@@ -378,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{mutant.id}  {row['text']}  {how[:90]}",
                 flush=True,
             )
-        rows.append(row)
+        rows.append({**row, "text": mutant.shown})
     text = report(options.device, rows, reasons)
     if len(rows) < len(chosen):
         text += f"\n\n{len(chosen) - len(rows)} of {len(chosen)} mutants are not judged yet."
