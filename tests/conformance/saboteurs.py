@@ -668,6 +668,18 @@ class WritesFarBefore(WritesFarBehind, Saboteur):
     distance = -8192
 
 
+class ReadsBehind(Saboteur):
+    """The element behind an input is read, and not used."""
+
+    operators = ("abs",)
+
+    def after(self, call: Call) -> None:
+        desc = call.plan.table[1]
+        assert desc is not None
+        if desc.numel:
+            ctypes.string_at(call.handles[1] + desc.byte_range[1], desc.dtype.itemsize)
+
+
 class PacksWrongly(Saboteur):
     """The last byte of a prepacked tensor is wrong."""
 
@@ -722,6 +734,7 @@ class TakesAnyWorkspace(Saboteur):
 APART = {  # each has its own test
     "crashes": Crashes,
     "hangs": Hangs,
+    "readsbehind": ReadsBehind,
     "takesanyworkspace": TakesAnyWorkspace,
     "writesfarbehind": WritesFarBehind,
     "writesfarbefore": WritesFarBefore,

@@ -192,6 +192,17 @@ def test_a_write_far_outside_a_tensor_fails_the_case_that_makes_it(
     assert {o.verdict for o in others} == {Verdict.PASS}
 
 
+def test_a_read_behind_an_input_fails_where_nothing_lies_behind_it(cpu: Device, installed_saboteurs: None) -> None:
+    device = broken(saboteurs.Saboteur())
+    bare = [
+        c for c in device_cases(device, [find("abs")]) if c.calls and c.layout == "bare" and "x=scalar" not in c.id
+    ][:1]
+    (crash,) = hear("readsbehind:0", bare)
+    assert crash.verdict is Verdict.FAIL_CRASH
+    assert "SIGSEGV" in crash.detail
+    assert [o.verdict for o in hear("null:0", bare)] == [Verdict.PASS]
+
+
 @pytest.mark.parametrize(
     ("kernel", "where"),
     [
@@ -211,13 +222,13 @@ def test_a_write_far_outside_a_tensor_in_a_devices_own_memory_is_told(
 
 
 def test_memory_between_fences_is_whole(cpu: Device) -> None:
-    for nbytes in (0, 64, 4096, 4160, 1 << 16):
+    for nbytes in (0, 12, 64, 4096, 4160, 1 << 16):
         array = alloc_fenced(nbytes)
         assert array is not None
         array[...] = 7
         assert array.size == nbytes
         assert int(array.sum()) == 7 * nbytes
-        assert array.ctypes.data % 64 == 0
+        assert (array.ctypes.data + nbytes) % 4096 == 0
 
 
 def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None) -> None:

@@ -17,7 +17,7 @@ NONE = 0  # <sys/mman.h>: PROT_NONE
 def alloc_fenced(nbytes: int) -> Array | None:
     """Return bytes that end where a fence begins; None where the system cannot protect pages.
 
-    `nbytes` is a multiple of the alignment that the memory shall have.
+    They are aligned to what divides `nbytes`.
     """
     page = mmap.PAGESIZE
     inner = max(1, -(-nbytes // page)) * page

@@ -221,9 +221,9 @@ class Runner:
     ) -> list[PlacedTensor | None]:
         """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
 
-        Outputs are poisoned. Those of the second call lie between fences where the device computes in host memory: a
-        write beyond the guards ends the process in this case, and not in a later one whose memory it damaged. Memory of
-        a device's own cannot be fenced so: there the guards reach further.
+        Outputs are poisoned. The tensors of the second call lie between fences where the device computes in host
+        memory: a write beyond the guards, or a read behind an exact input, ends the process in this case, and not in a
+        later one whose memory it damaged. Memory of a device's own cannot be fenced so: there the guards reach further.
         """
         fenced = poison == POISONS[1] and isinstance(self.device.memory, HostMemory)
         contents = [*(b if case.operator.inout else None for b in problem.before), *problem.inputs]

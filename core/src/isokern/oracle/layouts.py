@@ -2,7 +2,7 @@
 
 A layout names an arrangement for the outputs, and for each input in turn. Guards of 128 bytes lie before and after the
 elements (two vectors of the widest instruction set), so the first element is 64-byte aligned unless the arrangement
-moves it.
+moves it. An `exact` input fills its buffer: who reads behind it reads memory that is not its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 # The arrangement of the outputs, then those of the inputs in turn (repeated)
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "contiguous": ("contiguous",),
-    "bare": ("bare",),
+    "bare": ("bare", "exact"),
     "offset": ("offset",),
     "offset_in": ("contiguous", "offset", "contiguous"),
     "rows": ("rows",),
@@ -53,7 +53,7 @@ def arrangements(layout: str, outputs: int, inputs: int) -> list[str]:
 def place(arrangement: str, dtype: DType, shape: Sequence[int], guard: int = GUARD) -> tuple[TensorDesc, int]:
     """Return the description of a tensor so arranged in a buffer of its own, and the buffer's bytes with guards.
 
-    A bare tensor has no guard before it, since its offset is 0.
+    A bare tensor has no guard before it, since its offset is 0; an exact one none behind it, either.
     """
     size, block = dtype.itemsize, dtype.block
     if block == 1:
@@ -64,14 +64,15 @@ def place(arrangement: str, dtype: DType, shape: Sequence[int], guard: int = GUA
         outer, lead = _strides(plain, tuple(shape[:-1]))
         strides, lead = (*(s * (width + spare) for s in outer), 1), lead * block
     low = sum((d - 1) * s for d, s in zip(shape, strides, strict=True) if s < 0 and 0 not in shape)
-    start = (0 if arrangement == "bare" else -(-guard // size) * block) + lead - low
+    start = (0 if arrangement in ("bare", "exact") else -(-guard // size) * block) + lead - low
     desc = TensorDesc(dtype, shape, strides, start)
-    return desc, -(-(desc.byte_range[1] + guard) // 64) * 64
+    end = desc.byte_range[1]
+    return desc, end if arrangement == "exact" and end else -(-(end + guard) // 64) * 64
 
 
 def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """Return (strides, elements before the first) of an arrangement."""
-    if arrangement in ("contiguous", "bare"):
+    if arrangement in ("contiguous", "bare", "exact"):
         return contiguous_strides(shape), 0
     if arrangement == "offset":
         return contiguous_strides(shape), 1
