@@ -155,7 +155,7 @@ class _Derivation:
         """Yield long rows; those of a power of two, the longest, and short ones with extremes are quick in F32.
 
         Kernels that move several elements at once take other ways where rows begin at multiples of 16 bytes, as they
-        only do in the contiguous cases. In F64 there are only those with extremes.
+        only do in the contiguous cases. In F64 there are only those with extremes, and those that no other dtype has.
         """
         extremes_alone = types[0] is F64
         if not extremes_alone and not self._computes(types, (F32, F16, I32)):
@@ -166,6 +166,8 @@ class _Derivation:
             if extremes_alone:
                 if exact and "peaks" in s.sample.values.values():
                     yield Case(self.operator, types, s.sample, "contiguous", quick=True)
+                elif (F64,) in s.sample.types.values():
+                    yield Case(self.operator, types, s.sample, "contiguous")
                 continue
             yield Case(self.operator, types, s.sample, "offset", quick=exact and types[0] is F32)
             if self.operator.device_error and self._has_checked_values(s.sample):

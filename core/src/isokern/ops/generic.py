@@ -269,7 +269,9 @@ def _samples() -> list[Sample]:
         _sample("a->a", "minimum(x0, 18446744073709551616)", (37,), types=(U64,)),
         _sample("a->a", "minimum(x0, 9223372036854775808)", (37,), types=(I64, U64)),
         _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
-        _sample("mk,nk->mn", "x0 * x1", (7, 70), (37, 70), combine="sum"),
+        _sample("mk,nk->mn", "x0 * x1", (7, 70), (53, 70), combine="sum"),
+        # With gaps between rows, the 128 terms that a kernel takes at a time end one after a gap
+        _sample("mjk,njk->mn", "x0 * x1", (5, 2, 127), (7, 2, 127), combine="sum", types=(F32, F16)),
         _sample("mk,nk->mn", "x0 * x1", (5, 1157), (9, 1157), combine="sum", types=(F32, F16)),
         _sample("bmk,bkn->bmn", "x0 * x1", (3, 4, 33), (3, 33, 35), combine="sum", types=(F32, F16)),
         _sample("ab,cb->ac", "exp(-abs(x0 - x1))", (6, 35), (7, 35), combine="sum", types=(F32, F64),

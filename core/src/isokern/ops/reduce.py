@@ -17,7 +17,7 @@ from ..declare.attributes import attrs, flag, integers
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, axis_of, coalesce
 from ..declare.operator import Decompose
-from ..dtypes import FLOATS, NUMBERS, DType
+from ..dtypes import F64, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 
@@ -130,6 +130,7 @@ def reduction(
     shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))] + (
         [((3, 0), (1,)), ((0,), ())] if empty else []
     )
+    beyond = [(2**24 + 1, 2)] if name == "reduce_mean" else []  # elements that F32 cannot count
     wide = [((601, 1025), (1,), "wide"), ((601, 1025), (0,), "wide"), ((601, 1025), (), "wide")]
     bench = [*wide, ((64, 64), (1,), "small"), ((512, 512), (1,), "medium"), ((4096, 4096), (1,), "large")]
     return declare(
@@ -157,6 +158,7 @@ def reduction(
                 for v in extremes
             ),
             *(Sample({"x": (2, n)}, {"axes": (1,)}, size="long") for n in LENGTHS),
+            *(Sample({"x": s}, {"axes": (0,)}, size="long", types={"T": (F64,)}) for s in beyond),
         ],
         errors=[
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (2,)}),
