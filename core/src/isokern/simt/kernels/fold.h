@@ -39,19 +39,6 @@ static IK_INLINE ik_fold ik_fold_add(ik_fold f, ik_c value)
     return f;
 }
 
-#ifdef IK_COMPUTE_FLOAT
-/* Whether a plain sum of the values can be trusted: none of its parts has left the range, nor will when they are
- * joined. */
-static IK_INLINE int ik_within(ik_c sum)
-{
-#ifdef IK_COMPUTE_F64
-    return sum - sum == 0;
-#else
-    return ik_abs_f32(sum) <= 0x1p110f;
-#endif
-}
-#endif
-
 static IK_INLINE ik_fold ik_fold_join(ik_fold a, ik_fold b)
 {
 #if defined(FOLD_MAXIMUM) || defined(FOLD_MINIMUM)

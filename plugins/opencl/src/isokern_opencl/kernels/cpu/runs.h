@@ -126,4 +126,16 @@ static IK_INLINE void ik_tile_store(ik_tile *tile, int skip, int n, IK_GLOBAL IK
     for (int i = 0; i < n; i++)
         to[i] = tile->u.e[skip + i];
 }
+
+#ifdef IK_COMPUTE_FLOAT
+/* Whether a plain sum of values can be trusted: none of its parts has left the range, nor will when they are joined. */
+static IK_INLINE int ik_within(ik_c sum)
+{
+#ifdef IK_COMPUTE_F64
+    return sum - sum == 0;
+#else
+    return fabs(sum) <= 0x1p110f;
+#endif
+}
+#endif
 #endif
