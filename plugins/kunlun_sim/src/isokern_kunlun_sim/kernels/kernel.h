@@ -390,6 +390,9 @@ static inline ik_geometry ik_geometry_of(const ik_plan *plan, int count)
     return g;
 }
 
+/* Host: the geometry of all tensors of a plan, all of the shape of the first. */
+static inline ik_geometry ik_geometry_of(const ik_plan *plan) { return ik_geometry_of(plan, (int)plan->tensor_count); }
+
 static inline long long ik_numel(const ik_tensor *t)
 {
     long long n = 1;
