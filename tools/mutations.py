@@ -248,19 +248,19 @@ def judge(device: str, target: Target, mutant: Mutant, operators: Sequence[str])
     except NotBuilt as error:
         return "does not compile", next((row for row in str(error).splitlines() if "error:" in row), "")[-120:]
     some = operators[:: -(-len(operators) // MOST)] if len(operators) > MOST else operators
-    for verdict, chosen, options in (
-        ("killed by quick cases", some, ["--quick"]),
-        ("killed by quick cases", [name for name in operators if name not in some], ["--quick"]),
-        ("killed by the others", some, []),
-    ):
-        if chosen and (how := check(device, chosen, target.environment, *options)):
-            return verdict, how
+    for chosen in (some, [name for name in operators if name not in some]):
+        if chosen and (how := check(device, chosen, target.environment, "--quick")):
+            return "killed by quick cases", how
+    if not is_compiled(device, target, mutant, some):
+        return "not compiled", ""
+    if how := check(device, some, target.environment):
+        return "killed by the others", how
     for name, environment in target.checks(mutant.file, mutant.source):
         if how := check(device, some, environment, "--quick"):
             return "killed by checks", f"{name}: {how}"
     if target.tests and (how := run_tests(target.tests, target.environment)):
         return "killed by checks", f"the backend's own tests: {how}"
-    return "survived" if is_compiled(device, target, mutant, some) else "not compiled", ""
+    return "survived", ""
 
 
 def run_tests(files: Sequence[str], environment: dict[str, str]) -> str:
@@ -279,7 +279,9 @@ def is_compiled(device: str, target: Target, mutant: Mutant, operators: Sequence
         return True  # else the object code would have been the same
     target.build(mutant.file, mutant.refused_source)
     environments = [target.environment, *(found for _, found in target.checks(mutant.file, mutant.refused_source))]
-    return any(check(device, operators, environment, "--quick") for environment in environments)
+    compiled = any(check(device, operators, environment, "--quick") for environment in environments)
+    target.build(mutant.file, mutant.source)
+    return compiled
 
 
 def answers(device: str) -> dict[str, dict[str, str]]:
