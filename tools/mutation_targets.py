@@ -295,8 +295,10 @@ class CudaTarget(PortableTarget):
     own = plugin / "kernels" / "cuda"
 
     def checks(self, file: Path, source: str) -> Iterator[Check]:
-        """Yield blocks of 256 threads, as on a GPU, and sanitizers."""
-        yield "blocks of 256", {**self.environment, "ISOKERN_CUDA_SIM_THREADS": "256"}
+        """Yield blocks of 256 threads, as on a GPU, plain and with launches checked, and sanitizers."""
+        blocks = {**self.environment, "ISOKERN_CUDA_SIM_THREADS": "256"}
+        yield "blocks of 256", blocks
+        yield "checked launches", {**blocks, "ISOKERN_CUDA_SIM_CHECK": "1"}
         yield "sanitizers", {**self.environment, **sanitizer("g++"), "ISOKERN_CUDA_SIM_SANITIZE": "1"}
 
     @property

@@ -35,7 +35,8 @@ typedef struct job {
     char *y;
     const char *x;
     int32_t dtype, what, kept, reduced;
-    bool integer, mean, columns, direct; /* direct: x has the compute type */
+    bool integer, columns, direct; /* direct: x has the compute type */
+    double divisor; /* of a sum: 1, or for a mean the number of elements */
     int64_t size, flip, outputs, length; /* length: elements for each output */
     int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
     int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
@@ -82,7 +83,7 @@ static value nothing(const job *j)
 static void store_one(const job *j, int64_t output, value v)
 {
     char *to = j->y + offset_of(j->kept, j->shape[0], j->to, output) * ik_itemsize(j->dtype);
-    double f = ik_join_double(v.f.high, v.f.low) / (j->mean ? (double)j->length : 1);
+    double f = ik_join_double(v.f.high, v.f.low) / j->divisor;
     float narrow = (float)f;
     v.i ^= j->flip;
     if (j->integer)
@@ -192,7 +193,6 @@ static bool set_up(const ik_plan *plan, job *j)
     *j = (job){ .dtype = x->dtype, .size = ik_itemsize(x->dtype), .outputs = 1, .length = 1, .group = 1, .chunks = 1 };
     j->integer = ik_is_integer(x->dtype);
     j->what = plan->kind == IK_OP_REDUCE_MAX ? IK_MAX : plan->kind == IK_OP_REDUCE_MIN ? IK_MIN : IK_SUM;
-    j->mean = plan->kind == IK_OP_REDUCE_MEAN;
     j->flip = x->dtype == IK_U64 && j->what != IK_SUM ? INT64_MIN : 0;
     j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
     int32_t column = -1; /* the kept dim with the smallest step goes last */
@@ -213,6 +213,7 @@ static bool set_up(const ik_plan *plan, job *j)
         j->step[1][j->reduced++] = x->strides[i];
         j->length *= x->shape[i];
     }
+    j->divisor = plan->kind == IK_OP_REDUCE_MEAN ? (double)j->length : 1;
     if (j->reduced == 0)
         j->shape[1][j->reduced++] = 1;
     if (j->outputs == 0)

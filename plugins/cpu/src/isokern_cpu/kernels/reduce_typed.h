@@ -108,9 +108,8 @@ static void IK_OF(columns)(void *context, int64_t begin, int64_t end, int32_t wo
                         (value){ .f = { flushes ? high[i] : (double)acc[i], flushes ? low[i] : 0 } };
             continue;
         }
-        double count = j->mean ? (double)j->length : 1;
         for (int64_t i = 0; i < width && flushes; i++)
-            acc[i] = (IK_T)(ik_join_double(high[i], low[i]) / count);
+            acc[i] = (IK_T)(ik_join_double(high[i], low[i]) / j->divisor);
         char *y = j->y + offset_of(j->kept, j->shape[0], j->to, output) * j->size;
         for (int64_t i = 0; i < width && j->flip != 0; i++)
             acc[i] = (IK_T)((int64_t)acc[i] ^ j->flip);
