@@ -229,6 +229,7 @@ declare(
     flops=_flops,
     samples=lambda: [
         Sample({"x": (1, 1, 16384, 3)}, {"output_size": (1, 3)}, values={"x": "positive"}, size="long"),
+        Sample({"x": (1, 2, 9, 9)}, {"output_size": (2, 2)}, values={"x": "tiny"}, size="long"),
         *(
             Sample({"x": x}, {"output_size": o}, size=size)
             for x, o, size in [

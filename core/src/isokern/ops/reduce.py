@@ -115,7 +115,7 @@ def reduction(
     **fields: Any,
 ) -> Operator:
     """Declare one reduction; `empty` says whether it is defined for no elements."""
-    extremes = {"reduce_max": ["peaks"], "reduce_min": ["valleys"]}.get(name, [])
+    extremes = {"reduce_max": ["peaks"], "reduce_min": ["valleys"], "reduce_mean": ["tiny"]}.get(name, [])
     shapes = [
         ((), ()),
         ((7,), ()),

@@ -32,6 +32,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
 
     - any: floats of either sign around 1 (a factor of 8 up and down), every integer
     - positive: floats or integers above 0
+    - tiny: as any, times 2^-100, which is 0 in F16
     - unit: within (-1, 1)
     - above_one: from 1
     - moderate: -8 to 8, some of them whole
@@ -112,6 +113,7 @@ def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return values
 
 
+_FLOATS["tiny"] = lambda rng, size: _FLOATS["any"](rng, size) * 2.0**-100
 _FLOATS["logits"] = _logits
 _FLOATS["peaks"] = _peaks
 _FLOATS["nan_behind"] = _nan_behind
