@@ -168,6 +168,7 @@ def _samples() -> list[Sample]:
             {"v": "nan_behind"},
             types={"K": CACHED[:3]},
         ),
+        _sample(1, 1, 2, 1, 1, 32, 40_960, "long"),
         _sample(1, 33, 130, 4, 2, 64, 64, "wide", causal=True),
         _sample(1, 1, 1024, 8, 2, 64, 64, "medium", causal=True),
         _sample(1, 1, 4096, 32, 8, 128, 128, "large", causal=True),
