@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import ALIGNMENT, Buffer, Device, HostMemory, Workspace
-from ..backend.dispatch import say_parts
+from ..backend.dispatch import refusal, say_parts
 from ..backend.register import describe, trace_of
 from ..call.descriptor import Descriptor
 from ..declare.samples import describe as describe_sample
@@ -140,7 +140,9 @@ class Runner:
             fallback=find_fallback(case.operator, self.on_missing, case.variant or None),
             **case.sample.attrs,
         )
-        self.made_of = self.made_of or descriptor.made_of
+        if descriptor.made_of:
+            self.made_of = descriptor.made_of
+            _check_reasons(refusal(self.device, case.operator.stem, descriptor.considered[:-1]))
         return descriptor
 
     # Calls
@@ -223,8 +225,7 @@ class Runner:
         try:
             return self._describe(case, descs[count:], outputs, prepacked)
         except NotImplementedOnDevice as refused:
-            if not refused.hint.strip() or re.search(r":\s*(;|$)", refused.hint):
-                raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}") from None
+            _check_reasons(refused.hint)
             reasons = [r for r in refused.hint.split("; ") if not r.endswith("was asked for")]
             raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
 
@@ -378,6 +379,12 @@ def judge_failure(id_: str, device: str, failure: Failure, detail: str) -> Outco
     """Return the outcome of a case that failed, with where the backend's Python raised the error that it failed by."""
     trace = "" if failure.__cause__ is None else trace_of(failure.__cause__)
     return Outcome(id_, device, failure.verdict, detail, failure.error, failure.share, trace)
+
+
+def _check_reasons(refused: str) -> None:
+    """Check that each variant that does not take a call says why."""
+    if not refused.strip() or re.search(r":\s*(;|$)", refused):
+        raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}")
 
 
 def _calculate(descriptor: Descriptor, placed: Sequence[PlacedTensor | None], workspace: Buffer | None) -> None:
