@@ -6,7 +6,7 @@ calls at its beginning, and the values between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import settings
@@ -132,9 +132,27 @@ class LoweredKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        for kernel, places in zip(self.kernels, self._handles, strict=True):
-            given = [None if p is None else workspace if p < 0 else handles[p] for p in places]
+        for kernel, given in self._calls(handles, workspace):
             kernel.launch(given, workspace, workspace_bytes, stream)
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """Return a function that launches all kernels in order, each as cheaply as the backend can."""
+        bound = [
+            k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
+        ]
+
+        def launch_bound() -> None:
+            for call in bound:
+                call()
+
+        return launch_bound
+
+    def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
+        """Yield each kernel with its handles."""
+        for kernel, places in zip(self.kernels, self._handles, strict=True):
+            yield kernel, [None if p is None else workspace if p < 0 else handles[p] for p in places]
 
 
 def _operands(op: Op) -> list[Value | None]:
