@@ -173,6 +173,42 @@ def test_a_policy_that_is_none(device, monkeypatch):
         isokern.create("softmax", [x.desc], device=device)
 
 
+def test_bound_and_captured_calls(device):
+    """A bound call of parts reads what its inputs hold at each run, within a recording, too."""
+    x = isokern.tensor(np.ones((3, 4)), "F32", device=device)
+    y, z = (isokern.empty(x.shape, "F32", device=device) for _ in range(2))
+    made = isokern.create("softmax", [x.desc], device=device)
+    bound = made.bind(x, y, workspace="auto")
+    with device.default_stream.capture() as recording:
+        bound()
+        made.calculate(y, z, workspace="auto")
+    for values in (np.arange(12.0).reshape(3, 4), np.zeros((3, 4))):
+        x.copy_from(values.astype(np.float32))
+        recording.replay()
+        wanted = np.exp(values) / np.exp(values).sum(1, keepdims=True)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-6)
+        np.testing.assert_allclose(z.numpy(), np.exp(wanted) / np.exp(wanted).sum(1, keepdims=True), rtol=1e-6)
+
+
+def test_graphs_have_the_same_policy(device, monkeypatch, capfd):
+    """A compile under "error" refuses what one under "lower" has cached, and names every operator and its layer."""
+    m = MODELS["mlp"]()
+    assert compile(m, device).graph
+    refusal = r"no kernel for \d operators: .*softmax of net\.5: .*it is no primitive.*on_missing='lower'"
+    for options in ({"on_missing": "error"}, {"on_missing": "error", "dynamic": True}):
+        with pytest.raises(NotImplementedOnDevice, match=refusal):
+            compile(m, device, **options)
+    with pytest.raises(InvalidArgument, match="on_missing='never'; allowed: lower or error"):
+        compile(m, device, on_missing="never")
+    assert compile(m, "cpu:0", on_missing="error").graph
+    monkeypatch.setattr("isokern.debug.LEVEL", 1)
+    compile(MODELS["mlp"](), device, passes="")
+    assert f"on {device.name}: linear of net.0 is made of others" in capfd.readouterr().err
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    with pytest.raises(NotImplementedOnDevice, match=refusal):
+        compile(m, device)
+
+
 def test_a_descriptor_says_what_it_is_made_of(device, monkeypatch, capfd):
     monkeypatch.setattr("isokern.debug.LEVEL", 1)
     made = isokern.create("rms_norm", [TensorDesc("F32", (3, 4)), TensorDesc("F32", (4,))], device=device)
