@@ -120,17 +120,17 @@ def _books_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def init(self: Any, *given: Any) -> None:
         plain(self, *given)
-        self.workspace = Workspace(64, 64)
+        self.workspace = Workspace(self.workspace.size - 256, 256)  # fences of as many bytes have room for the rest
 
     monkeypatch.setattr(LoweredKernel, "__init__", init)
 
 
-def _writes_between_into_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def _reads_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = LoweredKernel.__init__
 
     def init(self: Any, *given: Any) -> None:
         plain(self, *given)
-        self._handles = [[1 if p == -1 else p for p in places] for places in self._handles]
+        self._handles = [[0 if p == 1 else p for p in places] for places in self._handles]
 
     monkeypatch.setattr(LoweredKernel, "__init__", init)
 
@@ -140,7 +140,7 @@ def _writes_between_into_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (_skips_a_part, Verdict.FAIL_VALUE),
         (_books_too_little, Verdict.FAIL_MEMORY),
-        (_writes_between_into_the_input, Verdict.FAIL_MEMORY),
+        (_reads_the_output, Verdict.FAIL_VALUE),
     ],
 )
 def test_a_fault_of_the_parts_is_caught(
