@@ -109,7 +109,7 @@ def judge(runner: Runner, case: Case) -> Outcome:
 
 def fuzz(device: Device, operators: Sequence[Operator], seed: int, numbers: Sequence[int], programs: int) -> int:
     """Make the calls, print what is wrong, and return how many are."""
-    runner, count, start = Runner(device), Counter[str](), time.monotonic()
+    runner, count, start = Runner(device, on_missing="error"), Counter[str](), time.monotonic()
     failed, told = 0, start
     for done, number in enumerate(numbers, 1):
         case = draw_case(seed, number, operators, programs)

@@ -23,7 +23,10 @@ from isokern.measure.host import limits
 from isokern.measure.sizes import HUGE, SIZES, bytes_moved, samples, types_for
 from isokern.ops import all_operators, find
 
-KEYS = {"op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers", "left_out"}
+KEYS = {
+    *("op", "device", "dtype", "case", "time_us", "rate", "rate_unit", "share_of_limit", "peers", "left_out"),
+    "made_of",
+}
 
 
 def test_json(isokern_here, device):
@@ -54,11 +57,31 @@ def test_json(isokern_here, device):
         assert row["time_us"] > 0
         assert row["rate"] > 0
         assert set(row["peers"]) == {"numpy"}
+        assert row["made_of"] == []
         assert row["share_of_limit"] is None or row["share_of_limit"] > 0
     add, case = rows[0], find("add").samples()[-3]
     assert add["case"] == "a=4096,b=4096"
     assert case.shapes["a"] == (4096,)
     assert math.isclose(add["rate"] * add["time_us"] * 1e3, 3 * 4 * 4096)
+
+
+SMALL = ("bench", "--op", "softmax", "--size", "small", "--seconds", "0.001")
+
+
+def test_a_kernel_beside_the_same_made_of_others(isokern_here, device):
+    rows = isokern_here(*SMALL, "--device", device.name, "--lowered", "--json").document
+    assert rows and all(row["made_of"] == [] and row["peers"]["lowered"] > 0 for row in rows)
+
+
+def test_what_has_no_kernel_is_timed_and_named(isokern_here, device, monkeypatch):
+    plain = type(device).variants
+    monkeypatch.setattr(type(device), "variants", lambda self, stem: [] if stem == "softmax" else plain(self, stem))
+    done = isokern_here(*SMALL, "--device", device.name, "--lowered", "--json")
+    assert done.document and all("generic" in row["made_of"] for row in done.document)
+    assert all("lowered" not in row["peers"] for row in done.document)
+    assert f"{device.name} has no kernel for softmax, which is made of fill" in done.err
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    assert isokern_here(*SMALL, "--device", device.name).code == 2
 
 
 def test_table(isokern_here, device):

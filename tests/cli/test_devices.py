@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from isokern.ops import all_operators
+
 HOOK = (
     "from isokern import hookimpl\nfrom isokern.backend import Unavailable\n\n"
     "@hookimpl\ndef isokern_register_backends(register):\n"
@@ -38,7 +40,7 @@ def _open(opens=_open):
     return [device]
 """
 )
-KEYS = {"backend", "device", "status", "reason", "properties"}
+KEYS = {"backend", "device", "status", "reason", "properties", "operators"}
 
 
 def test_available(isokern_here, device):
@@ -48,6 +50,8 @@ def test_available(isokern_here, device):
     assert row["status"] == "available"
     assert row["backend"] == device.name.split(":")[0]
     assert row["properties"].keys() >= device.properties.keys()
+    assert sum(row["operators"].values()) == len(all_operators())
+    assert row["operators"]["kernels"] > 100
 
 
 def test_table_without_a_terminal(isokern_there, device):
@@ -69,6 +73,7 @@ def test_three_outcomes_side_by_side(isokern_there):
         "status": "unavailable",
         "reason": "no such hardware on this bench",
         "properties": {},
+        "operators": None,
     }
     assert rows["broken"]["status"] == rows["raises"]["status"] == rows["old"]["status"] == "broken"
     assert "libfoo.so.3" in rows["broken"]["reason"]

@@ -99,7 +99,7 @@ def test_workspaces_are_told_by_variant(rows, device):
         sample = op.samples()[0]
         inputs, outputs = describe(op, sample, assignments(op)[0])
         try:
-            made = isokern.create(op, inputs, outputs, device=device, **sample.attrs)
+            made = isokern.create(op, inputs, outputs, device=device, on_missing="error", **sample.attrs)
         except isokern.NotImplementedOnDevice:
             continue
         if made.workspace_size:
@@ -156,7 +156,7 @@ def test_claims_both_ways(device, name):
         inputs, outputs = describe(op, sample, types)
         reason = found[tuple(types.values())]
         try:
-            isokern.create(op, inputs, outputs, device=device, **sample.attrs)
+            isokern.create(op, inputs, outputs, device=device, on_missing="error", **sample.attrs)
         except isokern.NotImplementedOnDevice:
             assert reason, types
         else:
@@ -251,7 +251,8 @@ def test_principal_type_covers_every_operator():
 
 def test_why_lists_every_variant(isokern_here, device):
     document = isokern_here("why", "add", "--device", device.name, "a=F32[2,3]:1,2@4", "b=F32[3]", "--json").document
-    assert set(document) == {"op", "device", "inputs", "outputs", "attrs", "variants"}
+    assert set(document) == {"op", "device", "inputs", "outputs", "attrs", "variants", "lowered"}
+    assert document["lowered"] is None
     assert document["inputs"] == ["F32[2, 3] strides (1, 2) offset 4", "F32[3]"]
     assert document["outputs"] == ["F32[2, 3]"]
     assert len(document["variants"]) == len(device.variants("elementwise"))
@@ -267,7 +268,37 @@ def test_why_without_a_kernel(isokern_here, device, monkeypatch):
     done = isokern_here("why", "softmax")
     assert done.code == 0
     assert "has no kernel for softmax" in done.out
+    assert "not made of others: fill: " in done.out
     assert isokern_here("why", "softmax", "--json").document["variants"] == []
+    assert "not made of others: topk consists of no others" in isokern_here("why", "topk").out
+
+
+def test_what_is_made_of_others(isokern_here, device, monkeypatch):
+    """`why`, `ops` and `devices` tell what a device has no kernel for and makes of others, and obey the policy."""
+    without(monkeypatch, device, lambda plan: plan.operator.name == "softmax")
+    done = isokern_here("why", "softmax", "x=F32[3,4]")
+    assert "no variant takes this call" in done.out
+    assert "made of fill ×2, generic ×4, with 512 bytes of workspace" in done.out
+    (row,) = ops.rows("softmax")
+    claims = row["devices"][device.name]
+    assert claims["dtypes"] == [] and len(claims["lowered"]) == row["choices"] == 4
+    assert ops.claims_text(row, device.name) == "made of others: all"
+    assert f"{device.name} made of others: all" in " ".join(isokern_here("ops", "softmax").out.split())
+    counts = {r["device"]: r["operators"] for r in isokern_here("devices", "--json").document}[device.name]
+    assert (counts["lowered"], counts["missing"]) == (1, 0)
+    assert "made of others" in isokern_here("devices").out
+
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    found = isokern_here("why", "softmax", "x=F32[3,4]", "--json").document["lowered"]
+    assert (found["chosen"], found["workspace"], len(found["made_of"])) == (False, 512, 6)
+    assert found["reason"] == "refused, by ISOKERN_ON_MISSING=error"
+    assert ops.rows("softmax")[0]["devices"][device.name]["lowered"] == []
+
+
+def test_a_part_of_the_dtypes_is_made_of_others(device, monkeypatch):
+    without(monkeypatch, device, lambda plan: plan.operator.name == "softmax" and plan.table[0].dtype is isokern.F16)
+    (row,) = ops.rows("softmax")
+    assert ops.claims_text(row, device.name) == "all but F16; made of others: F16"
 
 
 def test_why_takes_a_first_sample(isokern_here, device):

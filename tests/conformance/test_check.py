@@ -63,7 +63,7 @@ def test_a_right_device_exits_0_and_prints_one_document(cpu: Device) -> None:
     result = check("--op", "add", "--quick", "--json")
     assert result.exit_code == 0
     printed = json.loads(result.stdout)
-    assert set(printed) == {"summary", "failures", "worst", "partial"}
+    assert set(printed) == {"summary", "failures", "worst", "partial", "lowered"}
     assert printed["summary"][cpu.name]["pass"] > 50
     assert printed["failures"] == []
     assert 0 < printed["worst"][cpu.name]["F32"]["share"] <= 1

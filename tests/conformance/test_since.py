@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from isokern.backend import Device
+from isokern.backend import Device, KernelVariant
 from isokern.conformance.changed import find_touched
 from isokern.conformance.checkout import Checkout
 from isokern.conformance.definitions import Definitions
@@ -27,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CPU = "plugins/cpu/src/isokern_cpu/"
 OPS = "core/src/isokern/ops/"
 EVERY = {o.name for o in all_operators()}
-Edit = Callable[[str, str, str], dict[str, str]]
+Edit = Callable[..., dict[str, str]]
 
 
 def git(where: Path, *arguments: str) -> str:
@@ -60,25 +61,35 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Named:
-    """Stands for a device of a plug-in in the checkout; only the location of its package matters."""
+    """Stands for a device of a plug-in in the checkout: the location of its package, and what it has no kernel for."""
 
-    def __init__(self, package: str) -> None:
-        self.name = "nosuch:0"
+    def __init__(self, package: str, lacks: str = "") -> None:
+        self.name, self.lacks = "nosuch:0", lacks
         self.__class__ = type("Device", (Named,), {"__module__": package})
+
+    def variants(self, stem: str) -> list[KernelVariant]:
+        """Return one that takes every plan."""
+        return [] if stem == self.lacks else [KernelVariant(stem, "any", 0, lambda plan: None, _never)]
+
+    supports = Device.supports
+
+
+def _never(plan: Any) -> Any:
+    raise NotImplementedError
 
 
 @pytest.fixture
 def edit(checkout: Path, request: pytest.FixtureRequest) -> Edit:
     """Return a function that makes an edit, returns what it touches on a device of `package`, and undoes it."""
 
-    def try_it(path: str, old: str, new: str, package: str = "isokern_cpu") -> dict[str, str]:
+    def try_it(path: str, old: str, new: str, package: str = "isokern_cpu", lacks: str = "") -> dict[str, str]:
         file = checkout / path
         before = file.read_text() if file.exists() else None
         assert before is None or old in before, f"{path} has no {old!r}"
         file.parent.mkdir(exist_ok=True)
         file.write_text(new if before is None else before.replace(old, new, 1))
         try:
-            return find_touched(Named(package), Checkout("HEAD", checkout))
+            return find_touched(Named(package, lacks), Checkout("HEAD", checkout))
         finally:
             file.unlink() if before is None else file.write_text(before)
 
@@ -177,6 +188,13 @@ def test_machinery_touches_everything(edit: Edit, path: str, package: str) -> No
 )
 def test_what_the_cases_do_not_run_through_touches_nothing(edit: Edit, path: str) -> None:
     assert edit(path, "\n", "\n\n") == {}
+
+
+@pytest.mark.parametrize("path", ["runtime/lowered.py", "runtime/memory_plan.py", "graph/ir.py", "passes/dead_code.py"])
+def test_what_makes_calls_of_other_operators_touches_those_without_a_kernel(edit: Edit, path: str) -> None:
+    path = f"core/src/isokern/{path}"
+    assert edit(path, "\n", "\n\n", "isokern_cpu", "softmax") == dict.fromkeys(["log_softmax", "softmax"], path)
+    assert edit(path, "\n", "\n\n", "isokern_cpu", "topk") == {}
 
 
 def test_every_operator_is_found_in_its_declaration() -> None:

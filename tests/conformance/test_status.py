@@ -60,7 +60,7 @@ def test_a_green_run_is_kept_for_since(project: Path) -> None:
     assert status.last_green(text) == status.git("rev-parse", "HEAD")
     assert "| conformance-cpu | passed  | 33.8 |      41.0 |" in text
     assert "| all             |         | 67.5 |      82.0 |" in text
-    assert "| cpu:0  |            7 |       2 |      0 |" in text
+    assert "| cpu:0  |            7 |       0 |       2 |      0 |" in text
 
 
 def test_the_last_green_commit_stays_where_one_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

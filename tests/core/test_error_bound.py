@@ -6,10 +6,15 @@ The same expressions computed in F32 stay within them, and they are tight enough
 import numpy as np
 import pytest
 
+from isokern.conformance.derive import operator_cases
+from isokern.declare.attributes import attrs, number
+from isokern.declare.elementwise import row
 from isokern.declare.error_bound import EPS, UNBOUNDED, _ulps, bounds, distance
+from isokern.declare.registry import withdraw
 from isokern.dtypes import F32, F64
 from isokern.expr.evaluate import evaluate
 from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, Expr, parse, to_text
+from isokern.oracle.expected import Problems, judge
 
 COUNT = 64
 UNARY = [name for name, n in ARITY.items() if n == 1 and name not in ("bitnot", "quotient")]
@@ -174,3 +179,29 @@ def test_a_sign_that_a_computed_nan_gives_is_either():
     values["x1"] = np.array([np.nan, np.nan, 0.5])
     assert (distance(bounds(parse("copysign(x0, x1)"), values, F32)) == 0).all()
     assert distance(bounds(parse("1 / (x0 - x0 * 1.0000001)"), {"x0": np.array([0.0])}, F32))[0] == 0
+
+
+@pytest.mark.parametrize(("fault", "caught"), [(0.0, False), (1e-5, True)])
+def test_a_row_takes_its_bound_from_its_expression(fault, caught):
+    """An F32 result is right where it rounds as the expression does, and wrong where a term is a little larger."""
+    blend = row(
+        "blend",
+        "BLND",
+        "a b",
+        "a + weight * (b - a)",
+        lambda a, b, weight: a + weight * (b - a),
+        (F32, F64),
+        doc="a + weight · (b - a).",
+        record=attrs("BLN1", number("weight", 0.3)),
+        ulps=None,
+    )
+    try:
+        case = next(c for c in operator_cases(blend) if c.values == "drawn" and "a=1025" in c.id and c.types[0] is F32)
+        given = Problems(subnormal=True).of(case)
+        a, b = given.inputs
+        got = a + np.float32(0.3 + fault) * (b - a)
+        judged = judge(got.astype(np.float32), given, 0, strict_nan=False, flushes=False)
+    finally:
+        withdraw(blend)
+    assert bool(judged.wrong) == caught, judged.wrong
+    assert caught or judged.share > 0.02, "the bound is too wide to find anything"

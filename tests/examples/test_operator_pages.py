@@ -73,7 +73,7 @@ def test_pages_have_every_part():
     parts += ("What a kernel receives",)
     assert [name for name, page in pages.items() for part in parts if f"\n## {part}\n" not in page] == []
     assert "| `axis` | an integer | `-1` |" in pages["softmax"]
-    assert "isokern.softmax(x, *, axis=-1, out=None, device=None, stream=None)" in pages["softmax"]
+    assert "isokern.softmax(x, *, axis=-1, out=None, device=None, stream=None, on_missing=None)" in pages["softmax"]
     assert "4 × [generic](generic.md), 2 × [fill](fill.md)" in pages["softmax"]
     assert "It is a [primitive](../primitives.md)" in pages["generic"]
     assert "Exact: results are compared bit for bit" in pages["copy"]

@@ -8,7 +8,7 @@ from primitives_device import primitives_device
 
 import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
-from isokern.backend import HostMemory
+from isokern.backend import Declined, HostMemory
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.run import Runner
 from isokern.declare import Sample, declare
@@ -24,7 +24,6 @@ from isokern.rewriting.conversion import convert, single
 from isokern.rewriting.rewriter import State
 from isokern.rewriting.target import EXCEPTIONS, Target, primitives
 from isokern.runtime import compile
-from isokern.runtime.lowered import LoweredKernel
 
 COMPOSITE = [op for op in all_operators() if op.decompose is not None]
 SHARE = 3  # every third quick case runs, since all of them take minutes
@@ -65,11 +64,11 @@ def test_every_operator_reaches_primitives(op):
 @pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
 def test_what_a_device_of_primitives_computes(op, device):
     """The conformance suite checks results, the exact workspace, and that nothing else is written."""
-    runner, wrong = Runner(device, fallback=LoweredKernel), []
+    runner, wrong = Runner(device), []
     quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim", "out_of_range")]
     for case in quick[:: SHARE if len(quick) > 20 else 1]:
         outcome = runner.run(case)
-        if outcome.verdict is not Verdict.PASS:
+        if outcome.verdict is not Verdict.LOWERED:
             wrong.append(f"{case.id}: {outcome.verdict.value}: {outcome.detail}")
     assert not wrong, "\n".join(wrong[:5])
 
@@ -89,7 +88,7 @@ def test_what_a_device_of_primitives_computes(op, device):
 def test_what_would_overflow_in_f16_is_held_in_f32(name, attrs, x, device):
     """Intermediate sums exceed 65,504, the largest F16 value, while the results fit."""
     given = TensorDesc("F16", x.shape)
-    descriptor = isokern.create(name, [given], device=device, lower=True, **attrs)
+    descriptor = isokern.create(name, [given], device=device, **attrs)
     assert descriptor.variant == "lowered"
     found = isokern.tensor(x, "F16", device=device)
     y = isokern.empty(descriptor.outputs[0].shape, "F16", device=device)
@@ -133,7 +132,7 @@ def test_a_part_may_lack_its_last_operands():
     try:
         x = np.random.default_rng(3).standard_normal((3, 40), np.float32)
         given, y = isokern.tensor(x, device="cpu:0"), isokern.empty(x.shape, "F32", device="cpu:0")
-        descriptor = isokern.create(operator, [given.desc], device="cpu:0", lower=True)
+        descriptor = isokern.create(operator, [given.desc], device="cpu:0")
         assert descriptor.variant == "lowered"
         descriptor.calculate(given, y, workspace="auto")
     finally:
@@ -143,15 +142,106 @@ def test_a_part_may_lack_its_last_operands():
     )
 
 
-def test_without_lower_the_error_names_it(device):
-    given = TensorDesc("F32", (3, 4))
-    with pytest.raises(NotImplementedOnDevice, match=r"it is no primitive.*lower=True makes it of the operators"):
-        isokern.create("softmax", [given], device=device)
-    assert isokern.create("softmax", [given], device="cpu:0", lower=True).variant != "lowered"
+@pytest.mark.parametrize("by", ["argument", "setting"])
+def test_the_policy(device, by, monkeypatch):
+    """`create` and the eager functions lower by default, and refuse with "error"; kernels run in either case."""
+    x = isokern.tensor(np.ones((3, 4)), "F32", device=device)
+    assert isokern.create("softmax", [x.desc], device=device).variant == "lowered"
+    np.testing.assert_allclose(isokern.softmax(x).numpy(), 0.25)
+    if by == "setting":
+        monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    options = {"on_missing": "error"} if by == "argument" else {}
+    refusal = r"it is no primitive.*on_missing='lower' makes it of the operators"
+    with pytest.raises(NotImplementedOnDevice, match=refusal):
+        isokern.create("softmax", [x.desc], device=device, **options)
+    with pytest.raises(NotImplementedOnDevice, match=refusal):
+        isokern.softmax(x, **options)
+    own = isokern.create("softmax", [x.desc], device="cpu:0", **options)
+    assert own.variant != "lowered" and own.made_of == ()
+    assert isokern.softmax(isokern.tensor(np.ones(2), device="cpu:0"), **options).shape == (2,)
+    np.testing.assert_allclose(isokern.softmax(x, on_missing="lower").numpy(), 0.25)
+
+
+def test_a_policy_that_is_none(device, monkeypatch):
+    x = isokern.tensor(np.ones(4), "F32", device=device)
+    for call in (isokern.softmax, lambda x, **options: isokern.create("softmax", [x.desc], device=device, **options)):
+        for wrong in ("lowr", 1, ("lower",)):
+            with pytest.raises(InvalidArgument, match=r"softmax: on_missing=.*; allowed: lower or error"):
+                call(x, on_missing=wrong)
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "never")
+    with pytest.raises(InvalidArgument, match="ISOKERN_ON_MISSING='never'; allowed: lower or error"):
+        isokern.create("softmax", [x.desc], device=device)
+
+
+def test_bound_and_captured_calls(device):
+    """A bound call of parts reads what its inputs hold at each run, within a recording, too."""
+    x = isokern.tensor(np.ones((3, 4)), "F32", device=device)
+    y, z = (isokern.empty(x.shape, "F32", device=device) for _ in range(2))
+    made = isokern.create("softmax", [x.desc], device=device)
+    bound = made.bind(x, y, workspace="auto")
+    with device.default_stream.capture() as recording:
+        bound()
+        made.calculate(y, z, workspace="auto")
+    for values in (np.arange(12.0).reshape(3, 4), np.zeros((3, 4))):
+        x.copy_from(values.astype(np.float32))
+        recording.replay()
+        wanted = np.exp(values) / np.exp(values).sum(1, keepdims=True)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-6)
+        np.testing.assert_allclose(z.numpy(), np.exp(wanted) / np.exp(wanted).sum(1, keepdims=True), rtol=1e-6)
+
+
+def test_graphs_have_the_same_policy(device, monkeypatch, capfd):
+    """A compile under "error" refuses what one under "lower" has cached, and names every operator and its layer."""
+    m = MODELS["mlp"]()
+    assert compile(m, device).graph
+    refusal = r"no kernel for \d operators: .*softmax of net\.5: .*it is no primitive.*on_missing='lower'"
+    for options in ({"on_missing": "error"}, {"on_missing": "error", "dynamic": True}):
+        with pytest.raises(NotImplementedOnDevice, match=refusal):
+            compile(m, device, **options)
+    with pytest.raises(InvalidArgument, match="on_missing='never'; allowed: lower or error"):
+        compile(m, device, on_missing="never")
+    assert compile(m, "cpu:0", on_missing="error").graph
+    monkeypatch.setattr("isokern.debug.LEVEL", 1)
+    compile(MODELS["mlp"](), device, passes="")
+    assert f"on {device.name}: linear of net.0 is made of others" in capfd.readouterr().err
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    with pytest.raises(NotImplementedOnDevice, match=refusal):
+        compile(m, device)
+
+
+def test_a_descriptor_says_what_it_is_made_of(device, monkeypatch, capfd):
+    monkeypatch.setattr("isokern.debug.LEVEL", 1)
+    made = isokern.create("rms_norm", [TensorDesc("F32", (3, 4)), TensorDesc("F32", (4,))], device=device)
+    assert made.made_of and set(made.made_of) <= {*primitives()}
+    said = capfd.readouterr().err
+    assert f"made of {made.made_of[0]}" in said and f"with {made.workspace_size} bytes of workspace" in said
+    assert made.why()[-1].variant == "lowered"
+
+
+def test_an_operator_that_was_taken_and_not_built_is_made_of_others(device):
+    """A variant may take a call and decline when it is built, as where a self-test fails."""
+
+    class Declining(type(device)):
+        def variants(self, stem):
+            return [
+                replace(v, supported=lambda plan: None, build=self._decline(v.build)) for v in super().variants(stem)
+            ]
+
+        @staticmethod
+        def _decline(build):
+            def attempt(plan):
+                if plan.operator.decompose is not None:
+                    raise Declined("its self-test failed")
+                return build(plan)
+
+            return attempt
+
+    declining = Declining("declining:0", dict(device.properties), HostMemory(), device.library, device._declined)
+    assert set(isokern.create("softmax", [TensorDesc("F32", (3, 4))], device=declining).made_of) <= {*primitives()}
 
 
 def test_an_error_names_it_only_where_it_helps(device):
-    """The error suggests lower=True only for F32, the one dtype that this device's kernels support."""
+    """The error suggests the policy only for F32, the one dtype that this device's kernels support."""
 
     class F32Only(type(device)):
         def variants(self, stem):
@@ -166,12 +256,13 @@ def test_an_error_names_it_only_where_it_helps(device):
             return answer
 
     narrow = F32Only("narrow:0", dict(device.properties), HostMemory(), device.library, device._declined)
-    with pytest.raises(NotImplementedOnDevice, match="lower=True"):
-        isokern.create("softmax", [TensorDesc("F32", (3, 4))], device=narrow)
-    for lower in (False, True):
+    with pytest.raises(NotImplementedOnDevice, match="on_missing='lower'"):
+        isokern.create("softmax", [TensorDesc("F32", (3, 4))], device=narrow, on_missing="error")
+    for policy in ("error", "lower"):
         with pytest.raises(NotImplementedOnDevice, match="it is not F32") as caught:
-            isokern.create("softmax", [TensorDesc("F64", (3, 4))], device=narrow, lower=lower)
-        assert "lower=True" not in str(caught.value)
+            isokern.create("softmax", [TensorDesc("F64", (3, 4))], device=narrow, on_missing=policy)
+        assert "on_missing" not in str(caught.value)
+        assert ("lowered: " in str(caught.value)) == (policy == "lower")
 
 
 def test_targets():

@@ -14,6 +14,10 @@ _TABLE: dict[str, str] = {
         "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen;"
         " 4 also graphs around passes and kernel sources"
     ),
+    "ISOKERN_ON_MISSING": (
+        "what becomes of an operator that a device has no kernel for: lower makes it of the operators that it consists"
+        " of; error refuses it; else lower"
+    ),
     "ISOKERN_CACHE": (
         "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the"
         " user's cache folder"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -128,6 +129,12 @@ def choose(
             who = f"variant {chosen.name} of {device.name}"
             raise InternalError(resolved.operator.name, f"{who}: build returned {kernel!r}", allowed="a Kernel")
         return plan, kernel, answers
+
+
+def say_parts(made_of: Sequence[str]) -> str:
+    """Say in a few words which operators a call is made of: `made of reduce_max, generic ×2`."""
+    counts = Counter(made_of).items()
+    return f"made of {', '.join(name if n == 1 else f'{name} ×{n}' for name, n in counts)}"
 
 
 def refusal(device: HasVariants, stem: str, answers: list[Candidate]) -> str:

@@ -35,10 +35,12 @@ class Kernel(ABC):
     """A plan bound to one variant, ready to launch from many threads.
 
     `packed_layouts` maps positions of `plan.constants` to the kernel's packed layouts: `pack` brings these inputs into
-    them before a launch.
+    them before a launch. `made_of` names the operators that are launched in its place, in order; it is empty where the
+    device has a kernel of its own.
     """
 
     workspace: Workspace
+    made_of: tuple[str, ...] = ()
     packed_layouts: Mapping[int, PackedLayout] = MappingProxyType({})
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:

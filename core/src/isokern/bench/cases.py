@@ -22,6 +22,7 @@ from ..measure.sizes import bytes_moved, types_for
 from ..measure.timing import Call, Clock, in_turn, interleave
 from ..oracle.cases import sample_text
 from ..oracle.values import draw, generator
+from ..runtime.lowered import LoweredKernel
 from ..tensors import Tensor, empty, tensor, zeros
 from .agreement import check
 from .peers import NumPy
@@ -38,7 +39,7 @@ class Measurement:
     `time_us` is the time of a call, `rate` is in `rate_unit`, `share_of_limit` is the rate's share of the limit
     measured in the same run (None where there is none), and `peers` are the peers' times in µs. `left_out` says why
     each peer that was not timed was not: the error that it raised, or that its result is another. A peer without such a
-    call is in neither.
+    call is in neither. `made_of` names the operators that ran where the device has no kernel for the call.
     """
 
     op: str
@@ -51,6 +52,7 @@ class Measurement:
     share_of_limit: float | None
     peers: dict[str, float]
     left_out: dict[str, str]
+    made_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class PlacedCase:
     outputs: list[Tensor]
 
 
-PREPACKED = "prepacked"  # a key beside the names of devices and libraries
+PREPACKED, LOWERED = "prepacked", "lowered"  # keys beside the names of devices and libraries
 
 
 def measure(
@@ -74,8 +76,11 @@ def measure(
     against: Sequence[Device] = (),
     peers: Sequence[Peer] = (),
     clock: Clock = time.perf_counter,
+    lowered: bool = False,
 ) -> Measurement:
     """Time the case, and the same on the devices `against`; NotImplementedOnDevice where a device refuses it.
+
+    With `lowered`, a call that the device has a kernel for is timed beside the same made of other operators.
 
     The peers are those given, else the device's own, else NumPy. `clock` is the host's, as for `interleave`.
 
@@ -98,12 +103,15 @@ def measure(
     found = [x for x in limits(device, copies * nbytes, element) if x.kind == kind]
     ways = {f"limit {i}": x.run for i, x in enumerate(found)}
     others = {d.name: _place(d, op, sample, values, outs).call for d in against}
-    if create(op, descs, outs, device=device, prepacked=op.constants, **sample.attrs).packed_layouts:
+    described = create(op, descs, outs, device=device, prepacked=op.constants, **sample.attrs)
+    if described.packed_layouts:
         others[PREPACKED] = _place(device, op, sample, values, outs, op.constants).call
+    if lowered and op.decompose is not None and not described.made_of:
+        others[LOWERED] = _bind_lowered(places[0], op, sample)
 
     calls: dict[str, Call] = {"isokern": _time(device, in_turn([p.call for p in places]), timer)}
     timers = {} if timer is None else {"isokern": timer, **_timers(device, ways)}
-    for name, d in {**{d.name: d for d in against}, PREPACKED: device}.items():
+    for name, d in {**{d.name: d for d in against}, PREPACKED: device, LOWERED: device}.items():
         if name in others:
             of_other = d.timer(d.default_stream)
             calls[name] = _time(d, others[name], of_other)
@@ -130,7 +138,20 @@ def measure(
         None if best is None or not best else rate / best,
         {name: 1e6 * times[name] for name in (*others, *beside)},
         left_out,
+        described.made_of,
     )
+
+
+def _bind_lowered(place: PlacedCase, op: Operator, sample: Sample) -> Callable[[], None]:
+    """Return the call of a placed case, made of other operators although the device has a kernel for it."""
+    device = place.outputs[0].device
+    inputs = [None if t is None else t.desc for t in place.inputs]
+    kernel = LoweredKernel(device, op.resolve(inputs, [t.desc for t in place.outputs], sample.attrs))
+    need = kernel.workspace
+    space = device.memory.alloc(need.size, alignment=need.alignment, empty=True) if need.size else None
+    handles = [None if t is None else t.buffer.handle for t in (*place.outputs, *place.inputs)]
+    owned = (place, space)
+    return kernel.bind(handles, None if space is None else space.handle, need.size, device.default_stream, owned)
 
 
 def _place(

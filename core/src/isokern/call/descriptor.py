@@ -11,7 +11,7 @@ import numpy as np
 from .. import debug
 from ..backend import Buffer, Device, Kernel, PackedLayout, Stream, Workspace, array_at, check_stream, current_stream
 from ..backend.buffer_view import facts_of
-from ..backend.dispatch import Candidate, choose, consider
+from ..backend.dispatch import Candidate, choose, consider, say_parts
 from ..backend.hints import NONE, check_hints
 from ..cabi.plan import Plan
 from ..declare.operator import Operator, Resolved
@@ -39,7 +39,7 @@ class Descriptor:
 
     It is immutable: many threads may `calculate` with different tensors at once. `variant` is the kernel variant that
     runs, `considered` every candidate with its answer. Where no variant takes the call, `fallback`, if given, makes its
-    kernel (see `isokern.create`).
+    kernel (see `isokern.create`), and `made_of` names the operators that run.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class Descriptor:
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
         self._aliasable = self._alias_positions()
+        if debug.LEVEL and self.made_of:
+            debug.say(f"{self!r}: {say_parts(self.made_of)}, with {self._space.size} bytes of workspace")
 
     @classmethod
     def of(
@@ -95,11 +97,17 @@ class Descriptor:
     ) -> tuple[Plan, Kernel, list[Candidate]]:
         try:
             return choose(self.device, resolved, variant, tuple(self._prepacked.values()), hints)
-        except NotImplementedOnDevice:
+        except NotImplementedOnDevice as error:
             if fallback is None:
                 raise
+            refused = error
         plan, _, answers = consider(self.device, resolved)
-        return plan, fallback(self.device, resolved), [*answers, Candidate("lowered", -1, None, chosen=True)]
+        try:
+            kernel = fallback(self.device, resolved)
+        except NotImplementedOnDevice as lacking:
+            hint = f"{refused.hint}; lowered: {lacking.problem}"
+            raise NotImplementedOnDevice(refused.where, refused.problem, hint=hint) from None
+        return plan, kernel, [*answers, Candidate("lowered", -1, None, chosen=True)]
 
     def _constants(self, names: Collection[str]) -> dict[str, int]:
         """Return the position in the plan's table of each input that is to be prepacked."""
@@ -122,6 +130,11 @@ class Descriptor:
     def variant(self) -> str:
         """The name of the kernel variant that runs."""
         return next(c.variant for c in self.considered if c.chosen)
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The operators that run in place of one that the device has no kernel for, in order; else empty."""
+        return self._kernel.made_of
 
     @property
     def workspace(self) -> Workspace:

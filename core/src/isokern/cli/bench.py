@@ -45,6 +45,10 @@ def bench(
             help="Time a model's program instead, beside ONNX Runtime where that is installed.",
         ),
     ] = None,
+    lowered: Annotated[
+        bool,
+        typer.Option("--lowered", help="Time each call beside the same made of the operators that it consists of."),
+    ] = False,
     calls: Annotated[bool, typer.Option("--calls", help="Measure what a call costs from Python instead.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", help="Time for each thing that is timed.", min=0.001)] = 0.05,
     json: Json = False,
@@ -59,7 +63,9 @@ def bench(
         if graph is not None:
             found = _graph(targets, graph, seconds)
         else:
-            found = _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds, against or ())
+            found = (
+                _calls(targets, seconds) if calls else _cases(targets, op, size, dtype, seconds, against or (), lowered)
+            )
     if json:
         emit([asdict(m) for m in found])
     else:
@@ -98,8 +104,10 @@ def _cases(
     dtypes: str | None,
     seconds: float,
     against: Sequence[str],
+    lowered: bool,
 ) -> list[Measurement]:
     from ..backend.discovery import device
+    from ..backend.dispatch import say_parts
     from ..bench.cases import measure
     from ..measure.sizes import SIZES, samples
     from ..ops import all_operators, find
@@ -114,9 +122,11 @@ def _cases(
             for element in _dtypes(op, dtypes, bool(names)):
                 for sample in samples(op, size, element):
                     try:
-                        found.append(measure(target, op, sample, element, seconds, rivals))
+                        found.append(measure(target, op, sample, element, seconds, rivals, lowered=lowered))
                     except NotImplementedOnDevice as error:
                         refused.append(error)
+    for (name, on), m in {(m.op, m.device): m for m in found if m.made_of}.items():
+        note(f"bench: {on} has no kernel for {name}, which is {say_parts(m.made_of)}")
     untimed = [(m, name, why) for m in found for name, why in m.left_out.items()]
     if untimed:
         m, name, why = untimed[0]

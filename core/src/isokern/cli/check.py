@@ -89,12 +89,14 @@ def check(
         typer.Option(
             "--require",
             metavar="FILE",
-            help="(operator, dtype) pairs that may not be unsupported, one a line; `all` for every declared one.",
+            help="(operator, dtype) pairs that need kernels, one a line; `all` for every declared one.",
         ),
     ] = None,
     claimed: Annotated[
         bool,
-        typer.Option("--claimed", help="What the backend claims may not be unsupported: its list, else everything."),
+        typer.Option(
+            "--claimed", help="What the backend claims needs kernels of its own: the pairs of its list, else all."
+        ),
     ] = False,
     case: Annotated[
         list[str] | None,
@@ -326,7 +328,7 @@ def _progress(json: bool) -> Progress:
 
 
 def document(reports: Sequence[Report]) -> dict[str, Any]:
-    """Return the JSON form: `summary`, `failures`, the worst errors, and the pairs that are taken in part."""
+    """Return the JSON form: `summary`, `failures`, the worst errors, and the pairs taken in part, or lowered."""
     from ..conformance.suite import summary
 
     failures = [
@@ -348,7 +350,10 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
     partial = {
         r.device: [{"operator": p[0], "dtype": p[1], "reason": why} for p, why in r.partial.items()] for r in reports
     }
-    return {"summary": summary(reports), "failures": failures, "worst": worst, "partial": partial}
+    lowered = {
+        r.device: [{"operator": p[0], "dtype": p[1], "made_of": text} for p, text in r.lowered.items()] for r in reports
+    }
+    return {"summary": summary(reports), "failures": failures, "worst": worst, "partial": partial, "lowered": lowered}
 
 
 def _print(reports: Sequence[Report]) -> None:
@@ -361,6 +366,8 @@ def _print(reports: Sequence[Report]) -> None:
             _matrix(report)
         for dtype, o in sorted(report.worst.items(), key=lambda item: -item[1].share):
             out.print(Text(f"worst {dtype}: off by {o.error:.3g}, {o.share:.2f} of its bound: {o.id}"), soft_wrap=True)
+        if report.lowered:
+            out.print(report.say_lowered(), soft_wrap=True)
         for pair, why in report.partial.items():
             out.print(Text(f"taken in part: {' '.join(pair)}: {why}", style="yellow"), soft_wrap=True)
         groups = group_failures(report)
@@ -384,7 +391,7 @@ def _print(reports: Sequence[Report]) -> None:
         out.print(Text(f"{report.device}: {counts or 'no case'}", style="bold"), soft_wrap=True)
 
 
-_STYLES = {"failed": "red", "refused": "yellow", "passed": "green"}
+_STYLES = {"failed": "red", "refused": "yellow", "lowered": "cyan", "passed": "green"}
 
 
 def _matrix(report: Report) -> None:
@@ -392,7 +399,7 @@ def _matrix(report: Report) -> None:
     columns, found = report.tabulate()
     rows = [[operator, *(Text(text, _STYLES.get(kind, "")) for text, kind in cells)] for operator, cells in found]
     table(
-        f"{report.device}: cases passed by operator and dtype (✗ failed, - refused)",
+        f"{report.device}: cases passed by operator and dtype (~ made of others, ✗ failed, - refused)",
         ["operator", *columns],
         rows,
         right=columns,

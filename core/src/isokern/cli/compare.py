@@ -74,7 +74,7 @@ def find_differences(old: dict[str, dict[str, Any]], new: dict[str, dict[str, An
 
 
 def _rank(outcome: dict[str, Any]) -> int:
-    return {"pass": 0, "unsupported": 1}.get(outcome["verdict"], 2)
+    return {"pass": 0, "lowered": 1, "unsupported": 2}.get(outcome["verdict"], 3)
 
 
 def _show(document: dict[str, list[Any]]) -> None:

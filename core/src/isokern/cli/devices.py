@@ -35,7 +35,7 @@ def rows() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for backend in backends():
         try:
-            told = [_row(backend.name, d.name, "available", "", _facts(d)) for d in backend.devices]
+            told = [_row(backend.name, d.name, "available", "", _facts(d), _count(d)) for d in backend.devices]
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # third-party code, which worked when the device was opened
@@ -53,16 +53,52 @@ def _facts(device: Device) -> dict[str, Any]:
     return facts
 
 
-def _row(backend: str, device: str | None, status: str, reason: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {"backend": backend, "device": device, "status": status, "reason": reason, "properties": properties}
+def _count(device: Device) -> dict[str, int]:
+    """Return how many operators the device has a kernel for, are made of others, and are not there.
+
+    It is asked about the first sample of each, in its first dtypes.
+    """
+    from ..backend.capabilities import support
+    from ..declare.samples import assignments
+    from ..ops import all_operators
+    from ..runtime.lowered import can_lower
+
+    count = dict.fromkeys(("kernels", "lowered", "missing"), 0)
+    for op in all_operators():
+        types = assignments(op)[0]
+        (refused,) = support(device, op, types).values()
+        count["kernels" if refused is None else "lowered" if can_lower(device, op, types) else "missing"] += 1
+    return count
+
+
+def _row(
+    backend: str,
+    device: str | None,
+    status: str,
+    reason: str,
+    properties: dict[str, Any],
+    operators: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    return {
+        "backend": backend,
+        "device": device,
+        "status": status,
+        "reason": reason,
+        "properties": properties,
+        "operators": operators,
+    }
+
+
+def _say_count(count: dict[str, int]) -> str:
+    more = ((count["lowered"], "made of others"), (count["missing"], "missing"))
+    return ", ".join([f"{count['kernels']} by its kernels", *(f"{n} {text}" for n, text in more if n)])
 
 
 def _show(found: list[dict[str, Any]]) -> None:
     lines = []
     for row in found:
-        facts = "\n".join(
-            f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in row["properties"].items()
-        )
+        told = {**row["properties"], **({"operators": _say_count(row["operators"])} if row["operators"] else {})}
+        facts = "\n".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in told.items())
         lines.append(
             [row["backend"], row["device"] or "-", Text(row["status"], COLOURS[row["status"]]), row["reason"] or facts]
         )

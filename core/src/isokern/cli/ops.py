@@ -15,6 +15,7 @@ from ._output import Json, console, emit, note, quiet, table
 if TYPE_CHECKING:
     from ..backend import Device
     from ..declare.operator import Operator
+    from ..dtypes import DType
 
 
 def ops(
@@ -41,9 +42,9 @@ def rows(name: str | None = None, family: str | None = None) -> list[dict[str, A
     """Return one object for each operator: of all, of the one called `name`, or of a family.
 
     `dtypes` are those that each type variable ranges over, `choices` is how many choices of them the operator takes; a
-    device's `dtypes` are the choices that it has a kernel for, and its `workspace` is the kind of memory that each
-    kernel variant may need scratch memory of. `aliases` are inputs that an output may be, `functions` the eager
-    functions. `cost` is that of the operator's first sample.
+    device's `dtypes` are the choices that it has a kernel for, `lowered` those for which the operator is made of
+    others, and its `workspace` is the kind of memory that each kernel variant may need scratch memory of. `aliases` are
+    inputs that an output may be, `functions` the eager functions. `cost` is that of the operator's first sample.
     """
     from ..backend.discovery import devices
     from ..declare.samples import assignments
@@ -115,8 +116,20 @@ def _cost(op: Operator) -> dict[str, Any]:
 
 
 def _claims(device: Device, op: Operator) -> dict[str, Any]:
-    taken = [{variable: d.name for variable, d in choice.items()} for choice in device.supports(op)]
-    return {"dtypes": taken, "workspace": {v.name: v.workspace for v in device.variants(op.stem)}}
+    from ..declare.samples import assignments
+    from ..runtime.lowered import can_lower
+
+    taken = device.supports(op)
+    made = [choice for choice in assignments(op) if choice not in taken and can_lower(device, op, choice)]
+    return {
+        "dtypes": [_names(choice) for choice in taken],
+        "lowered": [_names(choice) for choice in made],
+        "workspace": {v.name: v.workspace for v in device.variants(op.stem)},
+    }
+
+
+def _names(choice: Mapping[str, DType]) -> dict[str, str]:
+    return {variable: element.name for variable, element in choice.items()}
 
 
 # Output for people
@@ -161,13 +174,21 @@ def _spaces(kinds: Mapping[str, str | None]) -> str:
 
 
 def claims_text(row: Mapping[str, Any], device: str) -> str:
-    """Return what a device takes of an operator, as text.
+    """Return what a device takes of an operator, as text: by kernels of its own, then made of others.
 
     These are sets of dtypes for its type variables, each dtype with each of the others.
     """
+    claims = row["devices"][device]
+    own, lowered = _choices(row, claims["dtypes"]), _choices(row, claims["lowered"])
+    if not claims["lowered"]:
+        return own
+    return f"made of others: {lowered}" if not claims["dtypes"] else f"{own}; made of others: {lowered}"
+
+
+def _choices(row: Mapping[str, Any], taken: Sequence[Mapping[str, str]]) -> str:
+    """Return choices of dtypes as text: `all`, `none`, or sets of them."""
     from ..declare.samples import products
 
-    taken = row["devices"][device]["dtypes"]
     if not taken or len(taken) == row["choices"]:
         return "all" if taken else "none"
     variables = row["dtypes"]

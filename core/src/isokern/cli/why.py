@@ -33,7 +33,7 @@ def why(
     dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype of the first sample.")] = None,
     json: Json = False,
 ) -> None:
-    """List every variant of an operator on a device, and why it is chosen or not."""
+    """List every variant of an operator on a device, and why it is chosen or not; or what the call is made of."""
     from ..backend.discovery import device as find_device
     from ..backend.dispatch import consider
     from ..ops import find
@@ -42,7 +42,8 @@ def why(
         target = find_device(device)
         operator = find(op)
         resolved = resolve(operator, call or [], dtype)
-        _, _, answers = consider(target, resolved)
+        _, chosen, answers = consider(target, resolved)
+        lowered = _lower(target, resolved) if chosen is None else None
     document = {
         "op": operator.name,
         "device": target.name,
@@ -53,6 +54,7 @@ def why(
             {"variant": a.variant, "priority": a.priority, "chosen": a.chosen, "reason": a.reason or ""}
             for a in answers
         ],
+        "lowered": lowered,
     }
     if json:
         emit(document)
@@ -61,6 +63,8 @@ def why(
 
 
 def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
+    from ..backend.dispatch import say_parts
+
     given = ", ".join("-" if d is None else d for d in document["inputs"])
     attrs = "".join(f" {k}={v}" for k, v in document["attrs"].items())
     title = f"{operator.name}({given}) -> {', '.join(document['outputs'])}{attrs} on {device.name}"
@@ -68,12 +72,36 @@ def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
         [v["variant"], v["priority"], Text("chosen", "green") if v["chosen"] else v["reason"]]
         for v in document["variants"]
     ]
-    if not lines:
+    if lines:
+        table(title, ["variant", "priority", "answer"], lines, right=["priority"])
+    else:
         console().print(f"{title}\n{device.name} has no kernel for {operator.stem}")
+    lowered = document["lowered"]
+    if lowered is None:
         return
-    table(title, ["variant", "priority", "answer"], lines, right=["priority"])
-    if not any(v["chosen"] for v in document["variants"]):
+    if lines:
         console().print("no variant takes this call")
+    space = f"with {lowered['workspace']} bytes of workspace"
+    made = f"{say_parts(lowered['made_of'])}, {space}" if lowered["made_of"] else "not made of others"
+    style = "green" if lowered["chosen"] else "yellow"
+    console().print(Text(": ".join(filter(None, (made, lowered["reason"]))), style), soft_wrap=True)
+
+
+def _lower(device: Device, resolved: Resolved) -> dict[str, Any]:
+    """Return what a call that no variant takes is made of, its workspace, and why it is not made so."""
+    from ..runtime.lowered import SETTING, LoweredKernel, is_lowering
+    from ..status import NotImplementedOnDevice
+
+    none: dict[str, Any] = {"chosen": False, "made_of": [], "workspace": 0}
+    if resolved.operator.decompose is None:
+        return {**none, "reason": f"{resolved.operator.name} consists of no others"}
+    try:
+        kernel = LoweredKernel(device, resolved)
+    except NotImplementedOnDevice as refused:
+        return {**none, "reason": refused.problem}
+    chosen = is_lowering(resolved.operator.name)
+    reason = "" if chosen else f"refused, by {SETTING}=error"
+    return {"chosen": chosen, "made_of": list(kernel.made_of), "workspace": kernel.workspace.size, "reason": reason}
 
 
 def resolve(op: Operator, words: Sequence[str], element: str | None = None) -> Resolved:

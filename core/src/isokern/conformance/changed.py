@@ -3,8 +3,9 @@
 Where machinery that all operators share differs, all are touched. There is no list of files: what counts for a device
 follows from its plug-in's folder in the checkout, the modules of core that the suite and the plug-in import, and the C
 in those packages. Of these, `ops` is compared declaration by declaration (see definitions.py), a kernel file touches
-the operators of the stem that names it, a header touches the files that include it, and anything else is machinery that
-every operator runs through.
+the operators of the stem that names it, a header touches the files that include it, what makes a call of other
+operators touches those that the device has no kernel for, and anything else is machinery that every operator runs
+through.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pathlib import PurePosixPath
 
 from ..backend import Device
 from ..backend.discovery import GROUP, backends
+from ..declare.samples import assignments
 from ..ops import all_operators
+from ..runtime.lowered import can_lower
 from .checkout import CORE, Checkout
 from .definitions import Definitions, imports
 
@@ -60,6 +63,8 @@ class Changes:
             if path.endswith(".py") and not path.endswith(LAUNCH):
                 if not path.startswith(f"{CORE}ops/") and path in self._modules:
                     return dict.fromkeys(self.operators, path)
+                if not path.startswith(f"{CORE}ops/") and path in self._lowering:
+                    found = dict.fromkeys(self._lowered, path) | found
             elif self._counts(path):
                 stems = self._stems_of(path)
                 if stems is None:
@@ -99,7 +104,28 @@ class Changes:
         where |= {self._dotted_name(p): p for p in plugin}
         roots = [f"{PACKAGE}.conformance.{name}" for name in JUDGING]
         roots += [n for n in map(self._dotted_name, plugin) if "." not in n]  # its package, and its build modules
-        waiting, found = roots, dict[str, str]()
+        return self._reach(roots, where)
+
+    @cached_property
+    def _lowering(self) -> dict[str, str]:
+        """Path → dotted name of each Python file of core that calls made of other operators run through."""
+        where = {self._dotted_name(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
+        passes = [name for name in where if name.startswith(f"{PACKAGE}.passes.")]  # they are found by name
+        return self._reach([f"{PACKAGE}.runtime.lowered", *passes], where)
+
+    @cached_property
+    def _lowered(self) -> set[str]:
+        """The operators that the device makes of others in some choice of dtypes."""
+        return {
+            op.name
+            for op in all_operators()
+            for types in assignments(op)
+            if not self.device.supports(op, **types) and can_lower(self.device, op, types)
+        }
+
+    def _reach(self, roots: list[str], where: Mapping[str, str]) -> dict[str, str]:
+        """Path → dotted name of the modules and of what they import, of those in `where`."""
+        waiting, found = list(roots), dict[str, str]()
         while waiting:
             name = waiting.pop()
             path = where.get(name)

@@ -29,7 +29,8 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bot
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 td, th { padding: .15rem .6rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
 td:first-child, th:first-child { text-align: left }
-.failed { color: var(--bad); font-weight: 600 } .passed { color: var(--good) } .refused { color: var(--hole) }
+.failed { color: var(--bad); font-weight: 600 } .passed, .lowered { color: var(--good) }
+.refused { color: var(--hole) } .lowered { font-style: italic }
 .matrix { --name: 12rem; --cell: 3.3rem; --speed: 0rem }
 .matrix.timed { --speed: 9rem }
 .matrix > * { min-width: calc(var(--name) + var(--columns) * var(--cell) + var(--speed)) }
@@ -75,6 +76,7 @@ class _Row:
     failures: list[Outcome] = field(default_factory=list)
     expected: list[tuple[Outcome, str]] = field(default_factory=list)  # failures, each with why it was expected
     refusals: Counter[str] = field(default_factory=Counter)
+    lowered: Counter[str] = field(default_factory=Counter)
     ulps: list[float] = field(default_factory=list)
 
 
@@ -96,7 +98,9 @@ def _divide(report: Report) -> tuple[dict[str, _Row], list[Outcome]]:
             row.failures.append(outcome)
         elif outcome.verdict is Verdict.UNSUPPORTED:
             row.refusals[f"{dtypes}: {outcome.detail}"] += 1
-        elif layout not in ("claim", "error"):
+        elif outcome.verdict is Verdict.LOWERED:
+            row.lowered[f"{dtypes}: {outcome.detail}"] += 1
+        if outcome.verdict.passed and layout not in ("claim", "error"):
             row.ulps.append(outcome.ulps)
     return dict(sorted(rows.items())), runtime
 
@@ -134,18 +138,20 @@ def _add_overview(body: ElementTree.Element, reports: Sequence[Report]) -> None:
             [
                 report.device,
                 (str(report.count[Verdict.PASS]), "passed"),
+                (str(report.count[Verdict.LOWERED]), "lowered"),
                 (str(failed), "failed" if failed else ""),
                 str(report.count[Verdict.UNSUPPORTED]),
                 str(len(report.refusals)),
                 str(len(report.required)) if report.required else "not given",
             ]
         )
-    _add_table(body, ["device", "passed", "failed", "refused", "holes", "claimed"], rows)
+    _add_table(body, ["device", "passed", "made of others", "failed", "refused", "holes", "claimed"], rows)
     _add(
         body,
         "p",
-        "A number is cases that passed, ✗ cases that failed, - a refusal. Holes are pairs of operator and dtypes that"
-        " the device refuses in some case; claimed are those that it may not refuse. A row opens.",
+        "A number is cases that passed, ~ those that passed made of other operators, since the device has no kernel"
+        " for them, ✗ cases that failed, - a refusal. Holes are pairs of operator and dtypes that the device refuses in"
+        " some case; claimed are those that it must have kernels for. A row opens.",
     )
     label = _add(body, "label")
     _add(label, "input", type="checkbox", id="only").tail = " only operators with failures or holes"
@@ -212,10 +218,11 @@ def _add_operator(panel: ElementTree.Element, row: _Row, measurements: Sequence[
         _add(panel, "h4", "Failed as expected")
         for outcome, reason in row.expected:
             _add(panel, "div", f"{outcome.id}: {reason}", class_="refused")
-    if row.refusals:
-        _add(panel, "h4", "Refused")
-        for reason, count in row.refusals.most_common():
-            _add(panel, "div", f"{reason} ({count} {'case' if count == 1 else 'cases'})", class_="refused")
+    for title, counts, kind in (("Refused", row.refusals, "refused"), ("Made of others", row.lowered, "lowered")):
+        if counts:
+            _add(panel, "h4", title)
+        for reason, count in counts.most_common():
+            _add(panel, "div", f"{reason} ({count} {'case' if count == 1 else 'cases'})", class_=kind)
     if row.ulps:
         _add(panel, "h4", "Accuracy")
         _add_histogram(panel, row.ulps)

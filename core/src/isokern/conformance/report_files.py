@@ -85,7 +85,10 @@ def _say_plainly(outcome: Outcome) -> dict[str, float | str]:
 
 
 def to_junit(reports: Sequence[Report]) -> str:
-    """Return JUnit's XML: a suite for each device, a test for each case; a failure that was expected is skipped."""
+    """Return JUnit's XML: a suite for each device, a test for each case; a failure that was expected is skipped.
+
+    What a passing test prints is which operators a lowered case is made of.
+    """
     root = ElementTree.Element("testsuites")
     for report in reports:
         suite = ElementTree.SubElement(root, "testsuite", name=report.device)
@@ -104,16 +107,20 @@ def to_junit(reports: Sequence[Report]) -> str:
                 facts = {"type": outcome.verdict.value, "message": outcome.detail}
                 failure = ElementTree.SubElement(test, "failure", facts)
                 failure.text = f"{outcome.repro}\n{outcome.trace}"
+            elif outcome.verdict is Verdict.LOWERED:
+                ElementTree.SubElement(test, "system-out").text = outcome.detail
         for name, count in counts.items():
             suite.set(name, str(count))
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
 def to_markdown(reports: Sequence[Report]) -> str:
-    """Return a section for each device: counts, and failures by operator and cause."""
+    """Return a section for each device: counts, what is made of others, and failures by operator and cause."""
     lines = []
     for report in reports:
         lines += [f"## {report.device}", "", _say_counts(report), ""]
+        if report.lowered:
+            lines += [report.say_lowered(), ""]
         for (operator, cause), outcomes in group_failures(report):
             smallest = " ".join(outcomes[0].detail.split())
             lines += [f"- **{operator}**, {len(outcomes)} times {cause}: {smallest}", ""]

@@ -8,19 +8,24 @@ The checks, in order:
 - the same descriptor with other buffers gives the same bits, while the first buffers hold rubbish and another
   descriptor has been created; the first buffers stay untouched
 - where the kernel has a packed layout for a constant input, a call with that input prepacked and its source overwritten
+
+A call that the device has no kernel for is made of other operators, where the policy ISOKERN_ON_MISSING allows it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..backend import ALIGNMENT, Buffer, Device, HostMemory, Workspace
+from ..backend.dispatch import refusal, say_parts
 from ..backend.register import describe, trace_of
-from ..call.descriptor import Descriptor, Fallback
+from ..call.descriptor import Descriptor
+from ..declare.samples import describe as describe_sample
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..oracle.cases import Case
@@ -72,12 +77,13 @@ class PlacedTensor:
 class Runner:
     """Runs cases on one device.
 
-    `fallback` makes the kernel of a call that no variant takes, if it is given. `observe` gets each right result of an
-    operator that rounds: case, result, expected result and dtype.
+    `on_missing` is the policy for calls that no variant takes. `observe` gets each right result of an operator that
+    rounds: case, result, expected result and dtype.
     """
 
-    def __init__(self, device: Device, *, fallback: Fallback | None = None, observe: Observe | None = None) -> None:
-        self.device, self.fallback, self.observe = device, fallback, observe
+    def __init__(self, device: Device, *, on_missing: str | None = None, observe: Observe | None = None) -> None:
+        self.device, self.on_missing, self.observe = device, on_missing, observe
+        self.made_of: tuple[str, ...] = ()  # what the calls of the running case are made of
         self.guard = GUARD if isinstance(device.memory, HostMemory) else FAR_GUARD
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
@@ -85,23 +91,60 @@ class Runner:
         """Return the outcome of a case; nothing that a backend does raises."""
         from ..simt.selftest import suspend  # not at the top: devices without portable kernels do not need it
 
+        self.made_of = ()
         try:
             attempt = {"error": self._error, "claim": self._claim}.get(case.values, self._call_case)
             with suspend():  # a self-test would hide a wrong kernel
                 judged = attempt(case)
         except Failure as failure:
-            return judge_failure(case.id, self.device.name, failure, failure.detail)
+            detail = f"{say_parts(self.made_of)}: {failure.detail}" if self.made_of else failure.detail
+            return judge_failure(case.id, self.device.name, failure, detail)
         except (Exception, SystemExit) as error:  # whatever a backend's code raises is its failure, not the suite's
             return blame(case.id, self.device.name, error)
-        return Outcome(case.id, self.device.name, Verdict.PASS, "", judged.error, judged.share, ulps=judged.ulps)
+        verdict, detail = (Verdict.LOWERED, say_parts(self.made_of)) if self.made_of else (Verdict.PASS, "")
+        return Outcome(case.id, self.device.name, verdict, detail, judged.error, judged.share, ulps=judged.ulps)
 
     def _error(self, case: Case) -> Judged:
         check_error(self.device, case)
         return Judged()
 
     def _claim(self, case: Case) -> Judged:
-        check_claim(self.device, case)
+        """Check what the device claims to have kernels for; of what it refuses, the first sample may be lowered."""
+        try:
+            check_claim(self.device, case)
+        except Failure as failure:
+            if failure.verdict is not Verdict.UNSUPPORTED:
+                raise
+            with suppress(NotImplementedOnDevice):
+                self._describe(case, *describe_sample(case.operator, case.sample, case.bound_types))
+            if not self.made_of:
+                raise
         return Judged()
+
+    def _describe(
+        self,
+        case: Case,
+        inputs: Sequence[TensorDesc | None],
+        outputs: Sequence[TensorDesc],
+        prepacked: Sequence[str] = (),
+    ) -> Descriptor:
+        """Return the descriptor of a call, made of other operators where the device has no kernel for it."""
+        from ..runtime.lowered import find_fallback  # not at the top: cases with a kernel do not run through it
+
+        descriptor = Descriptor.of(
+            case.operator,
+            inputs,
+            outputs,
+            device=self.device,
+            variant=case.variant or None,
+            prepacked=prepacked,
+            fallback=find_fallback(case.operator, self.on_missing, case.variant or None),
+            **case.sample.attrs,
+        )
+        if descriptor.made_of:
+            self.made_of = descriptor.made_of
+            _check_reasons(refusal(self.device, case.operator.stem, descriptor.considered[:-1]))
+        return descriptor
 
     # Calls
 
@@ -181,19 +224,9 @@ class Runner:
         ]
         outputs = [d for d in descs[:count] if d is not None]
         try:
-            return Descriptor.of(
-                case.operator,
-                descs[count:],
-                outputs,
-                device=self.device,
-                variant=case.variant or None,
-                prepacked=prepacked,
-                fallback=self.fallback,
-                **case.sample.attrs,
-            )
+            return self._describe(case, descs[count:], outputs, prepacked)
         except NotImplementedOnDevice as refused:
-            if not refused.hint.strip() or re.search(r":\s*(;|$)", refused.hint):
-                raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}") from None
+            _check_reasons(refused.hint)
             reasons = [r for r in refused.hint.split("; ") if not r.endswith("was asked for")]
             raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
 
@@ -205,14 +238,7 @@ class Runner:
             None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7 * s.dtype.block) for s in problem.slots
         ]
         try:
-            return Descriptor.of(
-                case.operator,
-                inputs,
-                outputs[:count],
-                device=self.device,
-                variant=case.variant or None,
-                **case.sample.attrs,
-            )
+            return self._describe(case, inputs, outputs[:count])
         except NotImplementedOnDevice:
             return None
 
@@ -354,6 +380,12 @@ def judge_failure(id_: str, device: str, failure: Failure, detail: str) -> Outco
     """Return the outcome of a case that failed, with where the backend's Python raised the error that it failed by."""
     trace = "" if failure.__cause__ is None else trace_of(failure.__cause__)
     return Outcome(id_, device, failure.verdict, detail, failure.error, failure.share, trace)
+
+
+def _check_reasons(refused: str) -> None:
+    """Check that each variant that does not take a call says why."""
+    if not refused.strip() or re.search(r":\s*(;|$)", refused):
+        raise Failure(Verdict.FAIL_CLAIM, f"refused without a reason: {refused}")
 
 
 def _calculate(descriptor: Descriptor, placed: Sequence[PlacedTensor | None], workspace: Buffer | None) -> None:

@@ -29,7 +29,7 @@ _PART = re.compile("([0-9]{1,12})/([0-9]{1,12})")
 
 
 def required_pairs(where: str) -> frozenset[Pair]:
-    """Return the pairs that may not be unsupported: all declared ones for `all`, or those of a file.
+    """Return the pairs that must have kernels: all declared ones for `all`, or those of a file.
 
     A file has one `operator dtype` a line, and `#` begins a comment. A dtype is that of a case's id (`F32`, `F32-I64`),
     or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
@@ -65,7 +65,10 @@ def claimed_pairs(device: Device) -> frozenset[Pair]:
 
 @dataclass
 class Report:
-    """The outcomes of one device, counted; a refusal of one of the `required` pairs is a failed claim."""
+    """The outcomes of one device, counted.
+
+    One of the `required` pairs that is refused, or made of other operators, is a failed claim.
+    """
 
     device: str
     required: frozenset[Pair] = frozenset()
@@ -74,6 +77,7 @@ class Report:
     failures: list[Outcome] = field(default_factory=list)
     cells: dict[Pair, Counter[Verdict]] = field(default_factory=dict)
     refusals: dict[Pair, str] = field(default_factory=dict)
+    lowered: dict[Pair, str] = field(default_factory=dict)  # what the first case of each is made of
     worst: dict[str, Outcome] = field(default_factory=dict)
     expected: ExpectedFailures = field(default_factory=lambda: ExpectedFailures({}))
     ran: int = 0  # cases that the device computed: refusals at create do not count
@@ -95,13 +99,14 @@ class Report:
             self.failures += [outcome] * outcome.verdict.failed
             return outcome
         pair = (case.operator.name, case.dtype)
-        if outcome.verdict is Verdict.UNSUPPORTED:
-            if pair in self.required and not case.variant:
-                outcome = dataclasses.replace(
-                    outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and refused: {outcome.detail}"
-                )
-            elif not case.variant:
-                self.refusals.setdefault(pair, outcome.detail)
+        kept = {Verdict.UNSUPPORTED: self.refusals, Verdict.LOWERED: self.lowered}.get(outcome.verdict)
+        if kept is not None and pair in self.required and not case.variant:
+            found = "refused" if kept is self.refusals else "no kernel"
+            outcome = dataclasses.replace(
+                outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and {found}: {outcome.detail}"
+            )
+        elif kept is not None and not case.variant:
+            kept.setdefault(pair, outcome.detail)
         self.count[outcome.verdict] += 1
         self.ran += case.calls and outcome.verdict is not Verdict.UNSUPPORTED
         if outcome.verdict.failed:
@@ -109,12 +114,7 @@ class Report:
         if not case.variant or outcome.verdict.failed:
             self.cells.setdefault(pair, Counter())[outcome.verdict] += 1
         known = self.worst.get(case.types[0].name) if case.types else None
-        if (
-            case.types
-            and outcome.verdict is Verdict.PASS
-            and outcome.error
-            and (known is None or outcome.share > known.share)
-        ):
+        if case.types and outcome.verdict.passed and outcome.error and (known is None or outcome.share > known.share):
             self.worst[case.types[0].name] = outcome
         return outcome
 
@@ -127,6 +127,10 @@ class Report:
         operators = sorted({o for o, _ in sums})
         return columns, [(o, [say_count(sums.get((o, d), Counter())) for d in columns]) for o in operators]
 
+    def say_lowered(self) -> str:
+        """Return the operators that are made of others in some of their dtypes, as a sentence."""
+        return f"Made of other operators: {', '.join(dict.fromkeys(operator for operator, _ in self.lowered))}."
+
     @property
     def partial(self) -> dict[Pair, str]:
         """Pairs that the device accepts in some cases and refuses in others, with the first reason."""
@@ -134,13 +138,16 @@ class Report:
 
 
 def say_count(count: Counter[Verdict]) -> tuple[str, str]:
-    """Return how many cases passed, ✗ with how many failed, - where some are refused; and passed, failed or refused."""
-    passed = count[Verdict.PASS]
+    """Return the text of a cell, and whether its cases passed, failed or are refused.
+
+    The text is ✗ with how many failed, else how many passed, ~ with how many are lowered, and - where some are refused.
+    """
     if failed := sum(n for v, n in count.items() if v.failed):
         return f"✗ {failed}", "failed"
-    if count[Verdict.UNSUPPORTED]:
-        return f"{passed} -" if passed else "-", "refused"
-    return (str(passed), "passed") if count else ("", "")
+    passed, lowered, refused = (count[v] for v in (Verdict.PASS, Verdict.LOWERED, Verdict.UNSUPPORTED))
+    parts = (str(passed) if passed else "", f"~{lowered}" if lowered else "", "-" if refused else "")
+    kind = "refused" if refused else "lowered" if lowered else "passed" if passed else ""
+    return " ".join(filter(None, parts)), kind
 
 
 Heard = Callable[[Item, Outcome], object]

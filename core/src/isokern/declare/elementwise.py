@@ -14,6 +14,7 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .attributes import Record
 from .conversion import convert
 from .decomposition import Emitter, V, constant
+from .error_bound import bounds, distance
 from .operator import Decompose, ErrorCase, Operator, Sample, Tolerance
 from .registry import declare
 
@@ -28,21 +29,24 @@ def row(
     *,
     doc: str,
     domain: str = "any",
-    ulps: float = 4.0,
+    ulps: float | None = 4.0,
     scale: Callable[..., Any] | None = None,
     record: Record | None = None,
     result: str = "T",
     signature: str = "",
     **fields: Any,
 ) -> Operator:
-    """Declare one row; `inputs` are the names in the expression, `result` is T, or BOOL for a predicate."""
-    names = inputs.split()
+    """Declare one row; `inputs` are the names in the expression, `result` is T, or BOOL for a predicate.
+
+    With `ulps` None the tolerance is the rounding error of the expression's own operations, as for a body of `generic`.
+    """
+    names, tree = inputs.split(), parse(expression)
     text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
     broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
     fields.setdefault("samples", lambda: samples(names))
     fields.setdefault("errors", _errors(names, dtypes))
     fields.setdefault("aliases", tuple(names) if result == "T" else ())
-    fields.setdefault("decompose", _loop(names, parse(expression)))
+    fields.setdefault("decompose", _loop(names, tree))
     fields.setdefault("domains", dict.fromkeys(names, domain))
     return declare(
         name,
@@ -53,9 +57,9 @@ def row(
         family="elementwise",
         stem="elementwise",
         doc=doc,
-        expression=parse(expression),
+        expression=tree,
         reference=reference,
-        tolerance=Tolerance(ulps, scale),
+        tolerance=Tolerance(1, _rounding(names, tree)) if ulps is None else Tolerance(ulps, scale),
         attrs=record or Record(),
         flops=lambda i, o: float(o[0].numel),
         **fields,
@@ -75,6 +79,16 @@ def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
         ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})"}
         found = {n: ends.get(v) or constant(float(v)) for n, v in wide.items()}
     return {n: parse(text) for n, text in found.items()}
+
+
+def _rounding(names: Sequence[str], tree: Expr) -> Callable[..., Any]:
+    """Return the scale of a row's tolerance that is the rounding error of its expression."""
+
+    def scale(*inputs: Any, compute: DType, **attrs: Any) -> Any:
+        given = dict(zip(names, inputs, strict=True))
+        return distance(bounds(substitute(tree, attributes(attrs, compute)), given, compute))
+
+    return scale
 
 
 def _loop(names: Sequence[str], tree: Expr) -> Decompose:

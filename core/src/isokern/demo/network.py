@@ -47,7 +47,7 @@ class DigitsNetwork:
 
     def _layer(self, operator: str, *inputs: Tensor, **attrs: Any) -> Tensor:
         """Append one operator and return its output."""
-        descriptor = create(operator, [t.desc for t in inputs], device=self.device, lower=True, **attrs)
+        descriptor = create(operator, [t.desc for t in inputs], device=self.device, **attrs)
         (desc,) = descriptor.outputs
         output = empty(desc.shape, desc.dtype, device=self.device)
         self._calls.append(descriptor.bind(inputs, [output], workspace=descriptor.alloc_workspace()))

@@ -1,6 +1,6 @@
 """create: describe a call of one operator.
 
-Where the device has no kernel for it and `lower` allows it, the call is made of the operators that it consists of.
+Where the device has no kernel for it, the call is made of the operators that it consists of, if the policy allows it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..call.descriptor import Descriptor
 from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
 from ..ops import find
-from ..runtime.lowered import LoweredKernel
+from ..runtime.lowered import decompose, find_fallback
 from ..status import IsokernError, NotImplementedOnDevice
 
 
@@ -28,7 +28,7 @@ def create(
     dtypes: Mapping[str, Any] | None = None,
     variant: str | None = None,
     prepacked: Collection[str] = (),
-    lower: bool = False,
+    on_missing: str | None = None,
     hints: Mapping[str, str] = NONE,
     **attrs: Any,
 ) -> Descriptor:
@@ -37,13 +37,16 @@ def create(
     `outputs` None means contiguous ones as the operator infers them (`dtypes` then names free types, `{"T": "F16"}` for
     `cast`). `variant` forces one of the device's variants by name; `hints={"variant": name}` has it asked first, on a
     device that has it. `prepacked` names inputs that stay the same over calls, such as weights, which
-    `Descriptor.prepack` brings into the kernel's packed layout. With `lower`, an operator that the device has no kernel
-    for is computed by the operators that it consists of, and the workspace holds their intermediate values. Raises the
-    typed errors of `isokern.status`.
+    `Descriptor.prepack` brings into the kernel's packed layout.
+
+    `on_missing` is the policy for an operator that the device has no kernel for, by default that of the setting
+    ISOKERN_ON_MISSING. With "lower", the default, it is made of the operators that it consists of: `made_of` names
+    them, and the workspace holds their intermediate values. With "error" it is refused. Raises the typed errors of
+    `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
     target = find_device(device)
-    may_lower = op.decompose is not None and variant is None
+    fallback = find_fallback(op, on_missing, variant)
     try:
         return Descriptor.of(
             op,
@@ -54,21 +57,21 @@ def create(
             variant=variant,
             prepacked=prepacked,
             hints=hints,
-            fallback=LoweredKernel if lower and may_lower else None,
+            fallback=fallback,
             **attrs,
         )
     except NotImplementedOnDevice as error:
-        if lower or not may_lower:
+        if fallback is not None or find_fallback(op, "lower", variant) is None:
             raise
         outs = op.infer(inputs, attrs, dtypes) if outputs is None else outputs
         raise _hinting(error, target, op.resolve(inputs, outs, attrs)) from None
 
 
 def _hinting(error: NotImplementedOnDevice, device: Device, resolved: Resolved) -> NotImplementedOnDevice:
-    """Return the error with a hint at `lower` where that works: a device may lack the parts as well."""
+    """Return the error with a hint at the policy where that would help: a device may lack the parts as well."""
     try:
-        LoweredKernel(device, resolved)
+        decompose(device, resolved)
     except IsokernError:
         return error
-    hint = f"{error.hint}; lower=True makes it of the operators that it consists of"
+    hint = f"{error.hint}; on_missing='lower' makes it of the operators that it consists of"
     return NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint)

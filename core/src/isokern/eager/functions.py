@@ -1,8 +1,8 @@
 """The eager functions, one an operator: `isokern.rms_norm(x, w, eps=1e-5)` over a cache of descriptors.
 
 Each takes the operator's inputs (tensors, arrays, lists or numbers), its attributes by name, and `out=`, `device=`,
-`stream=`; it returns a tensor (a tuple where there are several outputs). Types that no input fixes are named:
-`isokern.cast(x, dtype="F16")`.
+`stream=` and `on_missing=`, the policy of `create`; it returns a tensor (a tuple where there are several outputs).
+Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
+from ..runtime.lowered import is_lowering
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
@@ -50,18 +51,23 @@ def cached_descriptor(
     outputs: Sequence[TensorDesc],
     attrs: dict[str, Any],
     prepacked: Sequence[str] = (),
+    on_missing: str | None = None,
 ) -> Descriptor:
     """Return a descriptor from the cache, or a new one; the least recently used are dropped.
 
-    The attribute blob distinguishes -0.0 from 0.0, and True from 1.
+    The attribute blob distinguishes -0.0 from 0.0, and True from 1. One that is made of others is returned only where
+    the policy allows it.
     """
     key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
     with _lock:
         found = _cache.get(key)
         if found is not None:
             _cache.move_to_end(key)
-            return found
-    made = create(op, inputs, outputs, device=device, prepacked=prepacked, **attrs)
+    own = found is not None and not found.made_of
+    lowering = (own and on_missing is None) or is_lowering(op.name, on_missing)
+    if found is not None and (own or lowering):
+        return found
+    made = create(op, inputs, outputs, device=device, prepacked=prepacked, on_missing=on_missing, **attrs)
     with _lock:
         _cache[key] = made
         if len(_cache) > CACHE_SIZE:
@@ -147,6 +153,7 @@ def call(
     device: str | Device | None = None,
     stream: Stream | None = None,
     dtype: Any = None,
+    on_missing: str | None = None,
     **attrs: Any,
 ) -> Any:
     """Run `op` eagerly: see the module."""
@@ -163,7 +170,7 @@ def call(
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
         outputs = _outputs(op, out, target)
-    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked)
+    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
     if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
         stream.synchronize()  # an array cannot be waited for
@@ -186,7 +193,7 @@ def _function(op: Operator) -> Callable[..., Any]:
     ]
     parameters += [
         kinds(n, kinds.KEYWORD_ONLY, default=None)
-        for n in ("out", "device", "stream", *(["dtype"] if op.free_types else []))
+        for n in ("out", "device", "stream", "on_missing", *(["dtype"] if op.free_types else []))
     ]
     signature = inspect.Signature(parameters)
 

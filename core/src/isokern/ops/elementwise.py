@@ -2,7 +2,8 @@
 
 A row is a name, its four-character kind, an expression in the scalar language (see expr/tree.py), the NumPy reference
 in float64, and the dtypes. `ulps` bounds the error of the expression in its compute type; `scale` is the magnitude to
-which rounding errors are relative where terms cancel (by default, that of the result).
+which rounding errors are relative where terms cancel (by default, that of the result). `ulps=None` computes the bound
+from the expression.
 """
 
 from __future__ import annotations

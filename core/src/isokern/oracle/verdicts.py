@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 
 class Verdict(str, enum.Enum):
-    """The eight verdicts; the values are what `isokern check --json` prints."""
+    """The nine verdicts; the values are what `isokern check --json` prints.
+
+    A case that passes, made of other operators where the device has no kernel for it, is lowered.
+    """
 
     PASS = "pass"
+    LOWERED = "lowered"
     FAIL_VALUE = "fail-value"
     FAIL_MEMORY = "fail-memory"
     FAIL_ERROR = "fail-error"
@@ -17,6 +21,11 @@ class Verdict(str, enum.Enum):
     FAIL_CLAIM = "fail-claim"
     FAIL_RUNTIME = "fail-runtime"
     UNSUPPORTED = "unsupported"
+
+    @property
+    def passed(self) -> bool:
+        """Whether results are right, by the device's own kernel or made of other operators."""
+        return self in (Verdict.PASS, Verdict.LOWERED)
 
     @property
     def failed(self) -> bool:
@@ -28,10 +37,10 @@ class Verdict(str, enum.Enum):
 class Outcome:
     """The result of one case on one device.
 
-    `detail` says in one line what was found (the backend's reason where the verdict is unsupported). `error` is the
-    largest difference from the reference, `share` the largest share of its bound that an element used (1 is the bound
-    itself), and `ulps` the largest difference in units of the last place of the output's dtype, of cases that
-    pass. `trace` is the traceback of an error that the backend's own Python raised.
+    `detail` says in one line what was found (the backend's reason where the verdict is unsupported, what the call is
+    made of where it is lowered). `error` is the largest difference from the reference, `share` the largest share of its
+    bound that an element used (1 is the bound itself), and `ulps` the largest difference in units of the last place of
+    the output's dtype, of cases that pass. `trace` is the traceback of an error that the backend's own Python raised.
     """
 
     id: str

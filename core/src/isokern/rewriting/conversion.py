@@ -6,7 +6,7 @@ answer. Such an operator is replaced by its declaration's decomposition, whose o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..declare.decomposition import Emitter
@@ -24,10 +24,6 @@ class _Conversion:
     def __init__(self, state: State, target: Target) -> None:
         self.rewriter, self.target = Rewriter(state), target
         self.stuck: list[tuple[str, str, str]] = []  # (layer, operator, why)
-
-    def stays(self, op: Op) -> bool:
-        """Return whether an operator may stay as it is."""
-        return self.target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs) is None
 
     def convert(self, op: Op) -> None:
         inputs = self.rewriter.values(op.declared)
@@ -90,15 +86,23 @@ class _Conversion:
         return made if isinstance(made, tuple) else (made,)
 
 
+def find_illegal(graph: Graph, target: Target) -> Iterator[tuple[Op, str]]:
+    """Yield each operator that may not stay, and why."""
+    for op in graph.ops:
+        why = target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
+        if why is not None:
+            yield op, why
+
+
 def convert(state: State, target: Target, *, partial: bool = False) -> State:
     """Return the state with each operator that may not stay decomposed.
 
     Raises NotImplementedOnDevice with a list, by layer, of every operator that can neither stay nor be decomposed, and
     why. With `partial`, those are left as they are.
     """
-    conversion = _Conversion(state, target)
-    if all(conversion.stays(op) for op in state.graph.ops):
+    if next(find_illegal(state.graph, target), None) is None:
         return state
+    conversion = _Conversion(state, target)
     for op in state.graph.ops:
         conversion.convert(op)
     if conversion.stuck and not partial:

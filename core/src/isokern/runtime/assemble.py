@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from .. import debug
 from ..backend import BASE_ALIGNMENT, Device, Stream
 from ..dtypes import DType
 from ..graph.ir import Graph, Value, spec_text
 from ..layout import TensorDesc
 from ..passes import run as run_passes
-from ..rewriting.conversion import convert
+from ..rewriting.conversion import convert, find_illegal
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, numbers
 from .cache import Compiled, cache, frozen, key_of
+from .lowered import check_kernels, is_lowering
 from .program import Program
 
 
@@ -36,6 +38,7 @@ def assemble(
     mutable: Collection[str] | Mapping[str, Tensor | None] = (),
     prepack: bool = False,
     stream: Stream | None = None,
+    on_missing: str | None = None,
 ) -> Program:
     """Return a program of a graph, from the cache where it has been compiled before.
 
@@ -43,14 +46,21 @@ def assemble(
     compiles, and the caller keeps the program itself.
     """
     sources = [given[v.name] for v in graph.parameters]
-    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepack)
+    lowering = is_lowering(graph.name, on_missing)
+    key = (key_of(graph), passes, device, reuse, frozenset(mutable), prepack, lowering)
     memory = _memory(graph, mutable, device)
     keepable = beside is None and all(isinstance(s, Tensor) or frozen(s) for s in sources)
     made = cache.find(key, sources) if keepable else None
     if made is not None:
         return Program(made, _with_given(made, given), memory, stream)
     target = Target.of_device(device)
-    state = convert(run_passes(State(graph, given, target), passes), target)
+    state = run_passes(State(graph, given, target), passes)
+    if not lowering:
+        check_kernels(state.graph, device, target)
+    elif debug.LEVEL:
+        for op, _ in find_illegal(state.graph, target):
+            debug.say(f"{graph.name} on {device.name}: {op.kind} of {op.name or 'no layer'} is made of others")
+    state = convert(state, target)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may still extend the caller's graph
     fresh: list[Tensor] = []
     try:

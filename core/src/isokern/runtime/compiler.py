@@ -28,6 +28,7 @@ def compile(
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepack: bool = False,
     stream: Stream | None = None,
+    on_missing: str | None = None,
     dynamic: Literal[False] = False,
 ) -> Program: ...
 @overload
@@ -40,6 +41,7 @@ def compile(
     reuse: bool = True,
     prepack: bool = False,
     stream: Stream | None = None,
+    on_missing: str | None = None,
     dynamic: Literal[True] | Collection[str],
 ) -> DynamicProgram: ...
 def compile(
@@ -52,13 +54,15 @@ def compile(
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
     prepack: bool = False,
     stream: Stream | None = None,
+    on_missing: str | None = None,
     dynamic: bool | Collection[str] = False,
 ) -> Program | DynamicProgram:
     """Compile a model for a device.
 
     Chooses kernel variants, plans and allocates memory, puts parameters there and binds every call. `parameters` are a
     model's own by default. `passes` run on the graph first (`isokern.passes`); "" is none. An operator that the device
-    has no kernel for is replaced by those that it consists of. With `reuse` false no memory is shared. What compiles of
+    has no kernel for is replaced by those that it consists of, or refused where `on_missing` is "error" (by default it
+    is what the setting ISOKERN_ON_MISSING says, else "lower"). With `reuse` false no memory is shared. What compiles of
     the same graph share is cached (`isokern.runtime.cache`).
 
     Inputs named in `mutable` are updated in place, and keep their content over runs; a mapping gives for each name the
@@ -79,10 +83,11 @@ def compile(
     if stream is not None:
         check_stream("compile", stream, found)
     if dynamic is False:
-        return assemble(graph, given, found, passes, reuse, mutable=mutable, prepack=prepack, stream=stream)
+        options: dict[str, Any] = {"mutable": mutable, "prepack": prepack, "stream": stream, "on_missing": on_missing}
+        return assemble(graph, given, found, passes, reuse, **options)
     if mutable:
         raise InvalidArgument(graph.name, f"mutable={mutable!r} of a dynamic program", allowed="one or the other")
-    return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepack, stream)
+    return DynamicProgram(graph, given, found, passes, reuse, dynamic, prepack, stream, on_missing)
 
 
 def take_model(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:

@@ -46,9 +46,11 @@ class DynamicProgram:
         inputs: bool | Collection[str],
         prepack: bool = False,
         stream: Stream | None = None,
+        on_missing: str | None = None,
     ) -> None:
         self.graph, self.device = graph.copy(), device
-        self._passes, self._reuse, self._prepack, self._stream = passes, reuse, prepack, stream
+        self._passes, self._reuse = passes, reuse
+        self._options: dict[str, Any] = {"prepack": prepack, "stream": stream, "on_missing": on_missing}
         self._lock = threading.Lock()  # for `_programs`; programs are made without it
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
@@ -65,7 +67,7 @@ class DynamicProgram:
 
     def _assemble(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
         options = self._passes, self._reuse, beside
-        return assemble(graph, self._parameters, self.device, *options, prepack=self._prepack, stream=self._stream)
+        return assemble(graph, self._parameters, self.device, *options, **self._options)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""A kernel made of the operators that an operator consists of, where the device has none: `create(…, lower=True)`.
+"""A kernel made of the operators that an operator consists of, where the device has none; and the policy for that.
 
 It is used like other kernels. Its workspace is the arena of a memory plan, which has the scratch memory of the inner
 calls at its beginning, and the values between them.
@@ -6,21 +6,91 @@ calls at its beginning, and the values between them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .. import settings
 from ..backend import BASE_ALIGNMENT, Device, Kernel, Stream, Workspace
 from ..backend.dispatch import choose
-from ..declare.operator import Resolved
+from ..declare.operator import Operator, Resolved
+from ..declare.samples import describe, first_sample
+from ..dtypes import DType
 from ..graph.ir import Graph, Op, Value
 from ..passes import run
-from ..rewriting.conversion import convert, single
+from ..rewriting.conversion import convert, find_illegal, single
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
-from ..status import NotImplementedOnDevice
+from ..status import InvalidArgument, NotImplementedOnDevice, quote
 from .memory_plan import MemoryPlan, plan_memory
 
+SETTING = "ISOKERN_ON_MISSING"
+POLICIES = ("lower", "error")
 PASSES = "common_subexpressions,dead_code"
+
+
+def is_lowering(where: str, on_missing: str | None = None) -> bool:
+    """Return whether an operator that a device has no kernel for is made of others: `on_missing`, else the setting.
+
+    InvalidArgument, in the name of `where`, for anything but the policies.
+    """
+    if on_missing is None:
+        where, given, policy = "environment", f"{SETTING}=", settings.get(SETTING) or POLICIES[0]
+    else:
+        given, policy = "on_missing=", on_missing
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise InvalidArgument(where, f"{given}{quote(policy)}", allowed=" or ".join(POLICIES))
+    return policy == "lower"
+
+
+def find_fallback(
+    operator: Operator, on_missing: str | None = None, variant: str | None = None
+) -> type[LoweredKernel] | None:
+    """Return what makes the kernel of a call that no variant takes; None where the policy refuses it.
+
+    None also for an operator that consists of no others, and where one variant was asked for by name.
+    """
+    allowed = is_lowering(operator.name, on_missing)
+    return LoweredKernel if allowed and operator.decompose is not None and variant is None else None
+
+
+def decompose(device: Device, resolved: Resolved) -> Graph:
+    """Return the parts of a call that the device has kernels for; inputs are named x0, x1, …
+
+    NotImplementedOnDevice lists the parts that it has no kernel for. Nothing is compiled or built.
+    """
+    graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
+    # A variant may have taken the operator and then failed to build
+    target = Target.of_device(device).illegal(resolved.operator.name)
+    parts = run(convert(State(graph, {}), target, partial=True), PASSES).graph
+    lacking = dict.fromkeys(f"{op.kind}: {why}" for op, why in find_illegal(parts, target))
+    if lacking:
+        raise NotImplementedOnDevice(resolved.operator.name, "; ".join(lacking))
+    return parts
+
+
+def check_kernels(graph: Graph, device: Device, target: Target) -> None:
+    """Raise NotImplementedOnDevice where the device has no kernel for an operator of a graph."""
+    lacking = dict.fromkeys(f"{op.kind} of {op.name or 'no layer'}: {why}" for op, why in find_illegal(graph, target))
+    if lacking:
+        given = f"{device.name} has no kernel for {len(lacking)} operators: {'; '.join(lacking)}"
+        hint = "on_missing='lower' makes them of the operators that they consist of"
+        raise NotImplementedOnDevice(graph.name, given, hint=hint)
+
+
+def can_lower(device: Device, operator: Operator, types: Mapping[str, DType]) -> bool:
+    """Return whether the policy and the device's kernels let an operator be made of others.
+
+    The device is asked about the parts of the first sample with these dtypes, as in `Device.supports`.
+    """
+    if find_fallback(operator) is None:
+        return False
+    sample = first_sample(operator, types)
+    inputs, outputs = describe(operator, sample, types)
+    try:
+        decompose(device, operator.resolve(inputs, outputs, sample.attrs))
+    except NotImplementedOnDevice:
+        return False
+    return True
 
 
 class LoweredKernel(Kernel):
@@ -30,9 +100,8 @@ class LoweredKernel(Kernel):
     """
 
     def __init__(self, device: Device, resolved: Resolved) -> None:
-        graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
-        state = run(convert(State(graph, {}), Target.of_device(device)), PASSES)
-        made = plan_memory(state.graph)
+        self.graph = decompose(device, resolved)
+        made = plan_memory(self.graph)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
@@ -41,11 +110,11 @@ class LoweredKernel(Kernel):
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
-        made = plan_memory(state.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
+        made = plan_memory(self.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
         self.kernels = self._kernels(device, made, calls)
-        self.graph: Graph = state.graph
+        self.made_of = tuple(op.kind for op in made.calls)
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
-        outside = [*state.graph.outputs, *_match_inputs(graph, state.graph)]
+        outside = [*self.graph.outputs, *_match_inputs(resolved, self.graph)]
         self._handles = [[_place(made, v, outside) for v in _operands(op)] for op in calls]
 
     @staticmethod
@@ -55,14 +124,35 @@ class LoweredKernel(Kernel):
         for op in calls:
             inputs = [None if v is None else made.desc(v) for v in op.declared]
             outputs = [made.desc(v) for v in op.outputs]
-            kernels.append(choose(device, op.operator.resolve(inputs, outputs, op.attrs))[1])
+            try:
+                kernels.append(choose(device, op.operator.resolve(inputs, outputs, op.attrs))[1])
+            except NotImplementedOnDevice as refused:
+                raise NotImplementedOnDevice(op.name, f"{op.kind}: {refused.hint}") from None
         return kernels
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        for kernel, places in zip(self.kernels, self._handles, strict=True):
-            given = [None if p is None else workspace if p < 0 else handles[p] for p in places]
+        for kernel, given in self._calls(handles, workspace):
             kernel.launch(given, workspace, workspace_bytes, stream)
+
+    def bind(
+        self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
+    ) -> Callable[[], None]:
+        """Return a function that launches all kernels in order, each as cheaply as the backend can."""
+        bound = [
+            k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
+        ]
+
+        def launch_bound() -> None:
+            for call in bound:
+                call()
+
+        return launch_bound
+
+    def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
+        """Yield each kernel with its handles."""
+        for kernel, places in zip(self.kernels, self._handles, strict=True):
+            yield kernel, [None if p is None else workspace if p < 0 else handles[p] for p in places]
 
 
 def _operands(op: Op) -> list[Value | None]:
@@ -71,10 +161,10 @@ def _operands(op: Op) -> list[Value | None]:
     return [*op.outputs, *op.declared, *[None] * lacking]
 
 
-def _match_inputs(graph: Graph, lowered: Graph) -> list[Value | None]:
+def _match_inputs(resolved: Resolved, lowered: Graph) -> list[Value | None]:
     """Return the lowered graph's inputs in the order of the operator's inputs, None where one is absent."""
     names = {v.name: v for v in lowered.inputs}
-    return [None if v is None else names[v.name] for v in graph.ops[0].inputs]
+    return [None if d is None else names[f"x{i}"] for i, d in enumerate(resolved.inputs)]
 
 
 def _place(made: MemoryPlan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
