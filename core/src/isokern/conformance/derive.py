@@ -238,19 +238,26 @@ def unique(cases: Iterable[Case]) -> list[Case]:
 
 
 def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
-    """Return all cases for a device: every operator by its own choice of variant, and the other variants forced."""
+    """Return all cases for a device: every operator by its own choice of variant, and the other variants forced.
+
+    Operators that the device has no variant for are made of others, which are judged in every dtype by themselves: of
+    these only the first dtypes are quick.
+    """
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
-        result += unique(operator_cases(operator, _list_others(device, operator)))
+        ranked = _rank_variants(device, operator)
+        cases = unique(operator_cases(operator, ranked[1:]))
+        first = cases[0].types
+        result += cases if ranked else [replace(c, quick=c.quick and c.types in (first, ())) for c in cases]
     return result
 
 
-def _list_others(device: Device, operator: Operator) -> list[str]:
-    """Return the names of the variants that the device would not choose.
+def _rank_variants(device: Device, operator: Operator) -> list[str]:
+    """Return the names of the variants of an operator's kernel, the best first.
 
     There are none where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
     """
     try:
-        return [v.name for v in sorted(device.variants(operator.stem), key=lambda v: -v.priority)[1:]]
+        return [v.name for v in sorted(device.variants(operator.stem), key=lambda v: -v.priority)]
     except Exception:
         return []
