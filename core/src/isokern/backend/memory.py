@@ -31,7 +31,10 @@ def _fork() -> None:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
+    """The scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory.
+
+    The kind is a wish for what is fastest: a kernel that is a part of another call gets memory of the default kind.
+    """
 
     size: int = 0
     alignment: int = ALIGNMENT

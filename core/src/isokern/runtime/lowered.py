@@ -1,7 +1,7 @@
 """A kernel made of the operators that an operator consists of, where the device has none; and the policy for that.
 
 It is used like other kernels. Its workspace is the arena of a memory plan, which has the scratch memory of the inner
-calls at its beginning, and the values between them.
+calls at its beginning, and the values between them. It is of the default kind: that of a part is a wish.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ class LoweredKernel(Kernel):
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
-            if space.size and (space.kind != "default" or BASE_ALIGNMENT % space.alignment):
-                given = f"{op!r} needs {space.kind} memory aligned to {space.alignment}"
+            if space.size and BASE_ALIGNMENT % space.alignment:
+                given = (
+                    f"{op!r} needs a workspace aligned to {space.alignment}, and has one aligned to {BASE_ALIGNMENT}"
+                )
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
