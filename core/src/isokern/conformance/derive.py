@@ -246,18 +246,18 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None) ->
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
         ranked = _rank_variants(device, operator)
-        cases = unique(operator_cases(operator, ranked[1:]))
+        cases = unique(operator_cases(operator, (ranked or [])[1:]))
         first = cases[0].types
-        result += cases if ranked else [replace(c, quick=c.quick and c.types in (first, ())) for c in cases]
+        result += [replace(c, quick=c.quick and c.types in (first, ())) for c in cases] if ranked == [] else cases
     return result
 
 
-def _rank_variants(device: Device, operator: Operator) -> list[str]:
+def _rank_variants(device: Device, operator: Operator) -> list[str] | None:
     """Return the names of the variants of an operator's kernel, the best first.
 
-    There are none where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
+    It is None where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
     """
     try:
         return [v.name for v in sorted(device.variants(operator.stem), key=lambda v: -v.priority)]
     except Exception:
-        return []
+        return None
