@@ -31,7 +31,10 @@ def _fork() -> None:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory."""
+    """The scratch memory that a call needs: exact bytes, alignment of its address, and the kind that is the fastest.
+
+    A kernel works with memory of the default kind, too: the parts of a lowered call get no other.
+    """
 
     size: int = 0
     alignment: int = ALIGNMENT

@@ -105,8 +105,8 @@ class LoweredKernel(Kernel):
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
-            if space.size and (space.kind != "default" or BASE_ALIGNMENT % space.alignment):
-                given = f"{op!r} needs {space.kind} memory aligned to {space.alignment}"
+            if space.size and BASE_ALIGNMENT % space.alignment:
+                given = f"{op!r} needs a workspace aligned to {space.alignment}"
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
