@@ -293,7 +293,16 @@ def _activate(compute: dtypes.DType) -> str:
 
 
 def _row_head(kind: str) -> list[str]:
-    return [*_FUNCTIONS, "#ifndef IK_ROW /* what a function of this file is */", f"#define IK_ROW {kind}", "#endif"]
+    """Return what rows need; one that asks whether numbers are negative is compiled for unsigned ones, too."""
+    return [
+        *_FUNCTIONS,
+        "#ifdef __GNUC__",
+        '#pragma GCC diagnostic ignored "-Wtype-limits"',
+        "#endif",
+        "#ifndef IK_ROW /* what a function of this file is */",
+        f"#define IK_ROW {kind}",
+        "#endif",
+    ]
 
 
 def _rows(operators: Iterable[Operator]) -> list[str]:
