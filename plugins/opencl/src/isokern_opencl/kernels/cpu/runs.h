@@ -134,7 +134,7 @@ static IK_INLINE int ik_within(ik_c sum)
 #ifdef IK_COMPUTE_F64
     return sum - sum == 0;
 #else
-    return fabs(sum) <= 0x1p110f;
+    return -0x1p110f <= sum && sum <= 0x1p110f;
 #endif
 }
 #endif
