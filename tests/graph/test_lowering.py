@@ -8,7 +8,7 @@ from primitives_device import primitives_device
 
 import isokern
 from isokern import InvalidArgument, NotImplementedOnDevice, TensorDesc
-from isokern.backend import Declined, HostMemory
+from isokern.backend import Declined, HostMemory, Workspace
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.run import Runner
 from isokern.declare import Sample, declare
@@ -65,8 +65,9 @@ def test_every_operator_reaches_primitives(op):
 def test_what_a_device_of_primitives_computes(op, device):
     """The conformance suite checks results, the exact workspace, and that nothing else is written."""
     runner, wrong = Runner(device), []
-    quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim", "out_of_range")]
-    for case in quick[:: SHARE if len(quick) > 20 else 1]:
+    quick = [c for c in operator_cases(op) if c.quick and c.values not in ("error", "claim")]
+    wrong_indices = [c for c in quick if c.values == "out_of_range"]
+    for case in [*wrong_indices, *quick[:: SHARE if len(quick) > 20 else 1]]:
         outcome = runner.run(case)
         if outcome.verdict is not Verdict.LOWERED:
             wrong.append(f"{case.id}: {outcome.verdict.value}: {outcome.detail}")
@@ -216,6 +217,48 @@ def test_a_descriptor_says_what_it_is_made_of(device, monkeypatch, capfd):
     said = capfd.readouterr().err
     assert f"made of {made.made_of[0]}" in said and f"with {made.workspace_size} bytes of workspace" in said
     assert made.why()[-1].variant == "lowered"
+
+
+@pytest.mark.parametrize(("asked", "given"), [(Workspace(24, 64, "fast"), "default"), (Workspace(24, 4096), "")])
+def test_a_part_gets_memory_of_the_default_kind(device, asked, given):
+    """The kind that a part's kernel asks for is a wish; an alignment that the workspace lacks is no wish."""
+
+    class Asking(type(device)):
+        def variants(self, stem):
+            return [replace(v, build=self._ask(v.build)) for v in super().variants(stem)]
+
+        @staticmethod
+        def _ask(build):
+            def attempt(plan):
+                kernel = build(plan)
+                kernel.workspace = asked
+                return kernel
+
+            return attempt
+
+    asking = Asking("asking:0", dict(device.properties), HostMemory(), device.library, device._declined)
+    x = TensorDesc("F32", (3, 4))
+    if given:
+        made = isokern.create("softmax", [x], device=asking)
+        assert (made.workspace.kind, made.workspace.alignment) == (given, 256) and made.workspace_size >= 24
+        return
+    with pytest.raises(NotImplementedOnDevice, match="needs a workspace aligned to 4096, and has one aligned to 256"):
+        isokern.create("softmax", [x], device=asking)
+
+
+def test_parts_behind_a_wrong_index_still_run(device):
+    """The error is raised at the call, and the result is what the declaration says: zeros in place of the row."""
+    table = isokern.tensor(np.ones((4, 3)), "F32", device=device)
+    out = isokern.tensor(np.full((2, 3, 2), np.nan), "F32", device=device)[..., 0]
+    indices = isokern.tensor(np.array([1, 9]), device=device)
+    made = isokern.create("embedding", [table.desc, indices.desc], [out.desc], device=device)
+    assert made.made_of[-1] == "rearrange"
+    bound = made.bind([table, indices], out, workspace="auto")
+    for call in (bound, lambda: made.calculate([table, indices], out, workspace="auto")):
+        with pytest.raises(InvalidArgument, match=r"\[1\] is 9"):
+            call()
+        np.testing.assert_array_equal(out.numpy(), [[1, 1, 1], [0, 0, 0]])
+        out.copy_from(np.full((2, 3), np.nan, np.float32))
 
 
 def test_an_operator_that_was_taken_and_not_built_is_made_of_others(device):

@@ -31,9 +31,9 @@ def _fork() -> None:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The scratch memory that a call needs: exact bytes, alignment of its address, and the kind that is the fastest.
+    """The scratch memory that a call needs: exact bytes, alignment of its address, and kind of memory.
 
-    A kernel works with memory of the default kind, too: the parts of a lowered call get no other.
+    The kind is a wish for what is fastest: a kernel that is a part of another call gets memory of the default kind.
     """
 
     size: int = 0

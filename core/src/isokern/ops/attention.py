@@ -216,7 +216,9 @@ def _loops(
         body = f"{constant(values['softcap'])} * tanh({body} / {constant(values['softcap'])})"
     given, maps = [scores, e.iota(s, F32), e.iota(m, F32)], "bgrms,s,m"
     if lengths is not None:
-        held = e.loop("b->b", f"x0 if x0 >= 0 and x0 <= {s} else 0", e.cast(lengths, I64))
+        # gather reports what is out of range, and gives 0 for it; it would count a negative number from the end
+        given_lengths = e.loop("b->b", f"x0 if x0 >= 0 else x0 - {s + 1}", e.cast(lengths, I64))
+        held = e("gather", e.iota(s + 1, I64), given_lengths)
         given, maps = [*given, held], f"{maps},b"
     if mask is not None:
         letters = "bhms"[4 - mask.spec.ndim :]

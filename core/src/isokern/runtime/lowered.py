@@ -1,12 +1,13 @@
 """A kernel made of the operators that an operator consists of, where the device has none; and the policy for that.
 
 It is used like other kernels. Its workspace is the arena of a memory plan, which has the scratch memory of the inner
-calls at its beginning, and the values between them.
+calls at its beginning, and the values between them. It is of the default kind: that of a part is a wish.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .. import settings
@@ -106,7 +107,9 @@ class LoweredKernel(Kernel):
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
             if space.size and BASE_ALIGNMENT % space.alignment:
-                given = f"{op!r} needs a workspace aligned to {space.alignment}"
+                given = (
+                    f"{op!r} needs a workspace aligned to {space.alignment}, and has one aligned to {BASE_ALIGNMENT}"
+                )
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
@@ -132,8 +135,12 @@ class LoweredKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        for kernel, given in self._calls(handles, workspace):
-            kernel.launch(given, workspace, workspace_bytes, stream)
+        _run(
+            [
+                partial(k.launch, given, workspace, workspace_bytes, stream)
+                for k, given in self._calls(handles, workspace)
+            ]
+        )
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
@@ -142,17 +149,24 @@ class LoweredKernel(Kernel):
         bound = [
             k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
         ]
-
-        def launch_bound() -> None:
-            for call in bound:
-                call()
-
-        return launch_bound
+        return partial(_run, bound)
 
     def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
         """Yield each kernel with its handles."""
         for kernel, places in zip(self.kernels, self._handles, strict=True):
             yield kernel, [None if p is None else workspace if p < 0 else handles[p] for p in places]
+
+
+def _run(calls: Sequence[Callable[[], None]]) -> None:
+    """Make all calls, and raise what the first raised that met a wrong value: each has written its declared result."""
+    wrong: InvalidArgument | None = None
+    for call in calls:
+        try:
+            call()
+        except InvalidArgument as error:
+            wrong = wrong or error
+    if wrong is not None:
+        raise wrong
 
 
 def _operands(op: Op) -> list[Value | None]:
