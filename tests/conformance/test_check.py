@@ -23,7 +23,7 @@ from isokern.backend.discovery import backends
 from isokern.cli.check import document
 from isokern.conformance.derive import device_cases
 from isokern.conformance.expected_failures import ExpectedFailures
-from isokern.conformance.suite import Report, required_pairs
+from isokern.conformance.suite import Report, Required, required_pairs
 from isokern.conformance.test_conformance import test_case as judge_by_pytest
 from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
@@ -116,19 +116,19 @@ def test_claims_are_the_path_of_a_file() -> None:
         Register("acme", "1").backend("acme", list, hook_version=1, claims="claims.txt")  # type: ignore[arg-type]
 
 
-def test_the_whole_table_can_be_required(tmp_path: Path) -> None:
-    every = required_pairs("all")
+def test_the_whole_table_can_be_required(cpu: Device, tmp_path: Path) -> None:
+    every = required_pairs("all", cpu).run
     assert ("cast", "F32-F16") in every
     listed = tmp_path / "required.txt"
     listed.write_text("\n".join(f"{o} *" for o in sorted({o for o, _ in every})))
-    assert required_pairs(str(listed)) == every
+    assert required_pairs(str(listed), cpu) == Required(every, every)
     listed.write_text("* *\n! * F64  # no unit for it\n")
-    assert required_pairs(str(listed)) == {p for p in every if "F64" not in p[1].split("-")}
+    assert required_pairs(str(listed), cpu).run == {p for p in every if "F64" not in p[1].split("-")}
     listed.write_text("* F32\n! add *\n")
-    assert required_pairs(str(listed)) == {p for p in every if p[1].split("-")[0] == "F32" and p[0] != "add"}
+    assert required_pairs(str(listed), cpu).run == {p for p in every if p[1].split("-")[0] == "F32" and p[0] != "add"}
     listed.write_text("add F99\n")
     with pytest.raises(InvalidArgument, match="add F99"):
-        required_pairs(str(listed))
+        required_pairs(str(listed), cpu)
 
 
 def test_unknown_names_are_errors_with_near_ones() -> None:
@@ -344,7 +344,7 @@ def test_the_pytest_plug_in_runs_the_same_cases(plug_in: dict[str, str]) -> None
     assert "nosuch" in absent.stdout + absent.stderr
 
 
-def test_a_list_that_cannot_be_read(tmp_path):
+def test_a_list_that_cannot_be_read(cpu, tmp_path):
     for where in (tmp_path / "absent", tmp_path):
         with pytest.raises(InvalidArgument, match="--require"):
-            required_pairs(str(where))
+            required_pairs(str(where), cpu)

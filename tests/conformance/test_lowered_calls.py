@@ -16,7 +16,7 @@ from isokern.cli.check import document
 from isokern.conformance.derive import operator_cases
 from isokern.conformance.report_files import write_report
 from isokern.conformance.run import Runner
-from isokern.conformance.suite import Report
+from isokern.conformance.suite import Report, required_pairs
 from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.oracle.verdicts import Outcome, Verdict
@@ -72,12 +72,31 @@ def test_a_refusal_needs_a_reason_also_where_the_call_is_made_of_others(
     assert outcome.verdict is Verdict.FAIL_CLAIM and "refused without a reason" in outcome.detail
 
 
-def test_what_is_claimed_needs_a_kernel(lacking: Device) -> None:
-    report = Report(lacking.name, frozenset({("softmax", "F32")}))
+def test_what_is_claimed_by_name_needs_a_kernel(lacking: Device, tmp_path: Path) -> None:
+    listed = tmp_path / "claims.txt"
+    listed.write_text("softmax F32\n")
+    report = Report(lacking.name, required_pairs(str(listed), lacking))
     counted = {case.id: report.add(case, outcome).verdict for case, outcome in judge(lacking) if case.calls}
     assert {v for id_, v in counted.items() if "/F32/" in id_} == {Verdict.FAIL_CLAIM}
     assert {v for id_, v in counted.items() if "/F32/" not in id_} == {Verdict.LOWERED}
     assert all(o.detail.startswith("required, and no kernel: made of ") for o in report.failures)
+
+
+def test_what_all_claims_may_be_made_of_others_where_the_device_has_no_kernel(
+    lacking: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ("softmax", "F32") in required_pairs("all", lacking).kernels
+    variants = type(lacking).variants
+    monkeypatch.setattr(type(lacking), "variants", lambda d, stem: [] if stem == "softmax" else variants(d, stem))
+    needed = required_pairs("all", lacking)
+    assert ("softmax", "F32") in needed.run - needed.kernels and ("add", "F32") in needed.kernels
+    report = Report(lacking.name, needed)
+    for case, outcome in judge(lacking):
+        report.add(case, outcome)
+    assert report.count[Verdict.LOWERED] > 50 and not report.failures
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    refused = {report.add(c, o).verdict for c, o in judge(lacking) if c.values != "error"}
+    assert refused == {Verdict.FAIL_CLAIM}
 
 
 def test_reports_count_them_apart(lacking: Device, tmp_path: Path) -> None:

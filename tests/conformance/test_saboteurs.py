@@ -33,7 +33,7 @@ def devices(cpu: Device) -> dict[str, Device]:
 
 
 def _outcomes(device: Device, operators: tuple[str, ...], choice: Choice = QUICK) -> Iterator[Outcome]:
-    report, runner = Report(device.name, required_pairs("all")), Runner(device)
+    report, runner = Report(device.name, required_pairs("all", device)), Runner(device)
     for case in choice.of(device_cases(device, [find(o) for o in operators])):
         yield report.add(case, runner.run(case))
 

@@ -89,13 +89,13 @@ def check(
         typer.Option(
             "--require",
             metavar="FILE",
-            help="(operator, dtype) pairs that need kernels, one a line; `all` for every declared one.",
+            help="(operator, dtype) pairs that must run, one a line; `all` for every declared one.",
         ),
     ] = None,
     claimed: Annotated[
         bool,
         typer.Option(
-            "--claimed", help="What the backend claims needs kernels of its own: the pairs of its list, else all."
+            "--claimed", help="What the backend claims must run, with its own kernels: the pairs of its list, else all."
         ),
     ] = False,
     case: Annotated[
@@ -155,14 +155,14 @@ def check(
     from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.report_files import check_target, read_measurements, write_report
     from ..conformance.runtime.processes import ENDS
-    from ..conformance.suite import Choice, Part, Report, claimed_pairs, group_number, required_pairs, run
+    from ..conformance.suite import Choice, Part, Report, Required, claimed_pairs, group_number, required_pairs, run
     from ..ops import find
 
     with quiet(json):
         judged = [find_device(name) for name in dict.fromkeys(device)] if device else devices()
         operators = [find(name) for name in dict.fromkeys(op)] if op else None
-        pairs = required_pairs(require) if require else frozenset()
-        claims = {d.name: claimed_pairs(d) for d in judged} if claimed else {}
+        needed = {d.name: required_pairs(require, d) if require else Required() for d in judged}
+        claims = {d.name: claimed_pairs(d) if claimed else Required() for d in judged}
         for path in report or []:
             check_target(path)
         if times and not any(path.endswith(".html") for path in report or []):
@@ -203,7 +203,7 @@ def check(
 
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
-            found = Report(d.name, pairs | claims.get(d.name, frozenset()), expected=ExpectedFailures(known))
+            found = Report(d.name, needed[d.name] | claims[d.name], expected=ExpectedFailures(known))
             task = bar.add_task(d.name, total=len(cases))
 
             def report_progress(c: Item, outcome: Outcome, found: Report = found, task: Any = task) -> None:

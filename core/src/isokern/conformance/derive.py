@@ -245,14 +245,14 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None) ->
     """
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
-        ranked = _rank_variants(device, operator)
+        ranked = rank_variants(device, operator)
         cases = unique(operator_cases(operator, (ranked or [])[1:]))
         first = cases[0].types
         result += [replace(c, quick=c.quick and c.types in (first, ())) for c in cases] if ranked == [] else cases
     return result
 
 
-def _rank_variants(device: Device, operator: Operator) -> list[str] | None:
+def rank_variants(device: Device, operator: Operator) -> list[str] | None:
     """Return the names of the variants of an operator's kernel, the best first.
 
     It is None where a plug-in's `variants` raises or returns rubbish: each case fails by that then.

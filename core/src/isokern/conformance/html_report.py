@@ -142,7 +142,7 @@ def _add_overview(body: ElementTree.Element, reports: Sequence[Report]) -> None:
                 (str(failed), "failed" if failed else ""),
                 str(report.count[Verdict.UNSUPPORTED]),
                 str(len(report.refusals)),
-                str(len(report.required)) if report.required else "not given",
+                str(len(report.required.run)) if report.required.run else "not given",
             ]
         )
     _add_table(body, ["device", "passed", "made of others", "failed", "refused", "holes", "claimed"], rows)

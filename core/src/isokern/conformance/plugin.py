@@ -22,9 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--isokern-require",
         metavar="FILE",
-        help="(operator, dtype) pairs that need kernels; `all` for every one",
+        help="(operator, dtype) pairs that must run; `all` for every one",
     )
-    group.addoption("--isokern-claimed", action="store_true", help="what the backend claims needs kernels of its own")
+    group.addoption("--isokern-claimed", action="store_true", help="what the backend claims must run")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

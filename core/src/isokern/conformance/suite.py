@@ -19,6 +19,7 @@ from ..ops import all_operators, find
 from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
+from .derive import rank_variants
 from .expected_failures import ExpectedFailures
 from .items import AnyItem, Item, judge_item
 from .run import Runner
@@ -28,17 +29,30 @@ Pair = tuple[str, str]  # operator, and dtypes as in a case's id
 _PART = re.compile("([0-9]{1,12})/([0-9]{1,12})")
 
 
-def required_pairs(where: str) -> frozenset[Pair]:
-    """Return the pairs that must have kernels: all declared ones for `all`, or those of a file.
+@dataclass(frozen=True)
+class Required:
+    """What a device must compute: the pairs that must run, and those among them that must not be made of others."""
+
+    run: frozenset[Pair] = frozenset()
+    kernels: frozenset[Pair] = frozenset()
+
+    def __or__(self, other: Required) -> Required:
+        return Required(self.run | other.run, self.kernels | other.kernels)
+
+
+def required_pairs(where: str, device: Device) -> Required:
+    """Return what a device must compute: everything for `all`, or the pairs of a file.
 
     A file has one `operator dtype` a line, and `#` begins a comment. A dtype is that of a case's id (`F32`, `F32-I64`),
     or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
-    those in which its dtype has any part.
+    those in which its dtype has any part. An operator that is named needs kernels of its own. One that `all` or `*`
+    stands for needs them where the device has some; it may be made of others where the device has none.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
-        return frozenset(declared)
+        return Required(frozenset(declared), _own(device, declared))
     pairs: set[Pair] = set()
+    named: set[Pair] = set()
     lines = read_text("--require", where, allowed="all, or a text file that can be read").splitlines()
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
@@ -54,24 +68,31 @@ def required_pairs(where: str) -> frozenset[Pair]:
             allowed = "lines of an operator and one of its dtypes, ! in front to take them away"
             raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed=allowed)
         pairs = pairs - matching if away else pairs | matching
-    return frozenset(pairs)
+        named = named - matching if away else named | (matching if operator != "*" else set())
+    return Required(frozenset(pairs), frozenset(named) | _own(device, pairs))
 
 
-def claimed_pairs(device: Device) -> frozenset[Pair]:
-    """Return the pairs that the device's backend claims: those of the file that it registered, else all declared."""
+def _own(device: Device, pairs: Iterable[Pair]) -> frozenset[Pair]:
+    """Return the pairs of those operators that the device has kernels of."""
+    own = {op.name for op in all_operators() if rank_variants(device, op)}
+    return frozenset(p for p in pairs if p[0] in own)
+
+
+def claimed_pairs(device: Device) -> Required:
+    """Return what the device's backend claims: what the file that it registered has, else everything."""
     registered = {b.name: b.claims for b in backends()}
-    return required_pairs(str(registered.get(device.name.partition(":")[0]) or "all"))
+    return required_pairs(str(registered.get(device.name.partition(":")[0]) or "all"), device)
 
 
 @dataclass
 class Report:
     """The outcomes of one device, counted.
 
-    One of the `required` pairs that is refused, or made of other operators, is a failed claim.
+    A refusal of what is `required` is a failed claim, and so is a call made of others where a kernel is.
     """
 
     device: str
-    required: frozenset[Pair] = frozenset()
+    required: Required = Required()
     count: Counter[Verdict] = field(default_factory=Counter)
     outcomes: list[Outcome] = field(default_factory=list)
     failures: list[Outcome] = field(default_factory=list)
@@ -100,7 +121,8 @@ class Report:
             return outcome
         pair = (case.operator.name, case.dtype)
         kept = {Verdict.UNSUPPORTED: self.refusals, Verdict.LOWERED: self.lowered}.get(outcome.verdict)
-        if kept is not None and pair in self.required and not case.variant:
+        needed = self.required.run if kept is self.refusals else self.required.kernels
+        if kept is not None and pair in needed and not case.variant:
             found = "refused" if kept is self.refusals else "no kernel"
             outcome = dataclasses.replace(
                 outcome, verdict=Verdict.FAIL_CLAIM, detail=f"required, and {found}: {outcome.detail}"

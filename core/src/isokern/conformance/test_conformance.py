@@ -11,7 +11,7 @@ from ..backend import Device
 from ..oracle.verdicts import Verdict
 from .items import judge_item
 from .run import Runner
-from .suite import Report, claimed_pairs, required_pairs
+from .suite import Report, Required, claimed_pairs, required_pairs
 
 
 @cache
@@ -21,8 +21,8 @@ def _runner(device: Device) -> Runner:
 
 @cache
 def _report(device: Device, required: str | None, claimed: bool) -> Report:
-    pairs = required_pairs(required) if required else frozenset()
-    return Report(device.name, pairs | claimed_pairs(device) if claimed else pairs)
+    needed = required_pairs(required, device) if required else Required()
+    return Report(device.name, needed | claimed_pairs(device) if claimed else needed)
 
 
 def test_case(conformance_case: Any, request: pytest.FixtureRequest) -> None:
