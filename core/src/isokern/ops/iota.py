@@ -14,7 +14,7 @@ from ..dtypes import F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
-MOST = 1 << 24  # up to which F32 holds every integer
+MOST = (1 << 63) - 1  # the largest number of 64 bits
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:
@@ -22,9 +22,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
     axis = axis_of("iota", values["axis"], len(shape))
     last = values["start"] + values["step"] * max(0, shape[axis] - 1)
     if max(abs(values["start"]), abs(last)) > MOST:
-        raise InvalidArgument(
-            "iota", f"numbers from {values['start']} to {last}", allowed=f"up to {MOST}, which F32 holds"
-        )
+        raise InvalidArgument("iota", f"numbers from {values['start']} to {last}", allowed="numbers of 64 bits")
     return [shape]
 
 
@@ -49,7 +47,10 @@ declare(
     "-> y: T[*d]",
     {"T": (I64, I32, F32, F64)},
     family="movement",
-    doc="y[…, i, …] = start + step · i along `axis`, from -2²⁴ to 2²⁴. Normal form: that axis is the last.",
+    doc=(
+        "y[…, i, …] = start + step · i along `axis`, in integers of 64 bits, converted to y's dtype as `cast` does."
+        " Normal form: that axis is the last."
+    ),
     reference=_reference,
     attrs=attrs(
         "IOT1",
@@ -72,6 +73,8 @@ declare(
                 (3, 1, -1, (0, 3)),
                 (3, 1, -1, (3, 0)),
                 (0, 1, 3, (2, 1, 2, 3, 1, 2, 2, 3)),
+                ((1 << 24) - 5, 1, -1, (2, 33)),
+                (-(1 << 62), (1 << 53) + 1, 0, (1025,)),
             ]
         ),
         *(Sample({}, outputs={"y": (n, 64)}, size=size) for size, n in [("medium", 512), ("large", 65536)]),
@@ -81,6 +84,7 @@ declare(
         ErrorCase({}, InvalidArgument, {"axis": 1}, outputs={"y": (3,)}),
         ErrorCase({}, InvalidArgument, outputs={"y": ()}),
         ErrorCase({}, InvalidArgument, {"start": MOST}, outputs={"y": (3,)}),
+        ErrorCase({}, InvalidArgument, {"step": -MOST}, outputs={"y": (3,)}),
     ],
     exact=True,
 )
