@@ -13,10 +13,12 @@ from ..dtypes import DType
 from ..layout import TensorDesc
 
 SIZES = ("small", "medium", "large", "huge")
+WIDE = {"medium": 1, "large": 16}  # how often the leading dim of the wide sample, where none of the size is declared
 HUGE = 1 << 28  # bytes of operands: several times the last-level cache of any processor
 PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
 PICKED = "indices"  # an operand that grows with the others, although its dims have other names
 EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
+MADE = ("rows", "stop")  # the same for operators without inputs
 
 
 def samples(op: Operator, size: str, element: DType | None = None) -> list[Sample]:
@@ -26,8 +28,11 @@ def samples(op: Operator, size: str, element: DType | None = None) -> list[Sampl
     """
     types = types_for(op, element or principal(op)[1][0])
     if size == "huge":
-        return [made for s in op.samples() if s.size == "large" and fits(op, s, types) for made in huge(op, s, types)]
-    found = [s for s in op.samples() if s.size == size and fits(op, s, types)]
+        return [made for s in samples(op, "large", element) for made in huge(op, s, types)]
+    fitting = [s for s in op.samples() if fits(op, s, types)]
+    found = [s for s in fitting if s.size == size]
+    if not found and size in WIDE:
+        found = [replace(_longer(op, s, WIDE[size]), size=size) for s in fitting if s.size == "wide"]
     if size != "small" or not found:
         return found
     return [max(found, key=lambda s: sum(d.nbytes for d in _present(op, s, types)))]
@@ -86,12 +91,13 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
             return [long(v) for v in value]
         return (times * value[0], *value[1:]) if isinstance(value, tuple) else times * value
 
+    extents = EXTENTS if op.signature.inputs else (*EXTENTS, *MADE)
     leading = {o.name: o.dims[0] for o in op.signature.inputs}
     first = next(iter(leading.values()), None)
     return replace(
         sample,
         shapes={n: long(s) if leading[n] == first or n == PICKED else s for n, s in sample.shapes.items()},
-        attrs={n: long(v) if n in EXTENTS else v for n, v in sample.attrs.items()},
+        attrs={n: long(v) if n in extents else v for n, v in sample.attrs.items()},
         outputs={n: long(s) for n, s in sample.outputs.items()},
         size="huge",
     )
