@@ -23,7 +23,6 @@ IK_ENTRY(layer_norm)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index d = p.y.shape[last], row = IK_TASK / p.parts, part = IK_TASK - row * p.parts;
     const ik_index begin = part * p.length, end = begin + p.length < d ? begin + p.length : d;
-    const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last];
     ik_sum sum = ik_sum_none(), squares = ik_sum_none();
 #if PHASE == 2
     IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;
@@ -36,7 +35,9 @@ IK_ENTRY(layer_norm)(IK_PARAMS)
         const ik_c delta = ik_sum_value(stats[i].sum) / count - mean;
         squares = ik_sum_add(ik_sum_join(squares, stats[i].squares), delta * delta * count);
     }
-#else
+#endif
+    const ik_index from = ik_offset(p.x, row * d), step = p.x.strides[last]; /* not before the sums: fewer registers */
+#if PHASE != 2
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
         sum = ik_sum_add(sum, IK_LOAD(x, from + i * step));
     sum = ik_group_sum(sum, scratch);
