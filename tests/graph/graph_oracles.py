@@ -106,12 +106,10 @@ def scratched(program, graph, where):
 
 def in_place(op, y):
     """Return for each input whether the declaration lets an output share its memory."""
-    declared = op.operator.signature.inputs
-    if any(o.variadic for o in declared):
-        return [False] * len(op.inputs)
+    names = op.operator.operand_names(len(op.inputs))
     return [
-        x is not None and o.name in op.operator.aliases and x.spec == y.spec
-        for o, x in zip(declared, op.inputs, strict=False)
+        x is not None and name in op.operator.aliases and x.spec == y.spec
+        for name, x in zip(names, op.inputs, strict=False)
     ]
 
 

@@ -77,13 +77,12 @@ def checked(op):
 
 @functools.cache
 def families():
-    """Return operators by family, the largest family first and repeated so that it comes up as often as all others."""
+    """Return operators by family, each in parts of at most a dozen: long lists are drawn from unevenly."""
     found = {}
     for op in all_operators():
         if not op.inout and calls(op):
             found.setdefault(op.family, []).append(op)
-    first, *rest = sorted(found.values(), key=len, reverse=True)
-    return [first] * len(rest) + rest
+    return [ops[n : n + 12] for ops in sorted(found.values(), key=len, reverse=True) for n in range(0, len(ops), 12)]
 
 
 @dataclass

@@ -359,3 +359,18 @@ def test_lowered_and_then_fused():
     m = MODELS["llama"]()
     state = run(State(m.graph, m.parameters), f"{DEFAULT},to_primitives,canonicalise,common_subexpressions,dead_code")
     assert {op.kind for op in state.graph.ops} <= set(primitives())
+
+
+def test_constraints_go_to_the_part_that_reads_the_input(device):
+    text = (
+        'graph g {{\n  %0 = input "x": F32[2, 64]\n  %1 = input "r": F32[2, 64]\n  %2 = input "w": F32[64]\n'
+        "  %3 = copy(%0): F32[2, 64]\n  %4 = {}\n  return %4\n}}"
+    )
+    norm = parse(text.format("rms_norm(%3, %2) where aligned(0, 64), contiguous(0): F32[2, 64]"))
+    held = compile(norm, device, passes="").graph
+    assert all(op.kind != "rms_norm" for op in held.ops)
+    (kept,) = ((op, c) for op in held.ops for c in op.constraints if c.kind == "aligned")
+    assert (kept[0].inputs[kept[1].operand].vid, kept[1].amount) == (held.ops[0].outputs[0].vid, 64)
+    relu = parse(text.format("silu(%3) where alias(0): F32[2, 64]"))
+    with pytest.raises(InvalidArgument, match=r"alias\(0\): it is made of \d+ operators, as .* memory that keeps it"):
+        compile(relu, device, passes="")

@@ -78,7 +78,7 @@ def facts(graph):
 
 
 def test_what_is_built_is_valid_and_its_text_says_all_of_it():
-    """Nearly all operators occur in the graphs drawn."""
+    """All operators occur in the graphs of a thorough run, and a hundred in those of a quick one."""
     kinds = Counter()
 
     @given(graphs(aliases=True))
@@ -94,7 +94,7 @@ def test_what_is_built_is_valid_and_its_text_says_all_of_it():
     wanted = {op.name for family in families() for op in family}
     never = sorted(wanted - kinds.keys())
     print(kinds.total(), "operators of", len(kinds), "kinds; never", *never)
-    assert len(never) <= len(wanted) * (0.4 if settings().max_examples < 1000 else 0), never
+    assert len(kinds) >= 100 and (settings().max_examples < 1000 or not never), never
 
 
 def test_the_verifier_refuses_every_mutation():
@@ -134,8 +134,10 @@ def test_alias_constraints_are_kept_or_refused(device):
             count["refused"] += 1
             return
         program = compiled(drawn.graph, device, parameters)
-        where = spans(program, drawn.graph)
-        assert all(where[op.inputs[at]] == where[op.outputs[0]] and in_place(op, op.outputs[0])[at] for op, at in asked)
+        there = [(op, c.operand) for op in program.graph.ops for c in op.constraints if c.kind == "alias"]
+        assert [(op.kind, at) for op, at in there] == [(op.kind, at) for op, at in asked]
+        where = spans(program, program.graph)
+        assert all(where[op.inputs[at]] == where[op.outputs[0]] and in_place(op, op.outputs[0])[at] for op, at in there)
         plain = parse(drawn.graph.dump())
         for op in plain.ops:
             op.constraints = ()
@@ -171,9 +173,9 @@ def assert_right(graph, held, device, count):
 
 def check_memory(drawn, device, count):
     """No needed value is overwritten; without reuse and in a second run the bits are the same; aliases are used."""
-    graph = drawn.graph
     feeds, parameters = drawn.arrays()
-    shared, apart = (compiled(graph, device, parameters, reuse=r) for r in (True, False))
+    shared, apart = (compiled(drawn.graph, device, parameters, reuse=r) for r in (True, False))
+    graph = shared.graph  # of the operators that the device has
     where, own = spans(shared, graph), spans(apart, graph)
     assert clashes(graph, where) == []
     assert scratched(shared, graph, where) == [] and scratched(apart, graph, own) == []

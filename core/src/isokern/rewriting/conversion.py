@@ -13,7 +13,7 @@ from ..declare.decomposition import Emitter
 from ..declare.operator import Operator
 from ..dtypes import DType
 from ..graph.builder import error_context
-from ..graph.ir import Graph, Op, TensorSpec, Value, specs_of
+from ..graph.ir import Constraint, Graph, Op, TensorSpec, Value, specs_of
 from ..ops import find
 from ..status import InvalidArgument, NotImplementedOnDevice
 from .rewriter import Rewriter, State
@@ -33,9 +33,26 @@ class _Conversion:
                 self.stuck.append((op.name, op.kind, why))
             self.rewriter.copy(op)
             return
+        before = len(self.rewriter.builder.ops)
         made = self.lower(op.operator, inputs, op.attrs, [v.spec for v in op.outputs], op.name, ())
         for old, new in zip(op.outputs, self.as_wanted(op, made), strict=True):
             self.rewriter.put(old, new)
+        self.keep_constraints(op, self.rewriter.builder.ops[before:], why)
+
+    def keep_constraints(self, op: Op, parts: Sequence[Op], why: str) -> None:
+        """Give the constraints on an operator's inputs to the first of its parts that reads each.
+
+        InvalidArgument for an alias, which is none of one part.
+        """
+        for constraint in op.constraints:
+            if constraint.kind == "alias":
+                given = f"{constraint}: it is made of {len(parts)} operators, as {why}"
+                raise InvalidArgument(f"{op!r}", given, allowed="memory that keeps it: leave the constraint away")
+            value = self.rewriter.values(op.inputs)[constraint.operand]
+            reader = next((part for part in parts if value in part.inputs), None)
+            if reader is not None:
+                at = list(reader.inputs).index(value)
+                reader.constraints = (*reader.constraints, Constraint(constraint.kind, at, constraint.amount))
 
     def as_wanted(self, op: Op, made: Sequence[Value]) -> list[Value]:
         """Return the values that replace the outputs, in the outputs' layouts and with memory of their own."""
