@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -240,16 +241,29 @@ def unique(cases: Iterable[Case]) -> list[Case]:
 def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
     """Return all cases for a device: every operator by its own choice of variant, and the other variants forced.
 
-    Operators that the device has no variant for are made of others, which are judged in every dtype by themselves: of
-    these only the first dtypes are quick.
+    Operators that the device has no variant for are made of others, which are judged in every dtype and layout by
+    themselves: of these a case of each sample is quick, in the first dtypes.
     """
     result: list[Case] = []
     for operator in all_operators() if operators is None else operators:
         ranked = rank_variants(device, operator)
         cases = unique(operator_cases(operator, (ranked or [])[1:]))
-        first = cases[0].types
-        result += [replace(c, quick=c.quick and c.types in (first, ())) for c in cases] if ranked == [] else cases
+        result += _thin(cases) if ranked == [] else cases
     return result
+
+
+def _thin(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield the cases of an operator with one quick case for each sample and kind of values, in the first dtypes.
+
+    The samples take turns with their first quick case, which is dense, and their second.
+    """
+    first, alike = cases[0].types, defaultdict[tuple[str, str], list[Case]](list)
+    for c in cases:
+        if c.quick and c.types == first:
+            alike[sample_text(c.sample), c.values].append(c)
+    kept = {of[n % min(2, len(of))].id for n, of in enumerate(alike.values())}
+    for c in cases:
+        yield replace(c, quick=c.quick and (c.id in kept or c.types == ()))
 
 
 def rank_variants(device: Device, operator: Operator) -> list[str] | None:

@@ -26,6 +26,7 @@ from .run import Runner
 from .runtime.check import RuntimeCheck
 
 Pair = tuple[str, str]  # operator, and dtypes as in a case's id
+NAMED = 12  # operators that a sentence lists
 _PART = re.compile("([0-9]{1,12})/([0-9]{1,12})")
 
 
@@ -150,8 +151,10 @@ class Report:
         return columns, [(o, [say_count(sums.get((o, d), Counter())) for d in columns]) for o in operators]
 
     def say_lowered(self) -> str:
-        """Return the operators that are made of others in some of their dtypes, as a sentence."""
-        return f"Made of other operators: {', '.join(dict.fromkeys(operator for operator, _ in self.lowered))}."
+        """Return as a sentence which operators are made of others in some of their dtypes; the first few by name."""
+        names = list(dict.fromkeys(operator for operator, _ in self.lowered))
+        rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return f"Made of other operators: {', '.join(names[:NAMED])}{rest}."
 
     @property
     def partial(self) -> dict[Pair, str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..dtypes import DType
+from ..dtypes import BOOL, DType
 from ..layout import TensorDesc
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -85,6 +85,26 @@ class Emitter(Generic[V]):
         if x.spec.ndim == len(groups) and all(n == 1 for n in groups):
             return x
         return self("collapse_shape", x, groups=tuple(groups))
+
+    def reshape(self, x: V, shape: Sequence[int]) -> V:
+        """Return x in another shape of as many elements, in row-major order; x itself where it has that shape."""
+        if x.spec.shape == tuple(shape):
+            return x
+        if x.spec.ndim == 0:
+            return self("expand_shape", x, groups=(), shape=tuple(shape))
+        flat = self.collapse(x, (x.spec.ndim,))
+        if len(shape) == 0:
+            return self("collapse_shape", flat, groups=())
+        return flat if len(shape) == 1 else self("expand_shape", flat, groups=(len(shape),), shape=tuple(shape))
+
+    def repeat(self, x: V, shape: Sequence[int]) -> V:
+        """Return x broadcast to a shape, bit for bit: `where` chooses x or x by a mask that has the repeated dims."""
+        lead = len(shape) - x.spec.ndim
+        own = (*(1 if d != 1 else 0 for d in shape[:lead]), *x.spec.shape)
+        if own == tuple(shape):
+            return x
+        mask = self.fill([1 if d == n else n for d, n in zip(own, shape, strict=True)], 1.0, BOOL)
+        return self("where", mask, x, x)
 
     def squeeze(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
         """Return x without the dims of 1 that repeat along a longer loop, and the letters of the dims that remain."""

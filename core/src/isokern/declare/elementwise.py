@@ -44,7 +44,7 @@ def row(
     text = signature or f"{', '.join(f'{n}: T[*d]' for n in names)} -> y: {result}[*d]"
     broadcast = ("d",) if "signature" not in fields and not signature and len(names) > 1 else ()
     fields.setdefault("samples", lambda: samples(names))
-    fields.setdefault("errors", _errors(names, dtypes))
+    fields.setdefault("errors", _errors(names, dtypes, record or Record()))
     fields.setdefault("aliases", tuple(names) if result == "T" else ())
     fields.setdefault("decompose", _loop(names, tree))
     fields.setdefault("domains", dict.fromkeys(names, domain))
@@ -107,19 +107,23 @@ def _loop(names: Sequence[str], tree: Expr) -> Decompose:
     return decompose
 
 
-def samples(names: Sequence[str]) -> list[Sample]:
-    """Return the samples of every row: all ranks, broadcasting, empty tensors, and benchmark sizes."""
+def samples(names: Sequence[str], *others: Mapping[str, Any]) -> list[Sample]:
+    """Return the samples of every row: all ranks, broadcasting, empty tensors, and benchmark sizes.
+
+    `others` are further values of the attributes to try, each on a tensor of two dims.
+    """
     shapes = [(), (1,), (7,), (1025,), (3, 5), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
     cases = [Sample(dict.fromkeys(names, s)) for s in shapes]
     if len(names) > 1:
         stretched = [((5,), ()), ((4, 1), (1, 3)), ((2, 3, 4), (4,)), ((1, 5), (3, 1)), ((3, 0), (1, 1))]
         cases += [Sample(dict(zip(names, [a, *[b] * (len(names) - 1)], strict=True))) for a, b in stretched]
+    cases += [Sample(dict.fromkeys(names, (3, 35)), attrs) for attrs in others]
     sizes = {"small": 4096, "medium": 1 << 18, "large": 1 << 24}
     bench = [Sample(dict.fromkeys(names, (n,)), size=size) for size, n in sizes.items()]
     return [*cases, Sample(dict.fromkeys(names, (600_001,)), size="wide"), *bench]
 
 
-def _errors(names: Sequence[str], dtypes: tuple[DType, ...]) -> list[ErrorCase]:
+def _errors(names: Sequence[str], dtypes: tuple[DType, ...], record: Record) -> list[ErrorCase]:
     cases = [ErrorCase(dict.fromkeys(names, (3,)), BadTensorShape, outputs={"y": (4,)})]
     refused = next((d for d in PLAIN if d not in dtypes), None)
     if refused is not None:
@@ -127,7 +131,9 @@ def _errors(names: Sequence[str], dtypes: tuple[DType, ...]) -> list[ErrorCase]:
     if len(names) > 1:
         cases.append(ErrorCase(dict(zip(names, [(3,), *[(4,)] * (len(names) - 1)], strict=True)), BadTensorShape))
         cases.append(ErrorCase({names[0]: (3,)}, InvalidArgument))
-    return cases
+    beyond = [(a.name, a.minimum - 1) for a in record.attrs if a.minimum is not None]
+    beyond += [(a.name, a.maximum + 1) for a in record.attrs if a.maximum is not None]
+    return [*cases, *(ErrorCase(dict.fromkeys(names, (3,)), InvalidArgument, {n: value}) for n, value in beyond)]
 
 
 def unary(

@@ -45,7 +45,9 @@ def spread(y: TensorDesc, shape: Sequence[int], axes: Sequence[int], keepdims: b
     return TensorDesc(y.dtype, shape, strides, y.offset)
 
 
-def _normal_form(where: str) -> Any:
+def reduced_form(where: str) -> Any:
+    """Return the normal form of a reduction of that name."""
+
     def normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
         """Return y in x's shape with stride 0 along the reduced dims, which come last; other dims are merged."""
         (x,), (y,) = inputs, outputs
@@ -59,7 +61,9 @@ def _normal_form(where: str) -> Any:
     return normal_form
 
 
-def _shapes(where: str, empty: bool) -> Any:
+def reduced_shapes(where: str, empty: bool) -> Any:
+    """Return the shape function of a reduction; `empty` says whether it is defined for no elements."""
+
     def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
         (x,) = inputs
         axes = reduced_axes(where, len(x), values)
@@ -71,6 +75,23 @@ def _shapes(where: str, empty: bool) -> Any:
         return [y]
 
     return shapes
+
+
+def restore_dims(e: Emitter[V], y: V, rank: int, axes: Sequence[int], shape: Sequence[int]) -> V:
+    """Return y with the reduced axes as dims of 1, or as it is where there are none."""
+    if not axes:
+        return y
+    groups: list[int] = []
+    lead = 0
+    for i in range(rank):  # a dim of 1 joins the kept dim before it, or the first
+        if i in axes and groups:
+            groups[-1] += 1
+        elif i in axes:
+            lead += 1
+        else:
+            groups.append(1 + lead)
+            lead = 0
+    return e("expand_shape", y, groups=tuple(groups), shape=tuple(shape))
 
 
 def _loop(where: str) -> Decompose:
@@ -87,19 +108,7 @@ def _loop(where: str) -> Decompose:
         if mean:
             count = math.prod(x.spec.shape[a] for a in axes)
             y = e.loop(f"{kept}->{kept}", f"x0 / {constant(count)}", y, dtype=element)
-        if not values["keepdims"] or not axes:
-            return y
-        groups: list[int] = []
-        lead = 0
-        for i in range(len(loops)):  # a dim of 1 joins the kept dim before it, or the first
-            if i in axes and groups:
-                groups[-1] += 1
-            elif i in axes:
-                lead += 1
-            else:
-                groups.append(1 + lead)
-                lead = 0
-        return e("expand_shape", y, groups=tuple(groups), shape=outputs[0].shape)
+        return restore_dims(e, y, len(loops), axes if values["keepdims"] else [], outputs[0].shape)
 
     return decompose
 
@@ -145,8 +154,8 @@ def reduction(
         attrs=attrs(
             "RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")
         ),
-        shapes=_shapes(name, empty),
-        normal_form=_normal_form(name),
+        shapes=reduced_shapes(name, empty),
+        normal_form=reduced_form(name),
         decompose=_loop(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
         samples=lambda: [
