@@ -262,9 +262,11 @@ def attrs(schema: str, *fields: Attr) -> Record:
     return Record(schema, fields)
 
 
-def integer(name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None) -> Attr:
+def integer(
+    name: str, default: Any = REQUIRED, doc: str = "", *, minimum: float | None = None, maximum: float | None = None
+) -> Attr:
     """Return a 64-bit integer attribute."""
-    return Attr(name, "int", default, doc, minimum=minimum)
+    return Attr(name, "int", default, doc, minimum=minimum, maximum=maximum)
 
 
 def number(

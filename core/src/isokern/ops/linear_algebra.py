@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
-from ..declare.attributes import Attr, attrs, choice, flag, number
+from ..declare.attributes import Attr, attrs, flag, integer, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given
 from ..declare.operator import Decompose
@@ -522,20 +522,18 @@ def _cdist(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     (a, b), y = inputs, outputs[0]
     loops = LETTERS[: y.ndim]
     lead = loops[:-2]
-    body = "abs(x0 - x1)" if values["p"] == "1" else "(x0 - x1) * (x0 - x1)"
+    body = "abs(x0 - x1)" if values["p"] == 1 else "(x0 - x1) * (x0 - x1)"
     maps = f"{lead}{loops[-2]}z,{lead}{loops[-1]}z->{loops}"
     total = e.loop(maps, body, a, b, combine="sum", dtype=y.dtype.compute)
-    return (
-        e.cast(total, y.dtype) if values["p"] == "1" else e.loop(f"{loops}->{loops}", "sqrt(x0)", total, dtype=y.dtype)
-    )
+    return e.cast(total, y.dtype) if values["p"] == 1 else e.loop(f"{loops}->{loops}", "sqrt(x0)", total, dtype=y.dtype)
 
 
-def _cdist_reference(a: Any, b: Any, p: str) -> Any:
+def _cdist_reference(a: Any, b: Any, p: int) -> Any:
     apart = np.abs(a[..., :, None, :] - b[..., None, :, :])
-    return apart.sum(-1) if p == "1" else np.sqrt(np.square(apart).sum(-1))
+    return apart.sum(-1) if p == 1 else np.sqrt(np.square(apart).sum(-1))
 
 
-def _cdist_scale(a: Any, b: Any, p: str) -> Any:
+def _cdist_scale(a: Any, b: Any, p: int) -> Any:
     """Return the growth of the sums, and what rounding the differences adds; at most their size for p = 2."""
     return _growth(a.shape[-1]) * _cdist_reference(a, b, p)
 
@@ -549,18 +547,18 @@ _algebra(
     _cdist_scale,
     [
         ((3, 5), (4, 5)),
-        ((3, 5), (4, 5), {"p": "1"}),
+        ((3, 5), (4, 5), {"p": 1}),
         ((2, 3, 4), (2, 5, 4)),
         ((3, 0), (2, 0)),
-        ((0, 3), (2, 3), {"p": "1"}),
+        ((0, 3), (2, 3), {"p": 1}),
         ((2, 1025), (3, 1025)),
         ((2, 101, 64), (2, 99, 64)),
     ],
     [
         ErrorCase({"a": (3, 4), "b": (3, 5)}, BadTensorShape),
         ErrorCase({"a": (4,), "b": (3, 4)}, BadTensorShape),
-        ErrorCase({"a": (3, 4), "b": (3, 4)}, InvalidArgument, {"p": "3"}),
+        ErrorCase({"a": (3, 4), "b": (3, 4)}, InvalidArgument, {"p": 3}),
     ],
-    fields=[choice("p", ("1", "2"), "2", "of the norm")],
+    fields=[integer("p", 2, "of the norm", minimum=1, maximum=2)],
     doc="Distances of each row of a from each of b: Σ |a - b|, or √ Σ (a - b)² (PyTorch and SciPy's cdist).",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
-from ..declare.attributes import attrs, choice, integer, integers, number
+from ..declare.attributes import attrs, integer, integers, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given, axis_of
 from ..declare.registry import find
@@ -337,8 +337,8 @@ def _axis_shapes(where: str) -> Any:
     return shapes
 
 
-def _lp(x: Any, p: str, axis: int, eps: float) -> Any:
-    norm = np.abs(x).sum(axis, keepdims=True) if p == "1" else np.sqrt(np.square(x).sum(axis, keepdims=True))
+def _lp(x: Any, p: int, axis: int, eps: float) -> Any:
+    norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(x).sum(axis, keepdims=True))
     return x / np.maximum(norm, eps)
 
 
@@ -346,13 +346,13 @@ def _lp_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], out
     (x,), y, loops = inputs, outputs[0], LETTERS[: outputs[0].ndim]
     rows = loops.replace(loops[values["axis"]], "")
     wide = e.cast(x, y.dtype.compute)
-    term, norm = ("abs(x0)", "x1") if values["p"] == "1" else ("x0 * x0", "sqrt(x1)")
+    term, norm = ("abs(x0)", "x1") if values["p"] == 1 else ("x0 * x0", "sqrt(x1)")
     total = e.loop(f"{loops}->{rows}", term, wide, combine="sum")
     body = f"x0 / maximum({norm}, {constant(values['eps'])})"
     return e.loop(f"{loops},{rows}->{loops}", body, wide, total, dtype=y.dtype)
 
 
-def _lp_scale(x: Any, p: str, axis: int, eps: float) -> Any:
+def _lp_scale(x: Any, p: int, axis: int, eps: float) -> Any:
     return (4 + math.sqrt(x.shape[axis])) * np.abs(_lp(x, p, axis, eps))
 
 
@@ -383,7 +383,7 @@ declare(
     tolerance=Tolerance(8, _lp_scale),
     attrs=attrs(
         "LPN1",
-        choice("p", ("1", "2"), "2", "of the norm"),
+        integer("p", 2, "of the norm", minimum=1, maximum=2),
         integer("axis", -1, "the axis of each vector"),
         number("eps", 1e-12, "the least divisor", minimum=1e-30, maximum=1e30),
     ),
@@ -392,11 +392,11 @@ declare(
     decompose=_lp_parts,
     samples=lambda: [
         *(Sample({"x": s}, values, size=size) for s, values, size in AXES),
-        *(Sample({"x": s}, {**values, "p": "1"}) for s, values, _ in AXES[:-1]),
+        *(Sample({"x": s}, {**values, "p": 1}) for s, values, _ in AXES[:-1]),
     ],
     errors=[
         *AXIS_ERRORS,
-        ErrorCase({"x": (3, 4)}, InvalidArgument, {"p": "3"}),
+        ErrorCase({"x": (3, 4)}, InvalidArgument, {"p": 3}),
         ErrorCase({"x": (3, 4)}, InvalidArgument, {"eps": 0}),
     ],
 )

@@ -1,0 +1,275 @@
+"""Compare operators with ONNX's reference implementation, which is in NumPy and knows nothing of ours.
+
+Each row is a node of ONNX, its inputs, and the call that means the same here. Where the meanings differ the call says
+how one is made of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import isokern
+from isokern.backend import Device
+
+onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
+helper = pytest.importorskip("onnx.helper")
+evaluator = pytest.importorskip("onnx.reference")
+
+RNG = np.random.default_rng(7)
+OPSET = 23
+
+
+def draw(*shape: int, low: float = -3, high: float = 3, dtype: Any = np.float32) -> Any:
+    return RNG.uniform(low, high, shape).astype(dtype)
+
+
+def ints(*shape: int, low: int = -9, high: int = 9, dtype: Any = np.int32) -> Any:
+    return RNG.integers(low, high, shape, dtype)
+
+
+def i64(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+@dataclass
+class Row:
+    """A node, its inputs (None where one is left out), and our call of the inputs that are tensors here."""
+
+    node: str
+    inputs: tuple[Any, ...]
+    call: Callable[..., Any]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    opset: int = OPSET
+
+    def __str__(self) -> str:
+        return "-".join([self.node, *(f"{n}={v}" for n, v in self.attrs.items())]).replace(" ", "")
+
+
+X, A, B, C = draw(2, 3, 5), draw(4, 1, 3), draw(2, 3), draw(2, 8, 4, 6)
+IMAGE, POSITIVE, UNIT = draw(2, 3, 6, 7), draw(3, 7, low=0.1), draw(3, 7, low=-0.99, high=0.99)
+NANS = np.array([[np.nan, 1, -np.inf], [np.inf, -0.0, 2]], np.float32)
+WHOLE, BITS = ints(3, 7), ints(3, 7, low=0, high=250, dtype=np.uint8)
+TRUTHS = RNG.integers(0, 2, (3, 5)).astype(bool)
+
+# Elementwise: ONNX's name, ours, and the inputs
+UNARY = """Abs Asinh Atan Ceil Cos Cosh Erf Exp Floor HardSwish Mish Neg Reciprocal Relu Round Sigmoid Sign Sin Sinh
+    Softplus Softsign Tan Tanh"""
+ROWS = [
+    *(Row(n, (draw(3, 7),), getattr(isokern, n.lower())) for n in UNARY.split()),
+    *(Row(n, (UNIT,), getattr(isokern, n.lower())) for n in ("Acos", "Asin", "Atanh")),
+    *(Row(n, (POSITIVE,), getattr(isokern, n.lower())) for n in ("Log", "Sqrt")),
+    Row("Acosh", (draw(3, 7, low=1, high=9),), isokern.acosh),
+    *(Row(n, (A, B), getattr(isokern, n.lower())) for n in ("Add", "Sub", "Mul", "Div", "Greater", "Less", "Equal")),
+    *(Row(n, (WHOLE, WHOLE[:1]), call) for n, call in (("Add", isokern.add), ("Equal", isokern.equal))),
+    Row("GreaterOrEqual", (A, B), isokern.greater_equal),
+    Row("LessOrEqual", (A, B), isokern.less_equal),
+    Row("Max", (A, B), isokern.maximum),
+    Row("Min", (A, B), isokern.minimum),
+    Row("Pow", (POSITIVE, draw(3, 7)), isokern.pow),
+    Row("Mod", (WHOLE, ints(3, 7, low=1)), isokern.remainder),
+    Row("Mod", (WHOLE, ints(3, 7, low=1)), isokern.fmod, {"fmod": 1}),
+    *(Row(f"Bitwise{n}", (BITS, BITS[::-1].copy()), getattr(isokern, f"bitwise_{n.lower()}")) for n in ("And", "Or")),
+    Row("BitwiseXor", (BITS, BITS[::-1].copy()), isokern.bitwise_xor),
+    Row("BitwiseNot", (BITS,), isokern.bitwise_not),
+    *(Row(n, (TRUTHS, TRUTHS[::-1].copy()), getattr(isokern, f"logical_{n.lower()}")) for n in ("And", "Or", "Xor")),
+    Row("Not", (TRUTHS,), isokern.logical_not),
+    Row("Where", (TRUTHS, draw(3, 5), draw(1, 5)), isokern.where),
+    Row("IsNaN", (NANS,), isokern.isnan),
+    Row("IsInf", (NANS,), isokern.isinf),
+    Row("IsInf", (NANS,), isokern.isposinf, {"detect_negative": 0}),
+    Row("IsInf", (NANS,), isokern.isneginf, {"detect_positive": 0}),
+    # Activations
+    Row("Celu", (X,), lambda x: isokern.celu(x, alpha=0.7), {"alpha": 0.7}),
+    Row("Elu", (X,), lambda x: isokern.elu(x, alpha=0.7), {"alpha": 0.7}),
+    Row("Gelu", (X,), isokern.gelu),
+    Row("Gelu", (X,), isokern.gelu_tanh, {"approximate": "tanh"}),
+    Row("HardSigmoid", (X,), isokern.hardsigmoid, {"alpha": 1 / 6}),
+    Row("LeakyRelu", (X,), lambda x: isokern.leaky_relu(x, alpha=0.2), {"alpha": 0.2}),
+    Row("PRelu", (X, draw(3, 1)), isokern.prelu),
+    Row("Selu", (X,), isokern.selu),
+    Row("Shrink", (X,), lambda x: isokern.shrink(x, lambd=0.6, bias=0.2), {"lambd": 0.6, "bias": 0.2}),
+    Row("ThresholdedRelu", (X,), lambda x: isokern.thresholded_relu(x, alpha=0.4), {"alpha": 0.4}),
+    Row("Clip", (X, np.float32(-1), np.float32(0.5)), lambda x, low, high: isokern.clip(x, min=-1, max=0.5)),
+    Row("Hardmax", (X,), lambda x: isokern.hardmax(x, axis=1), {"axis": 1}),
+    Row("Softmax", (X,), lambda x: isokern.softmax(x, axis=1), {"axis": 1}),
+    Row("LogSoftmax", (X,), lambda x: isokern.log_softmax(x, axis=1), {"axis": 1}),
+    Row("Swish", (X,), lambda x: isokern.swish(x, beta=1.3), {"alpha": 1.3}, 24),
+    # Reductions
+    *(
+        Row(node, (given, i64(0, 2)), lambda x, axes, f=call: f(x, axes=(0, 2), keepdims=True), {"keepdims": 1})
+        for node, call, given in [
+            ("ReduceL1", isokern.reduce_l1, X),
+            ("ReduceL2", isokern.reduce_l2, X),
+            ("ReduceLogSum", isokern.reduce_log_sum, draw(2, 3, 5, low=0.1)),
+            ("ReduceLogSumExp", isokern.logsumexp, X),
+            ("ReduceMax", isokern.reduce_max, X),
+            ("ReduceMean", isokern.reduce_mean, X),
+            ("ReduceMin", isokern.reduce_min, X),
+            ("ReduceSum", isokern.reduce_sum, X),
+            ("ReduceSumSquare", isokern.reduce_sum_square, X),
+        ]
+    ),
+    Row("ReduceSum", (X,), lambda x: isokern.reduce_sum(x), {"keepdims": 0}),
+    Row("ArgMax", (X,), lambda x: isokern.argmax(x, axis=1, keepdims=True), {"axis": 1, "keepdims": 1}),
+    # Layout
+    Row("Concat", (X, X[:, :1].copy()), lambda a, b: isokern.concat([a, b], axis=1), {"axis": 1}),
+    Row("Transpose", (X,), lambda x: isokern.transpose(x, axes=(2, 0, 1)), {"perm": [2, 0, 1]}),
+    Row("Reshape", (X, i64(5, -1)), lambda x, shape: isokern.reshape(x, shape=(5, -1))),
+    Row("Flatten", (X,), lambda x: isokern.reshape(x, shape=(6, 5)), {"axis": 2}),
+    Row("Squeeze", (A, i64(1)), lambda x, axes: isokern.squeeze(x, axes=(1,))),
+    Row("Unsqueeze", (A, i64(0, -1)), lambda x, axes: isokern.unsqueeze(x, axes=(0, -1))),
+    Row("Expand", (A, i64(2, 4, 5, 3)), lambda x, shape: isokern.broadcast_to(x, shape=(2, 4, 5, 3))),
+    Row("Tile", (X, i64(1, 2, 3)), lambda x, repeats: isokern.tile(x, repeats=(1, 2, 3))),
+    Row(
+        "Slice",
+        (X, i64(4), i64(-9), i64(2), i64(-2)),
+        lambda x, *_: isokern.flip(isokern.slice(x, starts=(0,), ends=(5,), axes=(2,), steps=(2,)), axes=(2,)),
+    ),
+    Row("Gather", (X, i64(2, 0, -1)), lambda x, at: isokern.gather(x, at, axis=1), {"axis": 1}),
+    Row("DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2), {"blocksize": 2}),
+    Row(
+        "DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2, mode="CRD"), {"blocksize": 2, "mode": "CRD"}
+    ),
+    Row("SpaceToDepth", (C,), lambda x: isokern.space_to_depth(x, block=2), {"blocksize": 2}),
+    Row("Trilu", (X, np.int64(1)), lambda x, k: isokern.triu(x, k=1)),
+    Row("Trilu", (X, np.int64(-1)), lambda x, k: isokern.tril(x, k=-1), {"upper": 0}),
+    Row(
+        "OneHot",
+        (i64(3, 0, 1), np.int64(4), np.array([0, 1], np.float32)),
+        lambda at, *_: isokern.one_hot(at, depth=4, dtype="F32"),
+    ),
+    Row("EyeLike", (draw(3, 5),), lambda x: isokern.eye(rows=3, columns=5, k=1, dtype="F32"), {"k": 1}),
+    Row(
+        "Range",
+        (np.int64(3), np.int64(17), np.int64(4)),
+        lambda *_: isokern.arange(start=3, stop=17, step=4, dtype="I64"),
+    ),
+    Row("CenterCropPad", (X, i64(3, 2, 8)), lambda x, shape: isokern.center_crop_pad(x, shape=(3, 2, 8))),
+    Row("ReverseSequence", (X, i64(2, 3)), isokern.reverse_sequence, {"batch_axis": 0, "time_axis": 1}),
+    *(
+        Row(
+            "Pad",
+            (X, i64(0, 1, 2, 1, 1, 0)),
+            lambda x, pads, f=call: f(x, low=(0, 1, 2), high=(1, 1, 0)),
+            {"mode": mode},
+        )
+        for mode, call in [
+            ("constant", isokern.pad),
+            ("reflect", isokern.pad_reflect),
+            ("edge", isokern.pad_replicate),
+            ("wrap", isokern.pad_circular),
+        ]
+    ),
+    # Normalisation
+    Row(
+        "LayerNormalization",
+        (X, draw(5), draw(5)),
+        lambda x, w, b: isokern.layer_norm(x, w, b, eps=1e-3),
+        {"epsilon": 1e-3},
+    ),
+    Row("RMSNormalization", (X, draw(5)), lambda x, w: isokern.rms_norm(x, w, eps=1e-3), {"epsilon": 1e-3}),
+    Row(
+        "InstanceNormalization",
+        (IMAGE, draw(3), draw(3)),
+        lambda x, w, b: isokern.instance_norm(x, w, b, eps=1e-3),
+        {"epsilon": 1e-3},
+    ),
+    Row(
+        "GroupNormalization",
+        (C, draw(8), draw(8)),
+        lambda x, w, b: isokern.group_norm(x, w, b, groups=4, eps=1e-3),
+        {"num_groups": 4, "epsilon": 1e-3},
+    ),
+    # As many images as channels: the reference computes no more channels than there are images
+    Row(
+        "LRN",
+        (draw(3, 3, 4, 5),),
+        lambda x: isokern.local_response_norm(x, size=2, alpha=0.1, bias=2.0),
+        {"size": 2, "alpha": 0.1, "bias": 2.0},
+    ),
+    # Above 0: the reference takes no magnitudes where p is 1
+    Row("LpNormalization", (POSITIVE,), lambda x: isokern.lp_normalize(x, p=1, axis=1), {"axis": 1, "p": 1}),
+    Row("LpNormalization", (X,), lambda x: isokern.lp_normalize(x, axis=-1), {"p": 2}),
+    Row("MeanVarianceNormalization", (IMAGE,), lambda x: isokern.mean_variance_normalize(x, eps=1e-9)),
+    Row(
+        "BatchNormalization",
+        (IMAGE, draw(3), draw(3), draw(3), draw(3, low=0.1)),
+        lambda x, w, b, mean, var: isokern.batch_norm(x, mean, var, w, b),
+    ),
+    # Contractions and windows
+    Row(
+        "MatMul",
+        (draw(2, 1, 3, 4), draw(2, 4, 5)),
+        lambda a, b: isokern.matmul(
+            isokern.broadcast_to(a, shape=(2, 2, 3, 4)), isokern.broadcast_to(b, shape=(2, 2, 4, 5))
+        ),
+    ),
+    Row(
+        "Gemm",
+        (draw(4, 3), draw(5, 4), draw(3, 5)),
+        lambda a, b, c: isokern.gemm(a, b, None, c, trans_a=True, trans_b=True, alpha=0.5, beta=2.0),
+        {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0},
+    ),
+    Row(
+        "Conv",
+        (draw(1, 4, 9), draw(6, 2, 3), draw(6)),
+        lambda x, w, b: isokern.conv1d(x, w, b, stride=2, padding=1, end_padding=0, groups=2),
+        {"strides": [2], "pads": [1, 0], "group": 2},
+    ),
+    Row(
+        "Conv",
+        (IMAGE, draw(4, 3, 3, 2), draw(4)),
+        lambda x, w, b: isokern.conv2d(x, w, b, padding=(1, 1), dilation=(1, 2)),
+        {"pads": [1, 1, 1, 1], "dilations": [1, 2]},
+    ),
+    Row(
+        "MaxPool",
+        (draw(2, 3, 9),),
+        lambda x: isokern.max_pool1d(x, kernel=3, stride=2, padding=1),
+        {"kernel_shape": [3], "strides": [2], "pads": [1, 1]},
+    ),
+    Row(
+        "MaxPool",
+        (IMAGE,),
+        lambda x: isokern.max_pool2d(x, kernel=(3, 2), stride=(2, 1)),
+        {"kernel_shape": [3, 2], "strides": [2, 1]},
+    ),
+    Row(
+        "AveragePool",
+        (draw(2, 3, 9),),
+        lambda x: isokern.avg_pool1d(x, kernel=3, stride=2, padding=1),
+        {"kernel_shape": [3], "strides": [2], "pads": [1, 1]},
+    ),
+    Row(
+        "AveragePool",
+        (IMAGE,),
+        lambda x: isokern.avg_pool2d(x, kernel=(3, 2), stride=(2, 1), padding=(1, 0), count_include_pad=True),
+        {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0], "count_include_pad": 1},
+    ),
+    Row("GlobalAveragePool", (IMAGE,), isokern.global_avg_pool),
+    Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_the_meaning_is_that_of_onnx(cpu: Device, row: Row) -> None:
+    names = [f"i{n}" if x is not None else "" for n, x in enumerate(row.inputs)]
+    kinds = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype), np.shape(x))
+        for n, x in zip(names, row.inputs, strict=True)
+    ]
+    node = helper.make_node(row.node, names, ["y"], **row.attrs)
+    graph = helper.make_graph([node], "g", kinds, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", row.opset)])
+    (wanted,) = evaluator.ReferenceEvaluator(model).run(
+        None, dict(zip(names, map(np.asarray, row.inputs), strict=True))
+    )
+    found = row.call(*(isokern.tensor(np.asarray(x), device=cpu) for x in row.inputs)).numpy()
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
