@@ -93,6 +93,11 @@ def primitives() -> str:
     return operator_pages.primitives()
 
 
+def other_names() -> str:
+    """Return a table for each other library of what its operators are called here."""
+    return operator_pages.other_names()
+
+
 def contracts() -> str:
     """Return the methods that a backend implements, with their contracts."""
     return backend_contracts.contracts()
@@ -241,6 +246,7 @@ PARTS: dict[str, Callable[..., str]] = {
         definition,
         operators,
         primitives,
+        other_names,
         contracts,
         errors,
         settings,

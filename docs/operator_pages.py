@@ -70,6 +70,21 @@ def primitives() -> str:
     return table(["primitive", "stem", "operators made of it", ""], rows)
 
 
+def other_names() -> str:
+    """Return a table for each other library: its operator, those here, and a note."""
+    from isokern.ops.peers import PEERS, peer_names
+
+    parts = []
+    for peer in PEERS:
+        rows = [row for row in peer_names() if row.peer == peer]
+        here = sum(bool(row.operators) for row in rows)
+        cells = [
+            [f"`{row.name}`", ", ".join(f"[{n}](operators/{n}.md)" for n in row.operators), row.note] for row in rows
+        ]
+        parts += [f"## {peer}", f"{here} of {len(rows)} are here.", table([peer, "here", ""], cells)]
+    return "\n\n".join(parts)
+
+
 def count_uses() -> Counter[str]:
     """Return how many composite operators each primitive is a part of."""
     from isokern.runtime.decompositions import decompositions

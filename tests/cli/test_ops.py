@@ -20,6 +20,7 @@ from isokern.declare.samples import assignments, describe, first_sample, princip
 from isokern.eager import functions
 from isokern.ops import all_operators, find
 from isokern.ops.aliases import ALIASES
+from isokern.ops.peers import PEERS, find_peer_names, peer_names
 
 ROOT = Path(__file__).parents[2]
 KEYS = {
@@ -356,3 +357,27 @@ def test_calls_in_words():
 def test_wrong_words(op, words, error):
     with pytest.raises(error):
         resolve(find(op), words)
+
+
+def test_names_of_other_libraries(isokern_here):
+    done = isokern_here("ops", "DepthToSpace")
+    assert done.code == 0 and "ONNX's DepthToSpace: depth_to_space" in done.err
+    assert done.out.startswith("depth_to_space: x: T[n, c, h, w] -> y")
+    assert [row["name"] for row in isokern_here("ops", "averagepool", "--json").document] == [
+        "avg_pool1d",
+        "avg_pool2d",
+    ]
+    done = isokern_here("ops", "SSM_SCAN")
+    assert done.code == 2 and "ggml's SSM_SCAN: not here yet" in done.err
+    assert isokern_here("ops", "softmax").err.count("'s") == 0
+
+
+def test_the_table_of_other_names_says_something_of_each():
+    names = peer_names()
+    assert {row.peer for row in names} == set(PEERS)
+    assert len({(row.peer, row.name) for row in names}) == len(names) > 490
+    declared = {op.name for op in all_operators()}
+    for row in names:
+        assert set(row.operators) <= declared, row
+        assert row.operators or row.note, row
+        assert row in find_peer_names(row.name.lower())

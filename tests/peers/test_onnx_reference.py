@@ -15,6 +15,7 @@ import pytest
 
 import isokern
 from isokern.backend import Device
+from isokern.ops.peers import peer_names
 
 onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 helper = pytest.importorskip("onnx.helper")
@@ -254,6 +255,14 @@ ROWS = [
     Row("GlobalAveragePool", (IMAGE,), isokern.global_avg_pool),
     Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
 ]
+
+
+@pytest.mark.full
+def test_every_operator_of_onnx_has_a_row_in_the_table_of_names() -> None:
+    declared = {s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated}
+    known = {row.name: row.operators for row in peer_names() if row.peer == "ONNX"}
+    assert declared == known.keys()
+    assert {row.node for row in ROWS} <= {name for name, operators in known.items() if operators}
 
 
 @pytest.mark.full

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def ops(
-    op: Annotated[str | None, typer.Argument(help="One operator, told in full.")] = None,
+    op: Annotated[
+        str | None, typer.Argument(help="One operator, told in full; ONNX's, ggml's and InfiniCore's names are known.")
+    ] = None,
     family: Annotated[str | None, typer.Option("--family", help="Only operators of this family.")] = None,
     json: Json = False,
 ) -> None:
@@ -27,15 +29,36 @@ def ops(
     if op is not None and family is not None:
         raise InvalidArgument("ops", f"{op} and --family {family}", allowed="one of the two")
     with quiet(json):
-        found = rows(op, family)
+        names, told = ([], []) if op is None else _translate(op)
+        found = rows(None, family) if op is None else [row for name in names for row in rows(name)]
     if json:
         emit(found)
     elif op is not None:
-        _show(found[0])
+        for line in told:
+            note(line)
+        for row in found:
+            _show(row)
     else:
         _list(found)
     if not json:
         note("why a device refuses: isokern why OP --device D")
+
+
+def _translate(name: str) -> tuple[list[str], list[str]]:
+    """Return the operators of that name, or of that name in another library, and what is said about these."""
+    from ..backend.discovery import devices
+    from ..ops import all_operators, find
+    from ..ops.peers import find_peer_names
+
+    devices()  # since a plug-in may bring operators of its own
+    known = find_peer_names(name)
+    if name in {op.name for op in all_operators()} or not known:
+        return [find(name).name], []
+    told = [f"{p.peer}'s {p.name}: {', '.join(filter(None, [' and '.join(p.operators), p.note]))}" for p in known]
+    names = list(dict.fromkeys(n for p in known for n in p.operators))
+    if not names:
+        raise InvalidArgument("ops", repr(name), allowed="operators that are here", hint="; ".join(told))
+    return names, told
 
 
 def rows(name: str | None = None, family: str | None = None) -> list[dict[str, Any]]:
