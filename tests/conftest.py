@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,26 +72,26 @@ def turn():
     return _turn()
 
 
+def _function(item):
+    return item.nodeid.partition("[")[0]
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Keep the first case of a test marked `turns(n)`, and about every n-th other one, which ones changing by commit.
+    """Keep every n-th case of a test marked `turns(n)`, one at least; which ones changes by commit.
 
     With `-m ""`, and where tests are called by their names, all are kept.
     """
     if config.getoption("markexpr") != "not full" or any("::" in argument for argument in config.args):
         return
-    turn, kept, others, seen = _turn(), [], [], set()
+    turn, kept, others, seen = _turn(), [], [], Counter()
+    count = Counter(_function(item) for item in items)
     for item in items:
-        marker, function = item.get_closest_marker("turns"), item.nodeid.partition("[")[0]
-        if (
-            marker is None
-            or function not in seen
-            or zlib.crc32(item.nodeid.encode()) % marker.args[0] == turn % marker.args[0]
-        ):
-            kept.append(item)
-        else:
-            others.append(item)
-        seen.add(function)
+        marker, function = item.get_closest_marker("turns"), _function(item)
+        parts = 1 if marker is None else min(marker.args[0], count[function])
+        place = zlib.crc32(function.encode()) + seen[function]
+        (kept if place % parts == turn % parts else others).append(item)
+        seen[function] += 1
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = kept
