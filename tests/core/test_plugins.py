@@ -18,6 +18,7 @@ from isokern.backend import (
     discovery,
 )
 from isokern.declare import registry
+from isokern.declare.attributes import attrs, number
 
 
 class EmptyDevice(Device):
@@ -295,6 +296,7 @@ def test_fingerprint_mismatch_names_operator_and_versions(install):
 def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
     monkeypatch.setattr(registry, "_BY_NAME", dict(registry._BY_NAME))
     monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
+    monkeypatch.setattr(registry, "_BY_SCHEMA", {schema: list(own) for schema, own in registry._BY_SCHEMA.items()})
     ops.all_operators()
     own = dataclasses.replace(registry.find("relu"), name="their_relu", kind="TREL")
 
@@ -306,6 +308,10 @@ def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
     assert registry.find("their_relu") is own
     clash = install(clash=lambda r: r.operator(dataclasses.replace(own, kind="RELU", name="x")))
     assert "clashes" in clash["clash"].reason
+    record = attrs(registry.find("softmax").attrs.schema, number("other", 1.0))
+    other = dataclasses.replace(own, name="x", kind="XXXX", attrs=record)
+    shared = install(shared=lambda r: r.operator(other))
+    assert "has another record than <operator" in shared["shared"].reason and "SMX1" in shared["shared"].reason
 
 
 def test_operators_go_with_a_plug_in_that_is_quarantined(install):

@@ -13,6 +13,7 @@ from .operator import Operator
 
 _BY_NAME: dict[str, Operator] = {}
 _BY_KIND: dict[int, Operator] = {}
+_BY_SCHEMA: dict[str, list[Operator]] = {}  # operators that share a record share its id
 
 
 def declare(
@@ -31,10 +32,17 @@ def declare(
 
 
 def register(operator: Operator) -> None:
-    """Add a declaration; a name or kind that exists already is a ValueError that names both operators."""
+    """Add a declaration.
+
+    A name, a kind, or a schema id of another record that exists already is a ValueError that names both operators.
+    """
     other = _BY_NAME.get(operator.name) or _BY_KIND.get(operator.kind_id)
     if other is not None:
         raise ValueError(f"{operator!r} ({operator.kind}) clashes with {other!r} ({other.kind})")
+    alike = _BY_SCHEMA.setdefault(operator.attrs.schema, [])
+    if alike and alike[0].attrs.fingerprint != operator.attrs.fingerprint:
+        raise ValueError(f"{operator!r} has another record than {alike[0]!r} under its id {operator.attrs.schema}")
+    alike.append(operator)
     _BY_NAME[operator.name] = operator
     _BY_KIND[operator.kind_id] = operator
 
@@ -43,6 +51,7 @@ def withdraw(operator: Operator) -> None:
     """Remove a declaration; what was made from it stays."""
     if _BY_NAME.get(operator.name) is operator:
         del _BY_NAME[operator.name], _BY_KIND[operator.kind_id]
+        _BY_SCHEMA[operator.attrs.schema].remove(operator)
 
 
 def all_operators() -> list[Operator]:

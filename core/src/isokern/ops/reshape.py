@@ -99,7 +99,7 @@ declare(
     stem="rearrange",
     doc="x with runs of dims made one: `groups` says how many dims each dim of y takes (tensor.collapse_shape).",
     reference=lambda x, groups: x.reshape(_flat(x.shape, groups)),
-    attrs=attrs("CLP1", integers("groups", doc="dims of x in each dim of y", minimum=0)),
+    attrs=attrs("CLS1", integers("groups", doc="dims of x in each dim of y", minimum=0)),
     shapes=_collapse_shape_of,
     normal_form=_collapse_normal_form,
     samples=lambda: [
