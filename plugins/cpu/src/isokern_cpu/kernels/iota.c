@@ -10,8 +10,7 @@ typedef struct job {
     char *y;
 } job;
 
-static inline bool is_small(int64_t x)
-{ return -(1 << 24) < x && x < 1 << 24; }
+static inline bool is_small(int64_t x) { return -(1 << 24) < x && x < 1 << 24; }
 
 /* Run tasks begin .. end, numbered row * tiles + tile. */
 static void run(void *context, int64_t begin, int64_t end, int32_t worker)

@@ -36,7 +36,8 @@ def softmax(plan: Plan, scratch: Any, y: Any, x: Any) -> None:
     """Compute softmax or log_softmax of rows along the last dim, in a workspace of the compute type."""
     if y.size == 0:
         return
-    rows = scratch.view(np.float32 if is_half(x.dtype) else x.dtype).reshape(x.shape)
+    # The workspace of a call may be larger than this kernel asked for
+    rows = scratch.view(np.float32 if is_half(x.dtype) else x.dtype)[: x.size].reshape(x.shape)
     with np.errstate(all="ignore"):
         rows[...] = x
         rows -= rows.max(-1, keepdims=True)
