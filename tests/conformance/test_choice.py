@@ -21,14 +21,12 @@ from isokern.ops import find
 from isokern.oracle.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
-OPERATORS = ("add", "cast", "iota", "rms_norm", "shift_left", "softmax")
+OPERATORS = ("abs", "add", "cast", "eye", "iota", "rms_norm", "softmax")
 
 
 @pytest.fixture(scope="module")
 def cases(cpu: Device) -> list[Case]:
-    from isokern.ops import all_operators
-
-    return device_cases(cpu, [find(o.name) for o in all_operators() if o.name in OPERATORS])
+    return device_cases(cpu, [find(name) for name in OPERATORS])
 
 
 def ids(cases: list[Case]) -> list[str]:
@@ -42,13 +40,14 @@ def test_the_parts_together_are_all_cases_once(cases: list[Case]) -> None:
     assert sum(map(len, owners)) == len(set().union(*owners)), "what shares a program is in one part"
 
 
-def test_every_turn_has_every_operator_in_f32_and_all_turns_have_everything(cases: list[Case]) -> None:
+def test_every_turn_has_every_kernel_in_f32_and_all_turns_have_everything(cases: list[Case]) -> None:
     chosen = quick(cases)
     turns = [take_turn(chosen, Part(n, 8)) for n in range(1, 9)]
     every = {i for turn in turns for i in ids(turn)}
     assert every == set(ids(chosen))
     for turn in turns:
-        assert {c.operator.name for c in turn} == {c.operator.name for c in chosen}
+        judged = {c.operator.name for c in turn if c.calls}
+        assert judged >= set(OPERATORS) - {"add", "eye"}, "a row, and what is made of others, take turns"
         for name in ("iota", "softmax"):
             types = {c.types[0].name for c in turn if c.operator.name == name and c.types}
             assert "F32" in types

@@ -62,8 +62,8 @@ def check(
         typer.Option(
             "--turn",
             metavar="N/M",
-            help="With --quick: every operator in F32 (or its first dtypes), and its other dtypes in the N-th of M"
-            " turns.",
+            help="With --quick: every kernel in F32 (or its first dtypes), and other dtypes, and operators that have no"
+            " kernel of their own, in the N-th of M turns.",
         ),
     ] = None,
     since: Annotated[

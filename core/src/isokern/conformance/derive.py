@@ -242,28 +242,38 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None) ->
     """Return all cases for a device: every operator by its own choice of variant, and the other variants forced.
 
     Operators that the device has no variant for are made of others, which are judged in every dtype and layout by
-    themselves: of these a case of each sample is quick, in the first dtypes.
+    themselves: of these all cases run in the first dtypes only, and one of each sample is quick. They, and the rows of
+    a table that share one kernel, are marked as relayed; the first of the rows is not.
     """
     result: list[Case] = []
+    rows = [o.name for o in all_operators() if o.stem == "elementwise"]
     for operator in all_operators() if operators is None else operators:
         ranked = rank_variants(device, operator)
         cases = unique(operator_cases(operator, (ranked or [])[1:]))
-        result += _thin(cases) if ranked == [] else cases
+        if ranked == []:
+            cases = list(_thin(cases))
+        if ranked == [] or operator.name in rows[1:]:
+            cases = [replace(c, relayed=True) for c in cases]
+        result += cases
     return result
 
 
 def _thin(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the cases of an operator with one quick case for each sample and kind of values, in the first dtypes.
+    """Yield the cases of an operator that is made of others: all in the first dtypes, one of each kind in the others.
 
-    The samples take turns with their first quick case, which is dense, and their second.
+    Cases of one kind have the sample, the kind of values and the alias in common; the kinds take turns with a dense and
+    a strided one. In the first dtypes, one of those of a sample and a kind of values that are quick stays quick.
     """
-    first, alike = cases[0].types, defaultdict[tuple[str, str], list[Case]](list)
+    first = cases[0].types
+    alike, quick = (defaultdict[tuple[str, ...], list[Case]](list) for _ in range(2))
     for c in cases:
+        alike[c.dtype, sample_text(c.sample), c.values, c.alias].append(c)
         if c.quick and c.types == first:
-            alike[sample_text(c.sample), c.values].append(c)
-    kept = {of[n % min(2, len(of))].id for n, of in enumerate(alike.values())}
+            quick[sample_text(c.sample), c.values].append(c)
+    kept, judged = ({of[n % min(2, len(of))].id for n, of in enumerate(kinds.values())} for kinds in (quick, alike))
     for c in cases:
-        yield replace(c, quick=c.quick and (c.id in kept or c.types == ()))
+        if c.types in (first, ()) or c.id in judged:
+            yield replace(c, quick=c.quick and (c.id in kept or c.types == ()))
 
 
 def rank_variants(device: Device, operator: Operator) -> list[str] | None:

@@ -242,18 +242,19 @@ def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
 
 
 def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
-    """Return the cases of each operator's first dtypes (F32 where it has that), and of a part of its other dtypes.
+    """Return the cases of each kernel's first dtypes (F32 where it has that), and of a part of all others.
 
     This is for devices that compile a program for each operator and dtypes: the parts together are all cases, and the
-    other dtypes are spread evenly over them.
+    others are spread evenly over them. They are the other dtypes, and all dtypes of operators without a kernel of their
+    own.
     """
     kept: list[Case] = []
     for operator, own in itertools.groupby(cases, lambda c: c.operator):
         every = [tuple(types.values()) for types in assignments(operator)]
         first = next((types for types in every if types and types[0] is F32), every[0])
         start = zlib.crc32(operator.name.encode())
-        others = {types: start + position for position, types in enumerate(t for t in every if t != first)}
-        kept += [c for c in own if c.types not in others or part.has(others[c.types])]
+        turns = {types: start + position for position, types in enumerate([*(t for t in every if t != first), first])}
+        kept += [c for c in own if c.types == () or (c.types == first and not c.relayed) or part.has(turns[c.types])]
     return kept
 
 
