@@ -15,7 +15,7 @@ from isokern.declare.samples import assignments, describe, slots
 from isokern.dtypes import ALL, BF16, BOOL, F16, F32, F64, I32, PLAIN
 from isokern.layout import TensorDesc
 from isokern.ops import all_operators, find
-from isokern.oracle.cases import Case, dtype_text, sample_text
+from isokern.oracle.cases import Case, dtype_text
 from isokern.oracle.expected import Judged, Problems, count_ulps, judge, problem
 from isokern.oracle.layouts import GUARD, LAYOUTS, arrangements, elements, outside, place
 from isokern.oracle.values import draw, generator, limits_of, special_values
@@ -81,10 +81,10 @@ def test_indices_of_every_dtype_are_judged() -> None:
 def test_every_wide_and_long_sample_is_called() -> None:
     """Operators with indices have a dtype among theirs that no computation is in."""
     for operator in all_operators():
-        called = {sample_text(c.sample) for c in operator_cases(operator) if c.calls}
+        called = {c.sample.text for c in operator_cases(operator) if c.calls}
         for sample in operator.samples():
             if sample.size in ("wide", "long"):
-                assert sample_text(sample) in called, operator.name
+                assert sample.text in called, operator.name
 
 
 def test_quick_covers_every_kernel_and_dtype(cases: list[Case], cpu: Device) -> None:

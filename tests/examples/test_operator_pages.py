@@ -13,7 +13,6 @@ import support
 from isokern.dtypes import dtype
 from isokern.measure.sizes import samples
 from isokern.ops import all_operators, find
-from isokern.oracle.cases import sample_text
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,7 +39,7 @@ def test_speeds_are_of_operators_and_samples_that_exist():
     assert {row["peer"] for row in rows} == {"", *speeds.NAMES}
     for row in rows:
         op = find(row["operator"])
-        cases = {sample_text(s) for s in samples(op, "medium", dtype(row["dtype"]))}
+        cases = {s.text for s in samples(op, "medium", dtype(row["dtype"]))}
         assert row["case"] in cases, row
         assert float(row["us"]) > 0, row
         assert bool(row["peer"]) == bool(row["version"]) == bool(row["ratio"]), row

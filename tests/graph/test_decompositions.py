@@ -9,7 +9,7 @@ from graph_models import command
 from isokern import InvalidArgument
 from isokern.declare.samples import describe
 from isokern.ops import all_operators, find
-from isokern.oracle.cases import sample_text, samples
+from isokern.oracle.cases import samples
 from isokern.passes import run
 from isokern.rewriting.conversion import single
 from isokern.rewriting.rewriter import State
@@ -24,7 +24,7 @@ def parts(row):
     op = find(row.name)
     named = zip(op.signature.types.items(), row.dtypes, strict=True)
     types = {variable: next(d for d in allowed if d.name == name) for (variable, allowed), name in named}
-    (sample,) = [s for size in ("small", "medium") for s in samples(op, size, types) if sample_text(s) == row.sample]
+    (sample,) = [s for size in ("small", "medium") for s in samples(op, size, types) if s.text == row.sample]
     inputs, outputs = describe(op, sample, types)
     graph = single(op, inputs, outputs, op.attrs.check(op.name, sample.attrs))
     return [d for d in (*inputs, *outputs) if d is not None], run(State(graph, {}), PASSES).graph, types

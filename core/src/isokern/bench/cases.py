@@ -20,7 +20,6 @@ from ..layout import TensorDesc
 from ..measure.host import limits
 from ..measure.sizes import bytes_moved, types_for
 from ..measure.timing import Call, Clock, in_turn, interleave
-from ..oracle.cases import sample_text
 from ..oracle.values import draw, generator
 from ..runtime.lowered import LoweredKernel
 from ..tensors import Tensor, empty, tensor, zeros
@@ -131,7 +130,7 @@ def measure(
         op.name,
         device.name,
         element.name,
-        sample_text(sample),
+        sample.text,
         1e6 * times["isokern"],
         rate / 1e9,
         "GFLOP/s" if contraction else "GB/s",

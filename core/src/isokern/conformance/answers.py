@@ -7,7 +7,7 @@ from ..call.descriptor import Descriptor
 from ..declare.samples import describe
 from ..dtypes import DType
 from ..layout import TensorDesc
-from ..oracle.cases import Case, sample_text, samples
+from ..oracle.cases import Case, samples
 from ..oracle.verdicts import Failure, Verdict
 from ..status import IsokernError, NotImplementedOnDevice
 
@@ -64,9 +64,9 @@ def check_claim(device: Device, case: Case) -> None:
         inputs, outputs = describe(case.operator, sample, case.bound_types)
         try:
             Descriptor.of(case.operator, inputs, outputs, device=device, **sample.attrs)
-            answers[sample_text(sample)] = ""
+            answers[sample.text] = ""
         except NotImplementedOnDevice as refused:
-            answers[sample_text(sample)] = refused.hint or "no reason"
+            answers[sample.text] = refused.hint or "no reason"
     first, reason = next(iter(answers.items()))
     taken = [text for text, no in answers.items() if not no]
     if reason and taken:

@@ -13,13 +13,14 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..backend import Device
 from ..declare.operator import LENGTHS, Operator, Sample
 from ..declare.samples import assignments, describe, fits, slots
 from ..dtypes import F16, F32, F64, I32, Q4_0, DType
 from ..ops import all_operators
-from ..oracle.cases import Case, sample_text, samples
+from ..oracle.cases import Case, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from ..oracle.values import CHECKED
 
@@ -51,12 +52,17 @@ def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Sh
 
     def has_strides(layout: str) -> bool:
         kinds = arrangements(layout, len(outputs), len(given))
-        return any(not place(k, *t)[0].is_contiguous for k, t in zip(kinds, tensors, strict=True))
+        return any(_is_strided(kind, *tensor) for kind, tensor in zip(kinds, tensors, strict=True))
 
     most = max(place("bare", *t)[0].numel for t in tensors)
     same = tuple(label for label, _, shape in given if label in operator.aliases and shape == outputs[0].shape)
     aliases = operator.aliases if operator.inout and most else same if outputs[0].numel else ()
     return Shape(sample, most, tuple(n for n in STRIDED if has_strides(n)), aliases)
+
+
+@lru_cache(maxsize=65536)
+def _is_strided(kind: str, element: DType, shape: tuple[int, ...]) -> bool:
+    return not place(kind, element, shape)[0].is_contiguous
 
 
 class _Derivation:
@@ -181,8 +187,8 @@ class _Derivation:
 
     def _balance(self, cases: list[Case]) -> list[Case]:
         """Return the cases, with more strided ones added until there are as many as dense ones."""
-        places = {sample_text(s.sample): s.strided for s in (*self.small, *self.wide, *self.long)}
-        lacking = len(cases) - 2 * sum(c.layout in places[sample_text(c.sample)] for c in cases)
+        places = {s.sample.text: s.strided for s in (*self.small, *self.wide, *self.long)}
+        lacking = len(cases) - 2 * sum(c.layout in places[c.sample.text] for c in cases)
         known, first = {c.id for c in cases}, cases[0]
         unused = (Case(first.operator, first.types, s.sample, n) for s in self.small for n in s.strided)
         return cases + list(itertools.islice((c for c in unused if c.id not in known), max(0, lacking)))
@@ -267,9 +273,9 @@ def _thin(cases: Sequence[Case]) -> Iterator[Case]:
     first = cases[0].types
     alike, quick = (defaultdict[tuple[str, ...], list[Case]](list) for _ in range(2))
     for c in cases:
-        alike[c.dtype, sample_text(c.sample), c.values, c.alias].append(c)
+        alike[c.dtype, c.sample.text, c.values, c.alias].append(c)
         if c.quick and c.types == first:
-            quick[sample_text(c.sample), c.values].append(c)
+            quick[c.sample.text, c.values].append(c)
     kept, judged = ({of[n % min(2, len(of))].id for n, of in enumerate(kinds.values())} for kinds in (quick, alike))
     for c in cases:
         if c.types in (first, ()) or c.id in judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import INTEGERS, DType, dtype, names
@@ -47,6 +47,11 @@ class Sample:
     size: str = "small"
     types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
 
+    @cached_property
+    def text(self) -> str:
+        """The sample as in an id: `x=3x5,axis=1`, and after `->` the outputs that are not inferred."""
+        return _describe(self, "")
+
 
 # Lengths of rows around which kernels do something else: sizes of tiles, of what is kept in registers or local memory,
 # of parts that several groups work on
@@ -62,6 +67,34 @@ class ErrorCase:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     outputs: Mapping[str, Shape] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """The call as in an id, as a sample's, with the dtypes after the attributes: `x=3,axis=1,T:F64`."""
+        return _describe(self, ",".join(f"{n}:{d.name}" for n, d in self.dtypes.items()))
+
+
+def _describe(call: Sample | ErrorCase, dtypes: str) -> str:
+    shapes = ",".join(
+        f"{n}={'+'.join(map(_dims, s)) if isinstance(s, list) else _dims(s)}" for n, s in call.shapes.items()
+    )
+    attrs = ",".join(f"{n}={_plain(v)}" for n, v in call.attrs.items())
+    outputs = ",".join(f"{n}={_dims(s)}" for n, s in call.outputs.items())
+    return _share(",".join(p for p in (shapes, attrs, dtypes, outputs and f"->{outputs}") if p) or "none")
+
+
+def _dims(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _plain(value: Any) -> str:
+    return "+".join(map(str, value)) or "()" if isinstance(value, (tuple, list)) else str(value)
+
+
+@lru_cache(maxsize=4096)
+def _share(text: str) -> str:
+    """Return the same object for equal texts: an operator's samples are made again for each who asks."""
+    return text
 
 
 @dataclass(frozen=True)

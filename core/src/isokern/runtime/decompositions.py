@@ -14,7 +14,7 @@ from ..declare.samples import Descs, assignments, describe
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..ops import all_operators, find
-from ..oracle.cases import sample_text, samples
+from ..oracle.cases import samples
 from ..passes import run
 from ..rewriting.conversion import single
 from ..rewriting.rewriter import State
@@ -68,7 +68,7 @@ def decomposition(op: Operator) -> Decomposition:
     made = plan_memory(lowered)
     return Decomposition(
         op.name,
-        sample_text(sample),
+        sample.text,
         tuple(d.name for d in types.values()),
         dict(Counter(o.kind for o in lowered.ops).most_common()),
         len(made.calls),
