@@ -56,6 +56,10 @@ IMAGE, POSITIVE, UNIT = draw(2, 3, 6, 7), draw(3, 7, low=0.1), draw(3, 7, low=-0
 NANS = np.array([[np.nan, 1, -np.inf], [np.inf, -0.0, 2]], np.float32)
 WHOLE, BITS = ints(3, 7), ints(3, 7, low=0, high=250, dtype=np.uint8)
 TRUTHS = RNG.integers(0, 2, (3, 5)).astype(bool)
+SCALE, SCALES, WIDER = np.float32(0.125), np.array([0.5, 0.25, 2], np.float32), np.float32(64)
+ZERO, ZEROS, ONE = np.uint8(3), np.array([0, 7, 200], np.uint8), np.int8(1)
+SIGNED = ints(7, 4, low=-100, high=100, dtype=np.int8)
+SMALL, FILTERS = ints(1, 2, 5, 6, low=0, dtype=np.uint8), ints(3, 2, 3, 2, low=0, dtype=np.uint8)
 
 # Elementwise: ONNX's name, ours, and the inputs
 UNARY = """Abs Asinh Atan Ceil Cos Cosh Erf Exp Floor HardSwish Mish Neg Reciprocal Relu Round Sigmoid Sign Sin Sinh
@@ -254,6 +258,16 @@ ROWS = [
     ),
     Row("GlobalAveragePool", (IMAGE,), isokern.global_avg_pool),
     Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
+    # Quantised integers
+    Row("QuantizeLinear", (A, SCALE, ZERO), isokern.quantize_linear),
+    Row("QuantizeLinear", (B, SCALES, ZEROS), isokern.quantize_linear, {"axis": 1}),
+    Row("DequantizeLinear", (BITS, SCALE, ZERO), isokern.dequantize_linear),
+    Row("DequantizeLinear", (BITS[:, :3], SCALES, ZEROS), isokern.dequantize_linear, {"axis": 1}),
+    Row("DynamicQuantizeLinear", (A,), lambda x: isokern.dynamic_quantize_linear(x)[0]),
+    Row("MatMulInteger", (BITS, SIGNED, ZERO, -ONE), isokern.matmul_integer),
+    Row("ConvInteger", (SMALL, FILTERS, ZERO), lambda *of: isokern.conv_integer(*of, padding=1), {"pads": [1] * 4}),
+    Row("QLinearMatMul", (BITS, SCALE, ZERO, SIGNED, SCALE, -ONE, SCALE, ONE), isokern.qlinear_matmul),
+    Row("QLinearConv", (SMALL, SCALE, ZERO, FILTERS, SCALE, ZERO, WIDER, ZERO), isokern.qlinear_conv),
 ]
 
 

@@ -137,6 +137,11 @@ class Emitter(Generic[V]):
         return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
 
 
+def find_optional(inputs: Sequence[V], at: int) -> V | None:
+    """Return an optional input; None where it is absent, or where the inputs end before it."""
+    return inputs[at] if at < len(inputs) else None
+
+
 IDENTITY = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
 
 
