@@ -228,7 +228,7 @@ declare(
         "The n-th differences along an axis: once, y[i] = x[i + 1] - x[i], which is one element shorter; nothing is"
         " left from the length on, and n = 0 copies. Integers wrap."
     ),
-    reference=lambda x, n, axis: np.diff(x, n, axis),
+    reference=lambda x, n, axis: np.diff(x, min(n, x.shape[axis]), axis),
     tolerance=Tolerance(1, _diff_scale),
     attrs=attrs("DIF1", integer("n", 1, "how many times", minimum=0), _AXIS),
     shapes=_diff_shapes,

@@ -128,28 +128,28 @@ def _selective_scale(
 ) -> tuple[Any, Any]:
     """Return the rounding errors of the decomposition's expressions, carried from each to the next."""
 
-    def bound(body: str, *xs: Any) -> Range:
+    def apply(body: str, *xs: Any) -> Range:
         return bounds(parse(body), {f"x{i}": x for i, x in enumerate(xs)}, compute)
 
-    def row(name: str, x: Any) -> Range:
+    def call(name: str, x: Any) -> Range:
         expression = find(name).expression
         assert expression is not None
         return bounds(expression, {"x": x}, compute)
 
-    steps = exactly(delta) if bias is None else bound("x0 + x1", delta, bias[:, None])
-    steps = row("softplus", steps) if delta_softplus else steps
+    steps = exactly(delta) if bias is None else apply("x0 + x1", delta, bias[:, None])
+    steps = call("softplus", steps) if delta_softplus else steps
     state = exactly(np.zeros((*u.shape[:2], a.shape[1])) if init is None else init)
     found = Range(*(np.zeros(u.shape) for _ in range(3)))
     for t in range(u.shape[2]):
         step = _pick(steps, (..., t, None))
-        factor, term = bound(_FACTOR, step, a), bound(_TERM, step, b[:, None, :, t], u[:, :, t, None])
-        state = bound(LINEAR, factor, term, state)
-        products = bound("x0 * x1", state, c[:, None, :, t])
+        factor, term = apply(_FACTOR, step, a), apply(_TERM, step, b[:, None, :, t], u[:, :, t, None])
+        state = apply(LINEAR, factor, term, state)
+        products = apply("x0 * x1", state, c[:, None, :, t])
         off = EPS * growth(products.value, (2,), 0.0)
         found.value[:, :, t] = products.value.sum(-1)
         found.low[:, :, t], found.high[:, :, t] = products.low.sum(-1) - off, products.high.sum(-1) + off
-    found = found if d is None else bound("x0 + x1 * x2", found, d[:, None], u)
-    found = found if z is None else bound("x0 * x1", found, row("silu", z))
+    found = found if d is None else apply("x0 + x1 * x2", found, d[:, None], u)
+    found = found if z is None else apply("x0 * x1", found, call("silu", z))
     return distance(found), distance(state)
 
 
@@ -185,7 +185,7 @@ def _selective_sample(batch: int, dim: int, length: int, state: int, given: str 
     shapes = {"u": wide, "delta": wide, "a": (dim, state), "b": pair, "c": pair}
     others = {"d": (dim,), "z": wide, "bias": (dim,), "init": (batch, dim, state)}
     shapes |= {name: others[name] for name in given.split()}
-    domains = {name: "unit" for name in ("a", "delta", "bias") if name in shapes}
+    domains: dict[str, str] = {name: "unit" for name in ("a", "delta", "bias") if name in shapes}
     return Sample(shapes, {"delta_softplus": "bias" in shapes}, domains, **fields)
 
 

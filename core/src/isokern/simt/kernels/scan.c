@@ -1,4 +1,4 @@
-/* scan: y[row, t] = body(x0[row, t], …, y[row, t - 1]), an item a row; the value before is carried in the compute type.
+/* scan: y[row, t] = body(x0[row, t], …, y[row, t - 1]), an item a row; the value before stays in the compute type.
  *
  * The plan supplies the body of values value_x0, … of the inputs and IK_BEFORE, the value before the step. */
 #include "simt.h"

@@ -1,5 +1,5 @@
-/* The loops over tiles, one for each opcode of the scalar language and compute type, as any kernel calls them; the parts
- * of generic.c define them (tiles.h). */
+/* The loops over tiles, one for each opcode of the scalar language and compute type, as any kernel calls them; the
+ * parts of generic.c define them (tiles.h). */
 #ifndef IK_OPCODES_H
 #define IK_OPCODES_H
 #include "kernel.h"

@@ -1,7 +1,7 @@
 /* scan: y[row, t] = body(x[row, t] …, y[row, t - 1]), from init[row] or the attribute `initial` on.
  *
- * A tile has rows as lanes and steps as lines. The body's steps (program.h) run over one line after the other, each with
- * the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
+ * A tile has rows as lanes and steps as lines. The body's program (program.h) runs over one line after the other, each
+ * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
  * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
  *
  * Sums and products of few rows have a loop of their own (scan_row.h), since steps over a few lanes are slow. */

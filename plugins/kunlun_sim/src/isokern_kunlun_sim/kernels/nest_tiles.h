@@ -1,5 +1,5 @@
-/* What runs a body's program: the loops over tiles, one for each opcode and compute type, and how the text that describes
- * a nest gets to shared memory. */
+/* What runs a body's program: the loops over tiles, one for each opcode and compute type, and how the text that
+ * describes a nest gets to shared memory. */
 #ifndef IK_XPU_NEST_TILES_H
 #define IK_XPU_NEST_TILES_H
 #include "nest_plan.h"
