@@ -88,8 +88,8 @@ static char *find_steps(const operand *o, int64_t row, int64_t at)
 /* Choose where the tile of n rows from `row` on, and steps from `at` on, is worked on. */
 static void select_tile(const job *j, operand *o, int64_t row, int64_t n, int64_t at)
 {
-    char *place = n == 1 && o->rows.dtype == j->compute ? find_steps(o, row, 0)
-                                                        : ik_lanes_in_place(&o->rows, o->memory, row, n);
+    char *place =
+        n == 1 && o->rows.dtype == j->compute ? find_steps(o, row, 0) : ik_lanes_in_place(&o->rows, o->memory, row, n);
     o->in_place = place != NULL;
     o->line = o->in_place ? place + at * o->step * o->rows.size : o->tile;
     o->pitch = o->in_place ? o->step * o->rows.size : n * j->size;
@@ -210,8 +210,8 @@ static const char *set_up(const ik_plan *plan, job *j)
     if (reason != NULL)
         return reason;
     const ik_step *step = j->steps.step;
-    const bool both = j->inputs == 1 && j->steps.count == 1 && step->from[0] + step->from[1] == 1
-        && step->from[0] != step->from[1];
+    const bool both =
+        j->inputs == 1 && j->steps.count == 1 && step->from[0] + step->from[1] == 1 && step->from[0] != step->from[1];
     j->sums = both && step->code == IK_CODE_ADD;
     j->products = both && step->code == IK_CODE_MUL;
     j->length = y->shape[y->ndim - 1];
