@@ -27,7 +27,7 @@ def _initial(body: str, element: DType) -> float:
         return -np.inf
     if "maximum" in body or "minimum" in body:
         last = np.inf if element.kind == "f" else 2.0**64 if element is U64 else 2.0**63
-        lowest = 0.0 if element is U64 else -last
+        lowest = 0.0 if element.kind == "u" else -last
         return last if "minimum" in body else lowest
     return 1.0 if "*" in body else 0.0
 

@@ -61,7 +61,7 @@ declare(
     attrs=attrs("LRE1", integer("axis", -1), flag("reverse", False, "from the end")),
     shapes=_recurrence_shapes,
     normal_form=as_given,
-    decompose=lambda e, i, v, o: e("scan", i[2], i[0], i[1], body=LINEAR, **v),
+    decompose=lambda e, i, v, o: e("scan", i[2] if len(i) > 2 else None, i[0], i[1], body=LINEAR, **v),
     flops=lambda i, o: 2.0 * o[0].numel,
     domains={"a": "unit"},
     samples=lambda: [
@@ -159,7 +159,7 @@ _FACTOR, _TERM = "exp(x0 * x1)", "x0 * x1 * x2"
 def _selective(
     e: Emitter[V], inputs: Sequence[V | None], values: Mapping[str, Any], outputs: Sequence[TensorDesc]
 ) -> tuple[V, V]:
-    u, delta, a, b, c, d, z, bias, init = inputs
+    u, delta, a, b, c, d, z, bias, init = (*inputs, *[None] * (9 - len(inputs)))
     assert u is not None and delta is not None and a is not None and b is not None and c is not None
     element = outputs[0].dtype
     wide, length = element.compute, u.spec.shape[2]
