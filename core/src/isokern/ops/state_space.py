@@ -159,7 +159,8 @@ _FACTOR, _TERM = "exp(x0 * x1)", "x0 * x1 * x2"
 def _selective(
     e: Emitter[V], inputs: Sequence[V | None], values: Mapping[str, Any], outputs: Sequence[TensorDesc]
 ) -> tuple[V, V]:
-    u, delta, a, b, c, d, z, bias, init = (*inputs, *[None] * (9 - len(inputs)))
+    given: list[V | None] = [*inputs, *[None] * (9 - len(inputs))]
+    u, delta, a, b, c, d, z, bias, init = given
     assert u is not None and delta is not None and a is not None and b is not None and c is not None
     element = outputs[0].dtype
     wide, length = element.compute, u.spec.shape[2]
