@@ -123,6 +123,14 @@ def test_bounds(body, x, eps):
     assert off == pytest.approx(eps, rel=1e-3) if eps is not None else 1 < off < UNBOUNDED, off
 
 
+def test_a_name_stands_for_what_was_computed_before():
+    x = {"x0": np.array([1.1, -3.3]), "x1": np.array([1.21, 7.7])}
+    first = bounds(parse("x0 * x0"), x, F32)
+    parts, whole = bounds(parse("x2 - x1"), x | {"x2": first}, F32), bounds(parse("x0 * x0 - x1"), x, F32)
+    assert (distance(parts) == distance(whole)).all() and (distance(parts) > distance(first)).all()
+    assert (distance(bounds(parse("x2 - x1"), x | {"x2": first.value}, F32)) < distance(parts)).all()
+
+
 def test_subnormals_round_by_their_spacing():
     for compute, small in ((F32, 1e-42), (F64, 1e-320)):
         least, eps = (float(n) for n in (np.finfo(compute.numpy).smallest_subnormal, np.finfo(compute.numpy).eps))

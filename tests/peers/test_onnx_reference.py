@@ -121,6 +121,17 @@ ROWS = [
     ),
     Row("ReduceSum", (X,), lambda x: isokern.reduce_sum(x), {"keepdims": 0}),
     Row("ArgMax", (X,), lambda x: isokern.argmax(x, axis=1, keepdims=True), {"axis": 1, "keepdims": 1}),
+    *(
+        Row(
+            node,
+            (X, np.int64(1)),
+            lambda x, axis, f=call, v=v: f(x, axis=1, **v),
+            {n: int(b) for n, b in v.items()},
+            opset,
+        )
+        for node, call, opset in [("CumSum", isokern.cumsum, OPSET), ("CumProd", isokern.cumprod, 26)]
+        for v in ({}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True})
+    ),
     # Layout
     Row("Concat", (X, X[:, :1].copy()), lambda a, b: isokern.concat([a, b], axis=1), {"axis": 1}),
     Row("Transpose", (X,), lambda x: isokern.transpose(x, axes=(2, 0, 1)), {"perm": [2, 0, 1]}),

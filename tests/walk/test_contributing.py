@@ -14,9 +14,9 @@ from page import ROOT, block, run
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 NEW_FILES = {
-    "core/src/isokern/ops/cumsum.py": "python",
-    "plugins/cpu/src/isokern_cpu/kernels/cumsum.c": "c",
-    "core/src/isokern/simt/kernels/cumsum.c": "c",
+    "core/src/isokern/ops/alternating_sum.py": "python",
+    "plugins/cpu/src/isokern_cpu/kernels/alternating_sum.c": "c",
+    "core/src/isokern/simt/kernels/alternating_sum.c": "c",
 }
 
 pytestmark = pytest.mark.full  # makes an environment, and builds everything in it
@@ -73,7 +73,7 @@ def test_exactly_one_line_and_a_file_each_are_added(tree):
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "opencl:0"])
-@pytest.mark.parametrize("operator", ["gaussian", "cumsum"])
+@pytest.mark.parametrize("operator", ["gaussian", "alternating_sum"])
 def test_new_operator_is_listed_and_judged(tree, operator, device):
     (row,) = (r for r in isokern(tree, "ops") if r["name"] == operator)
     taken = [choice["T"] for choice in row["devices"][device]["dtypes"]]
@@ -85,12 +85,12 @@ def test_new_operator_is_listed_and_judged(tree, operator, device):
 
 def test_a_wrong_kernel_is_caught(tree):
     """The suite derived from the declaration finds a fault in the new kernel."""
-    kernel = tree / "plugins/cpu/src/isokern_cpu/kernels/cumsum.c"
+    kernel = tree / "plugins/cpu/src/isokern_cpu/kernels/alternating_sum.c"
     right = kernel.read_text(encoding="utf-8")
     kernel.write_text(right.replace("at += IK_TILE", "at += IK_TILE + 1"), encoding="utf-8")
     try:
         run("ISOKERN_CPU_CFLAGS=-O0 .venv/bin/pip install -q --no-deps --force-reinstall ./plugins/cpu", tree)
-        command = [".venv/bin/isokern", "check", "--device", "cpu", "--op", "cumsum", "--json"]
+        command = [".venv/bin/isokern", "check", "--device", "cpu", "--op", "alternating_sum", "--json"]
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert "fail-value" in {f["verdict"] for f in json.loads(done.stdout)["failures"]}

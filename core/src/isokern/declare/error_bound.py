@@ -79,7 +79,7 @@ def distance(found: Range) -> Any:
 def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
     """Return the range of an expression that a kernel computes in `compute`, F32 or F64.
 
-    `values` are float64 arrays by name.
+    `values` are float64 arrays by name, or the ranges of values that were computed before.
     """
     limits = np.finfo(compute.numpy)
     tiny = float(limits.smallest_subnormal) * (EPS / float(limits.eps))
@@ -89,7 +89,8 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
             value = np.float64(node.value)
             return exactly(value) if np.isinf(value) else _round(value, value, value, _IEEE, 0.0)
         if node.kind == "name":
-            return exactly(values[node.value])
+            given = values[node.value]
+            return given if isinstance(given, Range) else exactly(given)
         if node.kind == "neg":
             x = number(node.args[0])
             return exactly(-x.value) if x.exact else Range(-x.value, -x.high, -x.low)

@@ -129,14 +129,19 @@ def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> No
     ins = [d for d in inputs[1:] if d is not None]
     if len(ins) > INPUTS:
         raise InvalidArgument("generic", f"{len(ins)} inputs", allowed=f"up to {INPUTS}")
-    integer = ins[0].dtype.compute in (I64, U64)
-    for kind, name, value in body_parts(values["body"]):
-        if kind == "input" and value >= len(ins):
-            known = ", ".join([f"x{i}" for i in range(len(ins))])
-            raise InvalidArgument("generic", f"body has x{value}", allowed=known)
+    check_body("generic", values["body"], len(ins), ins[0].dtype)
+
+
+def check_body(where: str, text: str, names: int, element: DType) -> None:
+    """Raise InvalidArgument where an expression has a name beyond x0 … x{names - 1}, or what its type lacks."""
+    integer = element.compute in (I64, U64)
+    for kind, name, value in body_parts(text):
+        if kind == "input" and value >= names:
+            known = ", ".join([f"x{i}" for i in range(names)])
+            raise InvalidArgument(where, f"body has x{value}", allowed=known)
         reason = _find_misplaced(kind, name, value, integer)
         if reason:
-            raise InvalidArgument("generic", f"body has {reason} of {ins[0].dtype.name}", allowed="what its type has")
+            raise InvalidArgument(where, f"body has {reason} of {element.name}", allowed="what its type has")
 
 
 def body_parts(body: str) -> list[tuple[str, str, Any]]:

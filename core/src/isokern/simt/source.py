@@ -149,15 +149,17 @@ def _row(name: str, compute: DType) -> str:
 def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
     """Yield macros for how the terms of a loop nest are combined, and for its body.
 
-    The body is for values `value_x0`, … of the inputs that it has. Only an entry that has IK_BODY depends on it: the
-    others are shared.
+    The body is for values `value_x0`, … of the inputs that it has; IK_BEFORE is the value of the next name, which in a
+    scan is the value before. Only an entry that has IK_BODY depends on it: the others are shared.
     """
     if "IK_COMBINE_" in text:
         yield f"#define IK_COMBINE_{plan.operator.combine or plan.attrs['combine']}"
     if "IK_BODY" in text:
         body = plan.operator.expression or parse(plan.attrs["body"])
-        names = sorted({node.value for node in body.walk() if node.kind == "name"})
+        before = f"x{len(plan.table) - 2}"
+        names = sorted({node.value for node in body.walk() if node.kind == "name"} - {before})
         yield f"#define IK_EACH_INPUT(X) {' '.join(f'X({name})' for name in names)}"
+        yield f"#define IK_BEFORE value_{before}"
         yield f"#define IK_BODY {to_c(body, compute.name, lambda name: f'value_{name}')}"
 
 

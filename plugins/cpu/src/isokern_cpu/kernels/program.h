@@ -9,20 +9,9 @@
 #include "walk.h"
 
 #include "loop_nests.h"
-#include "tiles.h"
+#include "opcodes.h"
 
 static const uint8_t ik_operands[] = IK_OPERANDS;
-
-/* out[i] = the opcode's function of in[0][i] …; returns false where the compute type has none. */
-static bool ik_run_tile(int32_t compute, int64_t code, int64_t n, const void *const *in, void *out)
-{
-    switch (compute) {
-    case IK_F32: return IK_PART_NAME(generic_f32).run(code, n, in, out);
-    case IK_F64: return IK_PART_NAME(generic_f64).run(code, n, in, out);
-    case IK_I64: return run_i64(code, n, in, out);
-    default: return run_u64(code, n, in, out);
-    }
-}
 
 enum {
     IK_STEPS = sizeof((ik_program *)NULL)->v / sizeof(int64_t),

@@ -2,22 +2,12 @@
  * the types in this part. */
 #ifndef IK_TILES_H
 #define IK_TILES_H
+#include "opcodes.h"
 #include "part_types.h"
 
 #define IK_TILE static __attribute__((noinline))
 #include "tile_functions.h"
 #undef IK_TILE
-
-/* out[i] = the opcode's function of in[0][i] …; returns false where the type has none. */
-typedef bool ik_run_opcode(int64_t code, int64_t n, const void *const *in, void *out);
-
-/* What the part of a float type provides: functions of tiles, and matrix products. */
-typedef struct ik_nest_loops {
-    ik_run_opcode *run;
-    ik_task *contract;
-} ik_nest_loops;
-
-extern const ik_nest_loops IK_SHARED(generic_f32), IK_SHARED(generic_f64);
 
 #define IK_CASE(number, function) \
     case number: function(n, in[0], in[1], in[2], out); return true;
@@ -35,6 +25,8 @@ static bool run_u64(int64_t code, int64_t n, const void *const *in, void *out)
         IK_TILES_U64(IK_CASE) default : return false;
     }
 }
+
+const ik_nest_loops IK_SHARED(generic_i64) = { run_i64, NULL }, IK_SHARED(generic_u64) = { run_u64, NULL };
 #endif
 #if IK_IN_PART(1)
 static bool run_f32(int64_t code, int64_t n, const void *const *in, void *out)

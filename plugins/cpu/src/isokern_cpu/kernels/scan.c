@@ -1,0 +1,245 @@
+/* scan: y[row, t] = body(x[row, t] …, y[row, t - 1]), from init[row] or the attribute `initial` on.
+ *
+ * A tile has rows as lanes and steps as lines. The body's program (program.h) runs over one line after the other, each
+ * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
+ * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
+ *
+ * Sums and products of few rows have a loop of their own (scan_row.h), since steps over a few lanes are slow. */
+#include "program.h"
+#include "transpose.h"
+#include "operators/scan.h"
+
+#define IK_FILE "scan_row.h"
+#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_U64)
+#include "each_type.h"
+
+enum {
+    LANES = 64,            /* rows of a tile */
+    FEW = 16,              /* with fewer rows for a thread, sums and products are made row by row */
+    LIVE_BYTES = 48 << 10, /* bytes of all tiles */
+    PAD = 64,              /* bytes between tiles, so that they start in different sets of the cache */
+    OPERANDS = IK_PROGRAM_INPUTS + 1,
+    SCRATCH_BYTES = LIVE_BYTES + (IK_PLACES + OPERANDS + 2) * PAD
+};
+
+typedef struct job {
+    const ik_plan *plan;
+    int32_t inputs, compute;
+    bool exclusive, sums, products; /* sums: the body adds, products: it multiplies, the input and the value before */
+    int64_t size, rows, length, lanes, block; /* size: bytes of a value; a tile has `lanes` rows and `block` steps */
+    ik_number initial;
+    ik_steps steps;
+    char *tensor[2 + IK_PROGRAM_INPUTS]; /* y, init, inputs */
+} job;
+
+/* A tensor as tiles of some rows. */
+typedef struct operand {
+    ik_lanes rows;
+    int64_t step; /* elements between steps */
+    bool by_rows; /* memory runs along a row rather than along a line */
+    char *memory, *tile, *line; /* line: the first of the current tile, in memory or in `tile` */
+    int64_t pitch; /* bytes between its lines */
+    bool in_place;
+} operand;
+
+typedef struct frame {
+    const job *j;
+    operand y, x[IK_PROGRAM_INPUTS];
+    void *place[IK_PLACES];
+    char *state, *staging;
+    char scratch[SCRATCH_BYTES] __attribute__((aligned(64)));
+} frame;
+
+static operand open_operand(const job *j, int32_t index, char *tile)
+{
+    const ik_tensor *t = &j->plan->tensors[index];
+    const int32_t last = t->ndim - 1;
+    operand o = { .rows = ik_lanes_of(t, j->compute, 0, last), .step = t->strides[last], .tile = tile };
+    o.by_rows = ik_magnitude(o.step) < ik_magnitude(t->strides[last - 1]) || j->lanes == 1;
+    o.memory = j->tensor[index];
+    return o;
+}
+
+static void open_frame(frame *f, const job *j)
+{
+    const int64_t line = j->lanes * j->size, tile = j->block * line + PAD;
+    char *next = f->scratch;
+    f->j = j;
+    f->y = open_operand(j, 0, next);
+    for (int32_t i = 0; i < j->inputs; i++)
+        f->x[i] = open_operand(j, 2 + i, next += tile);
+    f->staging = next += tile;
+    f->state = next += tile;
+    next += line;
+    for (int32_t i = 0; i < j->steps.constants; i++, next += line) {
+        f->place[IK_PROGRAM_INPUTS + i] = next;
+        ik_spread(j->size, &j->steps.constant[i], j->lanes, next);
+    }
+    for (int32_t i = 0; i < j->steps.depth; i++, next += line)
+        f->place[IK_STACK + i] = next;
+    for (int32_t i = 0; i < j->steps.kept; i++, next += line)
+        f->place[IK_KEEP + i] = next;
+}
+
+/* Where a row's steps from `at` on are in memory. */
+static char *find_steps(const operand *o, int64_t row, int64_t at)
+{ return o->memory + (ik_lanes_offset(&o->rows, row) + at * o->step) * o->rows.size; }
+
+/* Choose where the tile of n rows from `row` on, and steps from `at` on, is worked on. */
+static void select_tile(const job *j, operand *o, int64_t row, int64_t n, int64_t at)
+{
+    char *place =
+        n == 1 && o->rows.dtype == j->compute ? find_steps(o, row, 0) : ik_lanes_in_place(&o->rows, o->memory, row, n);
+    o->in_place = place != NULL;
+    o->line = o->in_place ? place + at * o->step * o->rows.size : o->tile;
+    o->pitch = o->in_place ? o->step * o->rows.size : n * j->size;
+}
+
+static void load_tile(const frame *f, operand *o, int64_t row, int64_t n, int64_t at, int64_t count)
+{
+    const job *j = f->j;
+    select_tile(j, o, row, n, at);
+    if (o->in_place)
+        return;
+    if (!o->by_rows) {
+        for (int64_t t = 0; t < count; t++)
+            ik_lanes_load(&o->rows, o->memory + (at + t) * o->step * o->rows.size, row, n, o->line + t * o->pitch);
+        return;
+    }
+    char *to = n == 1 ? o->tile : f->staging;
+    for (int64_t i = 0; i < n; i++)
+        ik_load(j->compute, o->rows.dtype, find_steps(o, row + i, at), o->step, count, to + i * count * j->size);
+    if (n > 1)
+        ik_transpose(j->size, count, n, o->tile, o->pitch, j->size, to, j->size, count * j->size, false);
+}
+
+static void store_tile(const frame *f, operand *o, int64_t row, int64_t n, int64_t at, int64_t count)
+{
+    const job *j = f->j;
+    if (o->in_place)
+        return;
+    if (!o->by_rows) {
+        for (int64_t t = 0; t < count; t++)
+            ik_lanes_store(&o->rows, o->memory + (at + t) * o->step * o->rows.size, row, n, o->line + t * o->pitch);
+        return;
+    }
+    const char *from = n == 1 ? o->tile : f->staging;
+    if (n > 1)
+        ik_transpose(j->size, n, count, f->staging, count * j->size, j->size, o->tile, j->size, o->pitch, false);
+    for (int64_t i = 0; i < n; i++)
+        ik_store(j->compute, o->rows.dtype, from + i * count * j->size, find_steps(o, row + i, at), o->step, count);
+}
+
+/* Step over the tile; the value before its first step is in `state`, and then the value after its last. */
+static void step_over(frame *f, int64_t n, int64_t count)
+{
+    const job *j = f->j;
+    const size_t line = (size_t)(n * j->size);
+    void *before = f->state;
+    for (int64_t t = 0; t < count; t++) {
+        char *y = f->y.line + t * f->y.pitch, *to = j->exclusive ? f->state : y;
+        for (int32_t i = 0; i < j->inputs; i++)
+            f->place[i] = f->x[i].line + t * f->x[i].pitch;
+        f->place[j->inputs] = before;
+        if (j->exclusive)
+            memcpy(y, f->state, line);
+        const void *made = ik_evaluate(&j->steps, n, f->place, to);
+        if (made != to)
+            memcpy(to, made, line);
+        before = to;
+    }
+    if (before != f->state)
+        memcpy(f->state, before, line);
+}
+
+/* The same for a single row of sums or products. */
+static void accumulate(frame *f, int64_t count)
+{
+    const job *j = f->j;
+    const operand *x = &f->x[0], *y = &f->y;
+    const int64_t step_x = x->pitch / j->size, step_y = y->pitch / j->size;
+    if (j->compute == IK_F32)
+        accumulate_row_f32(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
+    else if (j->compute == IK_F64)
+        accumulate_row_f64(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
+    else
+        accumulate_row_u64(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
+}
+
+/* Scan rows begin .. end, numbered by tiles. */
+static void run(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    const ik_tensor *start = &j->plan->tensors[1];
+    frame f;
+    open_frame(&f, j);
+    for (int64_t row = begin * j->lanes; row < ik_min(j->rows, end * j->lanes); row += j->lanes) {
+        const int64_t n = ik_min(j->lanes, j->rows - row);
+        if (j->tensor[1] != NULL) {
+            const ik_lanes init = ik_lanes_of(start, j->compute, 0, start->ndim - 1);
+            ik_lanes_load(&init, j->tensor[1], row, n, f.state);
+        } else {
+            ik_spread(j->size, &j->initial, n, f.state);
+        }
+        for (int64_t at = 0; at < j->length; at += j->block) {
+            const int64_t count = ik_min(j->block, j->length - at);
+            for (int32_t i = 0; i < j->inputs; i++)
+                load_tile(&f, &f.x[i], row, n, at, count);
+            select_tile(j, &f.y, row, n, at);
+            if (n == 1 && (j->sums || j->products))
+                accumulate(&f, count);
+            else
+                step_over(&f, n, count);
+            store_tile(&f, &f.y, row, n, at, count);
+        }
+    }
+}
+
+static const char *set_up(const ik_plan *plan, job *j)
+{
+    const ik_scan_attrs *attrs = plan->attrs;
+    const ik_tensor *y = &plan->tensors[0];
+    *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .exclusive = attrs->exclusive != 0 };
+    if (j->inputs < 1 || j->inputs >= IK_PROGRAM_INPUTS || y->ndim < 2)
+        return "a scan without one to seven inputs, or without rows";
+    j->compute = ik_compute_of(y->dtype);
+    j->size = ik_width(j->compute);
+    j->initial = ik_number_of(j->compute, attrs->initial);
+    const char *reason = ik_steps_of(&attrs->body, j->compute, j->inputs + 1, &j->steps);
+    if (reason != NULL)
+        return reason;
+    const ik_step *step = j->steps.step;
+    const bool both =
+        j->inputs == 1 && j->steps.count == 1 && step->from[0] + step->from[1] == 1 && step->from[0] != step->from[1];
+    j->sums = both && step->code == IK_CODE_ADD;
+    j->products = both && step->code == IK_CODE_MUL;
+    j->length = y->shape[y->ndim - 1];
+    j->rows = j->length > 0 ? ik_numel(y) / j->length : 0;
+    j->lanes = ik_max(1, ik_min(LANES, ik_ceil_div(j->rows, ik_threads())));
+    if (j->lanes < FEW && (j->sums || j->products))
+        j->lanes = 1;
+    const int64_t lines = LIVE_BYTES / (j->size * j->lanes) - j->steps.constants - j->steps.depth - j->steps.kept - 1;
+    j->block = ik_max(1, ik_min(j->length, lines / (j->inputs + 2)));
+    return NULL;
+}
+
+IK_SUPPORTED(scan)
+{
+    job j;
+    return set_up(plan, &j);
+}
+
+IK_KERNEL(scan)
+{
+    IK_UNUSED;
+    job j;
+    const char *reason = set_up(plan, &j);
+    if (reason != NULL)
+        return ik_fail(IK_NOT_IMPLEMENTED, reason);
+    for (int32_t i = 0; i < 2 + j.inputs; i++)
+        j.tensor[i] = ik_ptr(plan, data, (uint32_t)i);
+    const int64_t work = j.lanes * j.length * j.size * (1 + j.steps.count);
+    ik_parallel_for(ik_ceil_div(j.rows, j.lanes), 1 + IK_THREAD_BYTES / (1 + work), run, &j);
+    return IK_SUCCESS;
+}
