@@ -14,7 +14,7 @@ def launch(call: Call) -> None:
     rows, inner = t.x.shape[axis], math.prod(t.x.shape[axis + 1 :])
     y, x = coalesce([bits(t.y), bits(t.x)])
     if y.numel > 0:
-        call.launch("scatter_copy", groups=pieces(y), local=256, aliased=False, y=y, x=x, updates=None, rows=rows)
+        call.launch("scatter_copy", groups=pieces(y), local=256, y=y, x=x, updates=None, rows=rows)
     if reduction == "none":
         t.y, t.x, t.updates = bits(t.y), bits(t.x), bits(t.updates)
     columns = math.prod(t.x.shape[:axis]) * inner
