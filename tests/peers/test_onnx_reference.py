@@ -147,6 +147,43 @@ ROWS = [
         lambda x, *_: isokern.flip(isokern.slice(x, starts=(0,), ends=(5,), axes=(2,), steps=(2,)), axes=(2,)),
     ),
     Row("Gather", (X, i64(2, 0, -1)), lambda x, at: isokern.gather(x, at, axis=1), {"axis": 1}),
+    Row(
+        "GatherElements",
+        (X, ints(2, 4, 5, low=-3, high=3, dtype=np.int64)),
+        lambda x, at: isokern.gather_elements(x, at, axis=1),
+        {"axis": 1},
+    ),
+    Row("GatherND", (C, ints(5, 2, low=0, high=2, dtype=np.int64)), isokern.gather_nd),
+    Row(
+        "GatherND",
+        (C, ints(2, 3, 2, low=0, high=4, dtype=np.int64)),
+        lambda x, at: isokern.gather_nd(x, at, batch_dims=1),
+        {"batch_dims": 1},
+    ),
+    *(
+        Row(
+            "ScatterElements",
+            (X, ints(2, 3, 4, low=-5, high=5, dtype=np.int64), draw(2, 3, 4)),
+            lambda x, at, u, how=how: isokern.scatter_elements(x, at, u, axis=2, reduction=how),
+            {"axis": 2, "reduction": how},
+        )
+        for how in ("add", "mul", "min", "max")
+    ),
+    Row(
+        "ScatterElements",
+        (X, i64(1, 4, 0, 3).reshape(1, 1, 4), draw(1, 1, 4)),
+        lambda x, at, u: isokern.scatter_elements(x, at, u, axis=-1),
+        {"axis": -1},
+    ),
+    *(
+        Row(
+            "ScatterND",
+            (X, i64(1, 2, 0, 1, 1, 2).reshape(3, 2), draw(3, 5)),
+            lambda x, at, u, how=how: isokern.scatter_nd(x, at, u, reduction=how),
+            {"reduction": how},
+        )
+        for how in ("none", "add", "mul", "min", "max")
+    ),
     Row("DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2), {"blocksize": 2}),
     Row(
         "DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2, mode="CRD"), {"blocksize": 2, "mode": "CRD"}
@@ -268,6 +305,20 @@ ROWS = [
         {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0], "count_include_pad": 1},
     ),
     Row("GlobalAveragePool", (IMAGE,), isokern.global_avg_pool),
+    Row(
+        "Col2Im",
+        (draw(2, 18, 12), i64(4, 6), i64(2, 3)),
+        lambda x, *_: isokern.fold(x, size=(4, 6), kernel=(2, 3), padding=(1, 0), stride=(2, 1)),
+        {"pads": [1, 0, 1, 0], "strides": [2, 1]},
+    ),
+    Row(
+        "MaxUnpool",
+        (draw(1, 2, 2, 2), i64(5, 7, 13, 10, 16, 22, 28, 31).reshape(1, 2, 2, 2)),
+        lambda x, at: isokern.max_unpool(
+            x, isokern.remainder(at, isokern.tensor(i64(16), device=at.device)), size=(4, 4)
+        ),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
     Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
     # Quantised integers
     Row("QuantizeLinear", (A, SCALE, ZERO), isokern.quantize_linear),

@@ -40,6 +40,7 @@ STEMS = {
     "rms_norm": "rms_norm",
     "rope": "rope",
     "scan": "scan",
+    "scatter": "scatter",
     "softmax": "softmax",
     "topk": "topk",
 }
