@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    UnregisteredOp,
 )
 from xdsl.ir import Operation, SSAValue
 
@@ -150,6 +151,13 @@ def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
 
 # The language of scalar expressions
 
+
+def _other(name: str) -> Make:
+    """Return what makes an operation that xDSL has no class for; its result has the type of its first operand."""
+    made = UnregisteredOp.with_name(name)
+    return lambda *args: made.create(operands=args, result_types=[args[0].type])
+
+
 _UNARY: dict[str, Make] = {
     "exp": math.ExpOp,
     "exp2": math.Exp2Op,
@@ -170,6 +178,7 @@ _UNARY: dict[str, Make] = {
     "acosh": math.AcoshOp,
     "atanh": math.AtanhOp,
     "erf": math.ErfOp,
+    "erfc": _other("math.erfc"),
     "sqrt": math.SqrtOp,
     "rsqrt": math.RsqrtOp,
     "cbrt": math.CbrtOp,
@@ -187,6 +196,7 @@ _BINARY: dict[str, Make] = {
     "-": arith.SubfOp,
     "*": arith.MulfOp,
     "/": arith.DivfOp,
+    "fmod": _other("arith.remf"),
 }
 _INTEGERS: dict[str, tuple[Make, Make]] = {  # for I64, and for U64
     "+": (arith.AddiOp, arith.AddiOp),
@@ -257,7 +267,52 @@ def _power(x: SSAValue, y: SSAValue, compute: DType) -> SSAValue:
     return select(compare("==", y, zero, compute), one, found)
 
 
-_PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {"quotient": _quotient, "pow": _power}
+def _fmod(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Return the remainder with a's sign."""
+    if compute.kind == "f":
+        return combine("fmod", a, b, compute)
+    found = _remainder(a, b, compute)
+    return found if compute is U64 else _move(found, a, b, "-", compute)
+
+
+def _remainder(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Return the remainder with b's sign; a zero of floats has it, too."""
+    if compute.kind != "f":
+        return combine("-", a, combine("*", _quotient(a, b, compute), b, compute), compute)
+    found = combine("fmod", a, b, compute)
+    signed = combine("copysign", found, b, compute)
+    return select(compare("==", found, constant(0, compute), compute), signed, _move(found, b, b, "+", compute))
+
+
+def _move(found: SSAValue, sign: SSAValue, b: SSAValue, by: str, compute: DType) -> SSAValue:
+    """Return a remainder moved by b where it is not 0 and lacks the sign of `sign`."""
+    zero = constant(0, compute)
+    below, wanted = (compare("<", v, zero, compute) for v in (found, sign))
+    wrong = arith.AndIOp(arith.XOrIOp(below, wanted).result, compare("!=", found, zero, compute)).result
+    return select(wrong, combine(by, found, b, compute), found)
+
+
+def _shift(make: Make) -> Callable[[SSAValue, SSAValue, DType], SSAValue]:
+    """Return a shift; MLIR leaves counts of 64 and more open."""
+
+    def shift(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+        few = compare("<", b, constant(64, U64), U64)
+        sign = select(compare("<", a, constant(0, compute), compute), constant(-1, I64), constant(0, I64))
+        sign = sign if compute is I64 and make is arith.ShRUIOp else constant(0, compute)
+        moved = _result(make(arith.XOrIOp(a, sign).result, select(few, b, constant(0, compute))))
+        return arith.XOrIOp(select(few, moved, constant(0, compute)), sign).result
+
+    return shift
+
+
+_PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {
+    "quotient": _quotient,
+    "pow": _power,
+    "fmod": _fmod,
+    "remainder": _remainder,
+    "shift_left": _shift(arith.ShLIOp),
+    "shift_right": _shift(arith.ShRUIOp),
+}
 
 
 def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:

@@ -11,24 +11,15 @@ import numpy as np
 from ..declare.attributes import attrs, number
 from ..declare.elementwise import binary, row, samples, unary
 from ..dtypes import FLOATS, INTEGERS, NUMBERS
+from ..expr.evaluate import function
 
 _LN_2, _LOG2_E, _LOG10_E = 0.6931471805599453, 1.4426950408889634, 0.4342944819032518
 _M, _N = "maximum(abs(a), abs(b))", "minimum(abs(a), abs(b))"
 
 
-def _remainder(a: Any, b: Any) -> Any:
-    """Return a - b · floor(a / b), or a where b is 0."""
-    return np.where(b == 0, a, np.remainder(a, np.where(b == 0, b.dtype.type(1), b)))
-
-
-def _fmod(a: Any, b: Any) -> Any:
-    """Return a - b · trunc(a / b), or a where b is 0."""
-    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
-
-
 def _trunc_divide(a: Any, b: Any) -> Any:
     with np.errstate(over="ignore"):
-        exact = (a - _fmod(a, b)).astype(a.dtype)
+        exact = (a - function("fmod")(a, b)).astype(a.dtype)
         return np.where(b == 0, b, np.floor_divide(exact, np.where(b == 0, b.dtype.type(1), b)))
 
 
@@ -46,18 +37,20 @@ def _logical(zero: Callable[[Any], Any], log: Callable[[Any], Any]) -> Callable[
 binary(
     "remainder",
     "REMN",
-    "a - quotient(a, b) * b",
-    _remainder,
-    INTEGERS,
-    doc="a - b · floor(a / b), which has b's sign; a where b is 0.",
+    "remainder(a, b)",
+    function("remainder"),
+    NUMBERS,
+    doc="a - b · floor(a / b), which has b's sign (NumPy's rule); where b is 0, a for integers and NaN for floats.",
+    ulps=1,
 )
 binary(
     "fmod",
     "FMOD",
-    "a - quotient(a, b) * b - (b if a - quotient(a, b) * b != 0 and (a < 0) != (b < 0) else 0)",
-    _fmod,
-    INTEGERS,
-    doc="a - b · trunc(a / b), which has a's sign, as C's %; a where b is 0.",
+    "fmod(a, b)",
+    function("fmod"),
+    NUMBERS,
+    doc="a - b · trunc(a / b) exactly, which has a's sign (C's fmod); where b is 0, a for integers and NaN for floats.",
+    ulps=0,
 )
 binary(
     "trunc_divide",
@@ -66,6 +59,22 @@ binary(
     _trunc_divide,
     INTEGERS,
     doc="a / b rounded towards 0, as in C; 0 where b is 0.",
+)
+binary(
+    "left_shift",
+    "LSHF",
+    "shift_left(a, b)",
+    np.left_shift,
+    INTEGERS,
+    doc="a · 2ᵇ without what leaves the dtype; 0 where b is negative or at least the number of bits.",
+)
+binary(
+    "right_shift",
+    "RSHF",
+    "shift_right(a, b)",
+    np.right_shift,
+    INTEGERS,
+    doc="floor(a / 2ᵇ); where b is negative or at least the number of bits 0, or -1 for a negative a.",
 )
 unary("frac", "FRAC", "x - trunc(x)", lambda x: x - np.trunc(x), doc="x - trunc(x), with x's sign.", ulps=0)
 

@@ -28,6 +28,7 @@ from ..status import BadTensorShape, InvalidArgument
 INTEGRAL = (*INTEGERS, BOOL)
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _sigmoid(x: Any) -> Any:
@@ -159,6 +160,7 @@ unary("asinh", "ASNH", "asinh(x)", np.arcsinh, doc="Inverse hyperbolic sine.", u
 unary("acosh", "ACSH", "acosh(x)", np.arccosh, doc="Inverse hyperbolic cosine.", domain="above_one", ulps=6)
 unary("atanh", "ATNH", "atanh(x)", np.arctanh, doc="Inverse hyperbolic tangent.", domain="unit", ulps=6)
 unary("erf", "ERF_", "erf(x)", _erf, doc="Error function.", ulps=8)
+unary("erfc", "ERFC", "erfc(x)", _erfc, doc="1 - erf(x), accurate where that cancels.", ulps=8)
 
 # Activations
 unary(

@@ -21,7 +21,7 @@ from ..declare.normal_form import Descs, coalesce
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
 from ..expr.evaluate import evaluate
 from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
-from ..expr.tree import INTEGER_FUNCTIONS, parse
+from ..expr.tree import INTEGER_FUNCTIONS, SHARED_FUNCTIONS, parse
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -165,8 +165,7 @@ def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
         return "a quotient (take quotient(a, b))"
     if kind == "const" and integer and value % 1 != 0:  # not an integer, NaN, or infinite
         return f"the constant {value}"
-    shared = ("abs", "sign", "minimum", "maximum")
-    if kind == "call" and name not in shared and (name in INTEGER_FUNCTIONS) != integer:
+    if kind == "call" and name not in SHARED_FUNCTIONS and (name in INTEGER_FUNCTIONS) != integer:
         return name
     return ""
 

@@ -1,15 +1,14 @@
 /* The library's own scalar functions, in the common subset of C11, OpenCL C 1.2 and CUDA C++.
  *
- * Every function is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it vectorises (gcc 12, SSE2
- * upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and
+ * Every function but the remainders is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it
+ * vectorises (gcc 12, SSE2 upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and
  * maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without FMA; the coefficients are
  * our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma
  * OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded. On a device that flushes
  * subnormals, subnormal arguments and results are zero.
  *
  * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that
- * begin with ikm_ are private. fmod is not here: the exact remainder needs a loop over the difference of the
- * exponents. */
+ * begin with ikm_ are private. */
 #ifndef ISOKERN_MATH_H
 #define ISOKERN_MATH_H
 
@@ -564,24 +563,60 @@ static IK_INLINE float ik_atan_f32(float x)
     return ik_copysign_f32(off + (IK_FMA_F32(p, z * t, low) + t), x);
 }
 
-/* ---- F32: erf, cbrt, pow ---- */
+/* ---- F32: remainders (exact) ---- */
 
-/* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
-static IK_INLINE float ik_erf_f32(float x)
+/* The remainder of |x| / |y| with x's sign, as C's fmod: the significand of x modulo that of y, 40 bits of the
+ * difference of the exponents at a time. Not branch-free, since the number of steps depends on the numbers. */
+static IK_INLINE float ik_fmod_f32(float x, float y)
 {
-    float a = ik_abs_f32(x);
+    const IK_UINT32 a = IK_F32_BITS(ik_abs_f32(x)), b = IK_F32_BITS(ik_abs_f32(y)), one = 1u << 23,
+                    inf = IK_F32_BITS(IKM_INF_F32);
+    IK_UINT32 ea = a >> 23, eb = b >> 23;
+    IK_UINT64 ma = (a & (one - 1u)) | (ea ? one : 0u), mb = (b & (one - 1u)) | (eb ? one : 0u);
+    if (a >= inf || b > inf || b == 0u)
+        return IKM_NAN_F32;
+    if (a < b)
+        return x;
+    ea += ea == 0u;
+    eb += eb == 0u;
+    for (ma %= mb; ea > eb && ma; ma %= mb) {
+        const IK_UINT32 step = ea - eb < 40u ? ea - eb : 40u;
+        ma <<= step;
+        ea -= step;
+    }
+    return ik_copysign_f32((float)(int)ma * 1.1920929e-7f * IK_BITS_F32(eb << 23), x);
+}
+
+/* The remainder with y's sign, as Python's and NumPy's; 0.5 ULP, since where the signs differ it is the sum of both */
+static IK_INLINE float ik_remainder_f32(float x, float y)
+{
+    const float r = ik_fmod_f32(x, y), s = (r < 0.0f) != (y < 0.0f) ? r + y : r;
+    return r == 0.0f ? ik_copysign_f32(r, y) : s;
+}
+
+/* ---- F32: erf, erfc, cbrt, pow ---- */
+
+/* erf a = a + a P(a^2), a < 1 */
+static IK_INLINE float ikm_erf_poly_f32(float a)
+{
     float z = a * a;
-    float c = a > 4.0f ? 4.0f : a;
     float p = IK_FMA_F32(z, 7.92036808e-5f, -8.03076138e-4f);
-    float q = IK_FMA_F32(c, 2.16922945e-5f, -4.41424811e-4f);
-    ikm_exp_arg_f32 k;
-    float s;
     p = IK_FMA_F32(p, z, 5.19073382e-3f);
     p = IK_FMA_F32(p, z, -2.6855126e-2f);
     p = IK_FMA_F32(p, z, 0.112836182f);
     p = IK_FMA_F32(p, z, -0.376126289f);
     p = IK_FMA_F32(p, z, 0.128379166f);
-    p = IK_FMA_F32(p, a, a);
+    return IK_FMA_F32(p, a, a);
+}
+
+/* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
+static IK_INLINE float ik_erf_f32(float x)
+{
+    float a = ik_abs_f32(x);
+    float c = a > 4.0f ? 4.0f : a;
+    float q = IK_FMA_F32(c, 2.16922945e-5f, -4.41424811e-4f);
+    ikm_exp_arg_f32 k;
+    float s;
     q = IK_FMA_F32(q, c, 4.20510629e-3f);
     q = IK_FMA_F32(q, c, -2.52099875e-2f);
     q = IK_FMA_F32(q, c, 0.108421713f);
@@ -591,7 +626,32 @@ static IK_INLINE float ik_erf_f32(float x)
     k = ikm_exp_reduce_f32(-q);
     s = IK_BITS_F32(((IK_F32_BITS(k.t) & 511u) - 127u) << 23);
     q = 1.0f - IK_FMA_F32(ikm_expm1_poly_f32(k.r), s, s);
-    return ik_copysign_f32(a < 1.0f ? p : q, x);
+    return ik_copysign_f32(a < 1.0f ? ikm_erf_poly_f32(a) : q, x);
+}
+
+/* 3 ULP; below 1/2 1 - erf x, then e^-a^2 G(t) / (1 + 2a), t = (a - 2)/(a + 2) (Shepherd & Laframboise 1981), with a^2
+ * in two parts */
+static IK_INLINE float ik_erfc_f32(float x)
+{
+    float a = ik_abs_f32(x);
+    float c = a > 10.5f ? 10.5f : a;
+    float h = ikm_head_f32(c);
+    float t = IK_DIV_F32(c - 2.0f, c + 2.0f);
+    float g = IK_FMA_F32(t, -2.2475918e-4f, -1.2661194e-3f);
+    g = IK_FMA_F32(g, t, 1.1461264e-3f);
+    g = IK_FMA_F32(g, t, 8.659473e-3f);
+    g = IK_FMA_F32(g, t, -8.005639e-3f);
+    g = IK_FMA_F32(g, t, -0.054211304f);
+    g = IK_FMA_F32(g, t, 0.16404875f);
+    g = IK_FMA_F32(g, t, -0.16603082f);
+    g = IK_FMA_F32(g, t, -0.09276377f);
+    g = IK_FMA_F32(g, t, 1.2769784f);
+    ikm_exp_arg_f32 k = ikm_exp_reduce_f32(-h * h);
+    float e = ikm_expm1_poly_f32(IK_FMA_F32(h - c, h + c, k.r));
+    float y = IK_DIV_F32(IK_FMA_F32(e, g, g), IK_FMA_F32(2.0f, c, 1.0f));
+    y = ikm_scale_f32(y, IK_F32_BITS(k.t) & 511u);
+    y = x < 0.0f ? 2.0f - y : y;
+    return a < 0.5f ? 1.0f - ik_copysign_f32(ikm_erf_poly_f32(a), x) : y;
 }
 
 /* 1 ULP; a third of the exponent, then Halley's step twice */
@@ -1158,7 +1218,38 @@ static IK_INLINE double ik_atan_f64(double x)
     return ik_copysign_f64(off + (IK_FMA_F64(p, z * t, low) + t), x);
 }
 
-/* ---- F64: erf, cbrt, pow ---- */
+/* ---- F64: remainders (exact) ---- */
+
+/* The remainder of |x| / |y| with x's sign, as C's fmod: the significand of x modulo that of y, 11 bits of the
+ * difference of the exponents at a time. Not branch-free, since the number of steps depends on the numbers. */
+static IK_INLINE double ik_fmod_f64(double x, double y)
+{
+    const IK_UINT64 a = IK_F64_BITS(ik_abs_f64(x)), b = IK_F64_BITS(ik_abs_f64(y)), one = (IK_UINT64)1 << 52,
+                    inf = IK_F64_BITS(IKM_INF_F64);
+    IK_UINT64 ea = a >> 52, eb = b >> 52;
+    IK_UINT64 ma = (a & (one - 1u)) | (ea ? one : 0u), mb = (b & (one - 1u)) | (eb ? one : 0u);
+    if (a >= inf || b > inf || b == 0u)
+        return IKM_NAN_F64;
+    if (a < b)
+        return x;
+    ea += ea == 0u;
+    eb += eb == 0u;
+    for (ma %= mb; ea > eb && ma; ma %= mb) {
+        const IK_UINT64 step = ea - eb < 11u ? ea - eb : 11u;
+        ma <<= step;
+        ea -= step;
+    }
+    return ik_copysign_f64((double)ma * 2.220446049250313e-16 * IK_BITS_F64(eb << 52), x);
+}
+
+/* The remainder with y's sign, as Python's and NumPy's; 0.5 ULP, since where the signs differ it is the sum of both */
+static IK_INLINE double ik_remainder_f64(double x, double y)
+{
+    const double r = ik_fmod_f64(x, y), s = (r < 0.0) != (y < 0.0) ? r + y : r;
+    return r == 0.0 ? ik_copysign_f64(r, y) : s;
+}
+
+/* ---- F64: erf, erfc, cbrt, pow ---- */
 
 /* Q(a) = -log erfc(a) in t = a - 2, 1 <= a <= 6 */
 static IK_INLINE double ikm_erfc_log_f64(double t)
@@ -1182,14 +1273,9 @@ static IK_INLINE double ikm_erfc_log_f64(double t)
     return IK_FMA_F64(q, t, 5.3649412646166361);
 }
 
-/* 2 ULP */
-static IK_INLINE double ik_erf_f64(double x)
+static IK_INLINE double ikm_erf_poly_f64(double a)
 {
-    double a = ik_abs_f64(x);
     double z = a * a;
-    double q = ikm_erfc_log_f64((a > 6.0 ? 6.0 : a) - 2.0);
-    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-q);
-    double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1023u) << 52);
     double p = IK_FMA_F64(z, -7.8011872266726061e-10, 1.3722974121592688e-08);
     p = IK_FMA_F64(p, z, -1.6209175080177326e-07);
     p = IK_FMA_F64(p, z, 1.6447517518573131e-06);
@@ -1201,9 +1287,53 @@ static IK_INLINE double ik_erf_f64(double x)
     p = IK_FMA_F64(p, z, 0.11283791670945252);
     p = IK_FMA_F64(p, z, -0.37612638903183548);
     p = IK_FMA_F64(p, z, 0.12837916709551256);
-    p = IK_FMA_F64(p, a, a);
+    return IK_FMA_F64(p, a, a);
+}
+
+/* 2 ULP */
+static IK_INLINE double ik_erf_f64(double x)
+{
+    double a = ik_abs_f64(x);
+    double q = ikm_erfc_log_f64((a > 6.0 ? 6.0 : a) - 2.0);
+    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-q);
+    double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1023u) << 52);
     q = 1.0 - IK_FMA_F64(ikm_expm1_poly_f64(k.r), s, s);
-    return ik_copysign_f64(a < 1.0 ? p : q, x);
+    return ik_copysign_f64(a < 1.0 ? ikm_erf_poly_f64(a) : q, x);
+}
+
+/* 3 ULP; t = (a - 4)/(a + 4) */
+static IK_INLINE double ik_erfc_f64(double x)
+{
+    double a = ik_abs_f64(x);
+    double c = a > 27.5 ? 27.5 : a;
+    double h = ikm_head_f64(c);
+    double t = (c - 4.0) / (c + 4.0);
+    double g = IK_FMA_F64(t, -8.717521945562864e-09, 7.42969283582761e-08);
+    g = IK_FMA_F64(g, t, 5.740775757932642e-08);
+    g = IK_FMA_F64(g, t, -7.822072835260239e-07);
+    g = IK_FMA_F64(g, t, 3.1074107190390285e-07);
+    g = IK_FMA_F64(g, t, 5.6795583208802004e-06);
+    g = IK_FMA_F64(g, t, -1.1231912891709254e-05);
+    g = IK_FMA_F64(g, t, -2.4386110291282905e-05);
+    g = IK_FMA_F64(g, t, 0.00015062527271574516);
+    g = IK_FMA_F64(g, t, -0.00019926031737821666);
+    g = IK_FMA_F64(g, t, -0.0007577741112367835);
+    g = IK_FMA_F64(g, t, 0.005031970609037664);
+    g = IK_FMA_F64(g, t, -0.016197733942461826);
+    g = IK_FMA_F64(g, t, 0.03716751547115582);
+    g = IK_FMA_F64(g, t, -0.06633036582152349);
+    g = IK_FMA_F64(g, t, 0.09373283500219319);
+    g = IK_FMA_F64(g, t, -0.1010390660359236);
+    g = IK_FMA_F64(g, t, 0.06809705425459028);
+    g = IK_FMA_F64(g, t, 0.015379652102613725);
+    g = IK_FMA_F64(g, t, -0.13962111684056172);
+    g = IK_FMA_F64(g, t, 1.2329951186255526);
+    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-h * h);
+    double e = ikm_expm1_poly_f64(IK_FMA_F64(h - c, h + c, k.r));
+    double y = IK_FMA_F64(e, g, g) / IK_FMA_F64(2.0, c, 1.0);
+    y = ikm_scale_f64(y, IK_F64_BITS(k.t) & 4095u);
+    y = x < 0.0 ? 2.0 - y : y;
+    return a < 0.5 ? 1.0 - ik_copysign_f64(ikm_erf_poly_f64(a), x) : y;
 }
 
 /* 1 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */
