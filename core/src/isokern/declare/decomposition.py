@@ -137,7 +137,7 @@ class Emitter(Generic[V]):
         return self.loop(f"{','.join(c for _, c in given)}->{every}", body, *(x for x, _ in given), dtype=dtype)
 
 
-IDENTITY = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
+IDENTITY = {"sum": 0.0, "product": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 
 def constant(value: float) -> str:
