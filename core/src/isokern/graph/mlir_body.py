@@ -20,9 +20,9 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
-    UnregisteredOp,
 )
 from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import irdl_op_definition
 
 from ..dtypes import BF16, BOOL, F16, F32, F64, I64, U64, DType
 from ..expr.evaluate import constant as numpy_constant
@@ -152,10 +152,11 @@ def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
 # The language of scalar expressions
 
 
-def _other(name: str) -> Make:
-    """Return what makes an operation that xDSL has no class for; its result has the type of its first operand."""
-    made = UnregisteredOp.with_name(name)
-    return lambda *args: made.create(operands=args, result_types=[args[0].type])
+@irdl_op_definition
+class RemFOp(arith.FloatingPointLikeBinaryOperation):
+    """arith.remf, C's fmod, which xDSL lacks."""
+
+    name = "arith.remf"
 
 
 _UNARY: dict[str, Make] = {
@@ -178,7 +179,6 @@ _UNARY: dict[str, Make] = {
     "acosh": math.AcoshOp,
     "atanh": math.AtanhOp,
     "erf": math.ErfOp,
-    "erfc": _other("math.erfc"),
     "sqrt": math.SqrtOp,
     "rsqrt": math.RsqrtOp,
     "cbrt": math.CbrtOp,
@@ -196,7 +196,7 @@ _BINARY: dict[str, Make] = {
     "-": arith.SubfOp,
     "*": arith.MulfOp,
     "/": arith.DivfOp,
-    "fmod": _other("arith.remf"),
+    "fmod": RemFOp,
 }
 _INTEGERS: dict[str, tuple[Make, Make]] = {  # for I64, and for U64
     "+": (arith.AddiOp, arith.AddiOp),
@@ -305,6 +305,79 @@ def _shift(make: Make) -> Callable[[SSAValue, SSAValue, DType], SSAValue]:
     return shift
 
 
+# Of e^(a^2) erfc a = u G(1 - u), u = 2k / (a + k): k, the largest a, what splits a product exactly, G's coefficients
+_ERFC = {
+    F32: (
+        1.5,
+        10.5,
+        4097.0,
+        [
+            0.321585417,
+            -0.16928336,
+            0.025207635,
+            0.0159233063,
+            -0.00271160156,
+            -0.00315835327,
+            -0.000245977513,
+            0.000610335788,
+            0.000245430419,
+            -5.82612411e-05,
+            -4.72365973e-05,
+        ],
+    ),
+    F64: (
+        2.5,
+        27.5,
+        134217729.0,
+        [
+            0.2108063640611436,
+            -0.16093036988782977,
+            0.09078282332961615,
+            -0.034250229049208714,
+            0.0056723100265648205,
+            0.001678608860454961,
+            -0.0009637571081591928,
+            -8.784165266549966e-05,
+            0.00014053878317394546,
+            1.1661552897422088e-05,
+            -2.252121320075454e-05,
+            -3.906387857444623e-06,
+            3.6498740133525043e-06,
+            1.3506486239426485e-06,
+            -4.691009584229347e-07,
+            -3.920897962573095e-07,
+            3.414783294683841e-09,
+            8.910309940156533e-08,
+            2.238833311166249e-08,
+            -1.3720362321798085e-08,
+            -6.890512453092713e-09,
+            9.762614710024112e-10,
+            7.888197750156515e-10,
+        ],
+    ),
+}
+
+
+def _erfc(x: SSAValue, compute: DType) -> SSAValue:
+    """Return erfc x as isokern_math.h has it: IREE links no erfc, and 1 - erf x cancels."""
+    k, most, split, coefficients = _ERFC[compute]
+
+    def do(word: str, a: SSAValue, b: SSAValue | float) -> SSAValue:
+        return combine(word, a, constant(b, compute) if isinstance(b, float) else b, compute)
+
+    a = do("minimum", _result(math.AbsFOp(x)), most)
+    wide = do("*", a, split)
+    head = do("-", wide, do("-", wide, a))  # of as many bits that its square is exact (Veltkamp)
+    u = do("/", constant(2 * k, compute), do("+", a, k))
+    t, g = do("-", constant(1.0, compute), u), constant(coefficients[-1], compute)
+    for c in reversed(coefficients[:-1]):
+        g = do("+", do("*", g, t), c)
+    rest = do("*", do("-", head, a), do("+", head, a))
+    power = do("*", _result(math.ExpOp(do("*", do("*", head, head), -1.0))), _result(math.ExpOp(rest)))
+    y = do("*", do("*", power, g), u)
+    return select(compare("<", x, constant(0, compute), compute), do("-", constant(2.0, compute), y), y)
+
+
 _PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {
     "quotient": _quotient,
     "pow": _power,
@@ -322,6 +395,8 @@ def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
         return _PAIRS.get(name, partial(combine, name))(first, args[1], compute)
     if name == "sign":
         return _sign(first, compute)
+    if name == "erfc":
+        return _erfc(first, compute)
     if name == "log10":  # IREE links no log10f
         return combine("*", _result(math.LogOp(first)), constant(1 / log(10), compute), compute)
     if name == "bitnot":

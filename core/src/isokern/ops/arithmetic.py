@@ -14,6 +14,8 @@ from ..dtypes import FLOATS, INTEGERS, NUMBERS
 from ..expr.evaluate import function
 
 _LN_2, _LOG2_E, _LOG10_E = 0.6931471805599453, 1.4426950408889634, 0.4342944819032518
+_NEAR = "rint(x)"
+_SIGN = f"(1 - 2 * ({_NEAR} - 2 * floor({_NEAR} / 2)))"  # of sin(πx), by the parity of the integer near x
 _M, _N = "maximum(abs(a), abs(b))", "minimum(abs(a), abs(b))"
 
 
@@ -21,6 +23,13 @@ def _trunc_divide(a: Any, b: Any) -> Any:
     with np.errstate(over="ignore"):
         exact = (a - function("fmod")(a, b)).astype(a.dtype)
         return np.where(b == 0, b, np.floor_divide(exact, np.where(b == 0, b.dtype.type(1), b)))
+
+
+def _sinc(x: Any) -> Any:
+    """Return sin(πx) / (πx), with the angle reduced before it is multiplied by π."""
+    near = np.rint(x)
+    sign = 1 - 2 * (near - 2 * np.floor(near / 2))
+    return np.where(x == 0, 1.0, sign * np.sin(np.pi * (x - near)) / (np.pi * x))
 
 
 def _heaviside(x: Any, h: Any) -> Any:
@@ -208,6 +217,15 @@ unary(
 )
 
 # Angles
+unary(
+    "sinc",
+    "SINC",
+    # Both terms are 1 more at 0: gcc would compute a quotient that it need not choose in a branch
+    f"({_SIGN} * sin({math.pi} * (x - {_NEAR})) + (x == 0)) / ({math.pi} * x + (x == 0))",
+    _sinc,
+    doc="sin(πx) / (πx), and 1 at 0: exactly 0 at other integers; NaN at infinities.",
+    ulps=None,
+)
 unary("deg2rad", "DGRD", f"x * {math.pi / 180}", np.deg2rad, doc="x · π / 180.", ulps=2)
 unary("rad2deg", "RDDG", f"x * {180 / math.pi}", np.rad2deg, doc="x · 180 / π.", ulps=2)
 
@@ -307,4 +325,16 @@ unary(
     ulps=2,
     record=attrs("DVS1", number("value", 1.0, _VALUE)),
     samples=lambda: samples(["x"], {"value": -0.7}),
+)
+unary(
+    "pow_scalar",
+    "PWSC",
+    # The signs cancel; for an exponent that all x share, gcc would make branches that keep the loop scalar
+    "pow(x, value * copysign(1, x) * copysign(1, x))",
+    lambda x, value: np.power(x, value),
+    doc="x to the power of value, with C99's special values.",
+    domain="moderate",
+    ulps=None,
+    record=attrs("PWS1", number("value", 2.0, _VALUE)),
+    samples=lambda: samples(["x"], {"value": 0.5}, {"value": -1.0}, {"value": 3.0}),
 )

@@ -34,22 +34,18 @@ class _Picked:
         wide = x.spec.dtype
         n, c = x.spec.shape[:2]
         m = math.prod(x.spec.shape[2:])
-        labels = e.cast(e.reshape(target, (n, m)), I64)
-        if ignored is not None:  # an ignored label picks the first class
-            labels = e.loop("ab->ab", f"0 if x0 == {ignored} else x0", labels)
-        place = f"x0 * {m} + x1 * {c * m} + x2 if x0 >= 0 and x0 < {c} else {n * c * m}"
-        at = e.loop("ab,a,b->ab", place, labels, e.iota(n, I64), e.iota(m, I64))
-        self.x = e("gather", e.reshape(x, (n * c * m,)), at, axis=0)
         own = e.cast(e.reshape(target, (n, m)), I64)
-        counts = f"x0 >= 0 and x0 < {c}" + (f" and x0 != {ignored}" if ignored is not None else "")
-        self.labels = e.loop("ab->ab", f"x0 if {counts} else -1", own)
-        known = e.cast(self.labels, wide)
-        if weight is None:
-            self.weight = e.loop("ab->ab", "1 if x0 >= 0 else 0", known)
-        else:
-            used = e.loop("ab->ab", "maximum(x0, 0)", self.labels)
-            each = e("gather", e.cast(weight, wide), used, axis=0)
-            self.weight = e.loop("ab,ab->ab", "x0 if x1 >= 0 else 0", each, known)
+        other = "" if ignored is None else f" and x0 != {ignored}"
+        self.labels = e.loop("ab->ab", f"x0 if x0 >= 0 and x0 < {c}{other} else -1", own)
+        # Gathering the weights reports labels out of range; those below 0 are made such that do not count from the end
+        first = "" if ignored is None else f"0 if x0 == {ignored} else "
+        used = e.loop("ab->ab", f"{first}x0 - {c} if x0 < 0 else x0", own)
+        weights = e.fill((c,), 1.0, wide) if weight is None else e.cast(weight, wide)
+        each = e("gather", weights, used, axis=0)
+        self.weight = e.loop("ab,ab->ab", "x0 if x1 >= 0 else 0", each, e.cast(self.labels, wide))
+        place = f"maximum(x0, 0) * {m} + x1 * {c * m} + x2"
+        at = e.loop("ab,a,b->ab", place, self.labels, e.iota(n, I64), e.iota(m, I64))
+        self.x = e("gather", e.reshape(x, (n * c * m,)), at, axis=0)
 
 
 def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: TensorDesc) -> V:

@@ -596,27 +596,22 @@ static IK_INLINE float ik_remainder_f32(float x, float y)
 
 /* ---- F32: erf, erfc, cbrt, pow ---- */
 
-/* erf a = a + a P(a^2), a < 1 */
-static IK_INLINE float ikm_erf_poly_f32(float a)
+/* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
+static IK_INLINE float ik_erf_f32(float x)
 {
+    float a = ik_abs_f32(x);
     float z = a * a;
+    float c = a > 4.0f ? 4.0f : a;
     float p = IK_FMA_F32(z, 7.92036808e-5f, -8.03076138e-4f);
+    float q = IK_FMA_F32(c, 2.16922945e-5f, -4.41424811e-4f);
+    ikm_exp_arg_f32 k;
+    float s;
     p = IK_FMA_F32(p, z, 5.19073382e-3f);
     p = IK_FMA_F32(p, z, -2.6855126e-2f);
     p = IK_FMA_F32(p, z, 0.112836182f);
     p = IK_FMA_F32(p, z, -0.376126289f);
     p = IK_FMA_F32(p, z, 0.128379166f);
-    return IK_FMA_F32(p, a, a);
-}
-
-/* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
-static IK_INLINE float ik_erf_f32(float x)
-{
-    float a = ik_abs_f32(x);
-    float c = a > 4.0f ? 4.0f : a;
-    float q = IK_FMA_F32(c, 2.16922945e-5f, -4.41424811e-4f);
-    ikm_exp_arg_f32 k;
-    float s;
+    p = IK_FMA_F32(p, a, a);
     q = IK_FMA_F32(q, c, 4.20510629e-3f);
     q = IK_FMA_F32(q, c, -2.52099875e-2f);
     q = IK_FMA_F32(q, c, 0.108421713f);
@@ -626,32 +621,31 @@ static IK_INLINE float ik_erf_f32(float x)
     k = ikm_exp_reduce_f32(-q);
     s = IK_BITS_F32(((IK_F32_BITS(k.t) & 511u) - 127u) << 23);
     q = 1.0f - IK_FMA_F32(ikm_expm1_poly_f32(k.r), s, s);
-    return ik_copysign_f32(a < 1.0f ? ikm_erf_poly_f32(a) : q, x);
+    return ik_copysign_f32(a < 1.0f ? p : q, x);
 }
 
-/* 3 ULP; below 1/2 1 - erf x, then e^-a^2 G(t) / (1 + 2a), t = (a - 2)/(a + 2) (Shepherd & Laframboise 1981), with a^2
- * in two parts */
+/* 4.5 ULP; e^-a^2 u G(1 - u), u = 3/(a + 1.5), with a^2 in two parts; of a negative number 2 less that */
 static IK_INLINE float ik_erfc_f32(float x)
 {
     float a = ik_abs_f32(x);
     float c = a > 10.5f ? 10.5f : a;
     float h = ikm_head_f32(c);
-    float t = IK_DIV_F32(c - 2.0f, c + 2.0f);
-    float g = IK_FMA_F32(t, -2.2475918e-4f, -1.2661194e-3f);
-    g = IK_FMA_F32(g, t, 1.1461264e-3f);
-    g = IK_FMA_F32(g, t, 8.659473e-3f);
-    g = IK_FMA_F32(g, t, -8.005639e-3f);
-    g = IK_FMA_F32(g, t, -0.054211304f);
-    g = IK_FMA_F32(g, t, 0.16404875f);
-    g = IK_FMA_F32(g, t, -0.16603082f);
-    g = IK_FMA_F32(g, t, -0.09276377f);
-    g = IK_FMA_F32(g, t, 1.2769784f);
+    float u = IK_DIV_F32(3.0f, c + 1.5f);
+    float t = 1.0f - u;
+    float g = IK_FMA_F32(t, -4.7236597e-5f, -5.826124e-5f);
+    g = IK_FMA_F32(g, t, 2.4543042e-4f);
+    g = IK_FMA_F32(g, t, 6.103358e-4f);
+    g = IK_FMA_F32(g, t, -2.459775e-4f);
+    g = IK_FMA_F32(g, t, -3.1583533e-3f);
+    g = IK_FMA_F32(g, t, -2.7116016e-3f);
+    g = IK_FMA_F32(g, t, 0.015923306f);
+    g = IK_FMA_F32(g, t, 0.025207635f);
+    g = IK_FMA_F32(g, t, -0.16928336f);
+    g = IK_FMA_F32(g, t, 0.32158542f);
     ikm_exp_arg_f32 k = ikm_exp_reduce_f32(-h * h);
     float e = ikm_expm1_poly_f32(IK_FMA_F32(h - c, h + c, k.r));
-    float y = IK_DIV_F32(IK_FMA_F32(e, g, g), IK_FMA_F32(2.0f, c, 1.0f));
-    y = ikm_scale_f32(y, IK_F32_BITS(k.t) & 511u);
-    y = x < 0.0f ? 2.0f - y : y;
-    return a < 0.5f ? 1.0f - ik_copysign_f32(ikm_erf_poly_f32(a), x) : y;
+    float y = ikm_scale_f32(IK_FMA_F32(e, g, g) * u, IK_F32_BITS(k.t) & 511u);
+    return x < 0.0f ? 2.0f - y : y;
 }
 
 /* 1 ULP; a third of the exponent, then Halley's step twice */
@@ -1273,9 +1267,14 @@ static IK_INLINE double ikm_erfc_log_f64(double t)
     return IK_FMA_F64(q, t, 5.3649412646166361);
 }
 
-static IK_INLINE double ikm_erf_poly_f64(double a)
+/* 2 ULP */
+static IK_INLINE double ik_erf_f64(double x)
 {
+    double a = ik_abs_f64(x);
     double z = a * a;
+    double q = ikm_erfc_log_f64((a > 6.0 ? 6.0 : a) - 2.0);
+    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-q);
+    double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1023u) << 52);
     double p = IK_FMA_F64(z, -7.8011872266726061e-10, 1.3722974121592688e-08);
     p = IK_FMA_F64(p, z, -1.6209175080177326e-07);
     p = IK_FMA_F64(p, z, 1.6447517518573131e-06);
@@ -1287,53 +1286,45 @@ static IK_INLINE double ikm_erf_poly_f64(double a)
     p = IK_FMA_F64(p, z, 0.11283791670945252);
     p = IK_FMA_F64(p, z, -0.37612638903183548);
     p = IK_FMA_F64(p, z, 0.12837916709551256);
-    return IK_FMA_F64(p, a, a);
-}
-
-/* 2 ULP */
-static IK_INLINE double ik_erf_f64(double x)
-{
-    double a = ik_abs_f64(x);
-    double q = ikm_erfc_log_f64((a > 6.0 ? 6.0 : a) - 2.0);
-    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-q);
-    double s = IK_BITS_F64(((IK_F64_BITS(k.t) & 4095u) - 1023u) << 52);
+    p = IK_FMA_F64(p, a, a);
     q = 1.0 - IK_FMA_F64(ikm_expm1_poly_f64(k.r), s, s);
-    return ik_copysign_f64(a < 1.0 ? ikm_erf_poly_f64(a) : q, x);
+    return ik_copysign_f64(a < 1.0 ? p : q, x);
 }
 
-/* 3 ULP; t = (a - 4)/(a + 4) */
+/* 6 ULP; u = 5/(a + 2.5) */
 static IK_INLINE double ik_erfc_f64(double x)
 {
     double a = ik_abs_f64(x);
     double c = a > 27.5 ? 27.5 : a;
     double h = ikm_head_f64(c);
-    double t = (c - 4.0) / (c + 4.0);
-    double g = IK_FMA_F64(t, -8.717521945562864e-09, 7.42969283582761e-08);
-    g = IK_FMA_F64(g, t, 5.740775757932642e-08);
-    g = IK_FMA_F64(g, t, -7.822072835260239e-07);
-    g = IK_FMA_F64(g, t, 3.1074107190390285e-07);
-    g = IK_FMA_F64(g, t, 5.6795583208802004e-06);
-    g = IK_FMA_F64(g, t, -1.1231912891709254e-05);
-    g = IK_FMA_F64(g, t, -2.4386110291282905e-05);
-    g = IK_FMA_F64(g, t, 0.00015062527271574516);
-    g = IK_FMA_F64(g, t, -0.00019926031737821666);
-    g = IK_FMA_F64(g, t, -0.0007577741112367835);
-    g = IK_FMA_F64(g, t, 0.005031970609037664);
-    g = IK_FMA_F64(g, t, -0.016197733942461826);
-    g = IK_FMA_F64(g, t, 0.03716751547115582);
-    g = IK_FMA_F64(g, t, -0.06633036582152349);
-    g = IK_FMA_F64(g, t, 0.09373283500219319);
-    g = IK_FMA_F64(g, t, -0.1010390660359236);
-    g = IK_FMA_F64(g, t, 0.06809705425459028);
-    g = IK_FMA_F64(g, t, 0.015379652102613725);
-    g = IK_FMA_F64(g, t, -0.13962111684056172);
-    g = IK_FMA_F64(g, t, 1.2329951186255526);
+    double u = 5.0 / (c + 2.5);
+    double t = 1.0 - u;
+    double g = IK_FMA_F64(t, 7.888197750156515e-10, 9.762614710024112e-10);
+    g = IK_FMA_F64(g, t, -6.890512453092713e-09);
+    g = IK_FMA_F64(g, t, -1.3720362321798085e-08);
+    g = IK_FMA_F64(g, t, 2.238833311166249e-08);
+    g = IK_FMA_F64(g, t, 8.910309940156533e-08);
+    g = IK_FMA_F64(g, t, 3.414783294683841e-09);
+    g = IK_FMA_F64(g, t, -3.920897962573095e-07);
+    g = IK_FMA_F64(g, t, -4.691009584229347e-07);
+    g = IK_FMA_F64(g, t, 1.3506486239426485e-06);
+    g = IK_FMA_F64(g, t, 3.6498740133525043e-06);
+    g = IK_FMA_F64(g, t, -3.906387857444623e-06);
+    g = IK_FMA_F64(g, t, -2.252121320075454e-05);
+    g = IK_FMA_F64(g, t, 1.1661552897422088e-05);
+    g = IK_FMA_F64(g, t, 0.00014053878317394546);
+    g = IK_FMA_F64(g, t, -8.784165266549966e-05);
+    g = IK_FMA_F64(g, t, -0.0009637571081591928);
+    g = IK_FMA_F64(g, t, 0.001678608860454961);
+    g = IK_FMA_F64(g, t, 0.0056723100265648205);
+    g = IK_FMA_F64(g, t, -0.034250229049208714);
+    g = IK_FMA_F64(g, t, 0.09078282332961615);
+    g = IK_FMA_F64(g, t, -0.16093036988782977);
+    g = IK_FMA_F64(g, t, 0.2108063640611436);
     ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-h * h);
     double e = ikm_expm1_poly_f64(IK_FMA_F64(h - c, h + c, k.r));
-    double y = IK_FMA_F64(e, g, g) / IK_FMA_F64(2.0, c, 1.0);
-    y = ikm_scale_f64(y, IK_F64_BITS(k.t) & 4095u);
-    y = x < 0.0 ? 2.0 - y : y;
-    return a < 0.5 ? 1.0 - ik_copysign_f64(ikm_erf_poly_f64(a), x) : y;
+    double y = ikm_scale_f64(IK_FMA_F64(e, g, g) * u, IK_F64_BITS(k.t) & 4095u);
+    return x < 0.0 ? 2.0 - y : y;
 }
 
 /* 1 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */
