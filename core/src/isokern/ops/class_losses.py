@@ -76,7 +76,8 @@ def _nll_of(e: Emitter[V], x: V, target: V, weight: V | None, values: Mapping[st
         known = e.cast(picked.labels, x.spec.dtype)
         body = f"{constant(1 - smooth)} * x0 + {constant(smooth / max(1, c))} * x1 if x2 >= 0 else 0"
         terms = e.loop("ab,ab,ab->ab", body, terms, every, known)
-    return _finish(e, terms, picked.weight, values, y)
+    weights: V = picked.weight
+    return _finish(e, terms, weights, values, y)
 
 
 def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:

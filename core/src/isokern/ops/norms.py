@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
+from ..declare import ErrorCase, Operator, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, choice, flag, integers, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given
@@ -235,6 +235,19 @@ def _row_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[
     return [tuple(inputs[0][:-1]) if values["reduction"] == "none" else ()]
 
 
+_TRIPLETS: SampleTable = [
+    ((7,), {"reduction": "none"}, "small"),
+    ((3, 5), {}, "small"),
+    ((2, 3, 4), {"reduction": "none", "swap": True, "margin": 3.0}, "small"),
+    ((5, 33), {"p": 1.0, "reduction": "sum"}, "small"),
+    ((4, 9), {"p": 3.0, "swap": True, "eps": 0.1}, "small"),
+    ((2, 1, 2, 1, 3, 1, 2, 2), {"reduction": "none"}, "small"),
+    ((0, 3), {"reduction": "sum"}, "small"),
+    ((3, 0), {}, "small"),
+    ((2, 1025), {}, "small"),
+    ((101, 513), {}, "wide"),
+]
+
 declare(
     "triplet_margin_loss",
     "TRIP",
@@ -258,21 +271,7 @@ declare(
     shapes=_row_shapes,
     normal_form=as_given,
     decompose=_triplet,
-    samples=lambda: [
-        Sample(dict.fromkeys(_ROWS, shape), values, size=size)
-        for shape, values, size in [
-            ((7,), {"reduction": "none"}, "small"),
-            ((3, 5), {}, "small"),
-            ((2, 3, 4), {"reduction": "none", "swap": True, "margin": 3.0}, "small"),
-            ((5, 33), {"p": 1.0, "reduction": "sum"}, "small"),
-            ((4, 9), {"p": 3.0, "swap": True, "eps": 0.1}, "small"),
-            ((2, 1, 2, 1, 3, 1, 2, 2), {"reduction": "none"}, "small"),
-            ((0, 3), {"reduction": "sum"}, "small"),
-            ((3, 0), {}, "small"),
-            ((2, 1025), {}, "small"),
-            ((101, 513), {}, "wide"),
-        ]
-    ],
+    samples=lambda: [Sample(dict.fromkeys(_ROWS, shape), values, size=size) for shape, values, size in _TRIPLETS],
     errors=[
         ErrorCase({**_ROWS, "negative": (3, 5)}, BadTensorShape),
         ErrorCase(dict.fromkeys(_ROWS, ()), BadTensorShape),

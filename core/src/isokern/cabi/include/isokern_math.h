@@ -1,11 +1,11 @@
 /* The library's own scalar functions, in the common subset of C11, OpenCL C 1.2 and CUDA C++.
  *
  * Every function but the remainders is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it
- * vectorises (gcc 12, SSE2 upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and
- * maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without FMA; the coefficients are
- * our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma
- * OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded. On a device that flushes
- * subnormals, subnormal arguments and results are zero.
+ * vectorises (gcc 12, SSE2 upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow
+ * C11 Annex F; minimum and maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without
+ * FMA; the coefficients are our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no
+ * contraction (OpenCL: `#pragma OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded.
+ * On a device that flushes subnormals, subnormal arguments and results are zero.
  *
  * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that
  * begin with ikm_ are private. */

@@ -1,5 +1,5 @@
-/* The accumulator of reductions and poolings: a sum, or with FOLD_PRODUCT a product, or with FOLD_MAXIMUM or FOLD_MINIMUM
- * an extreme, NaN where a term is NaN. */
+/* The accumulator of reductions and poolings: a sum, or with FOLD_PRODUCT a product, or with FOLD_MAXIMUM or
+ * FOLD_MINIMUM an extreme, NaN where a term is NaN. */
 #ifndef IK_FOLD_H
 #define IK_FOLD_H
 #include "group.h"
@@ -7,8 +7,8 @@
 #define FOLD_SUM
 #endif
 
-/* A product or an extreme is near.high. A sum in F32 is near + far * 2^64: `far` adds up, scaled by 2^-64, the terms that might
- * overflow on the way. */
+/* A product or an extreme is near.high. A sum in F32 is near + far * 2^64: `far` adds up, scaled by 2^-64, the terms
+ * that might overflow on the way. */
 typedef struct {
     ik_sum near, far;
 } ik_fold;

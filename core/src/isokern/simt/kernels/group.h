@@ -133,13 +133,17 @@ static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
     return sum;
 }
 
-enum { IK_LEAST, IK_MOST, IK_TIMES };
+enum { IK_JOIN_MINIMUM, IK_JOIN_MAXIMUM, IK_JOIN_PRODUCT };
 
 static IK_INLINE ik_c ik_join_two(int how, ik_c a, ik_c b)
-{ return how == IK_TIMES ? ik_product(a, b) : how == IK_MOST ? IK_FN(maximum)(a, b) : IK_FN(minimum)(a, b); }
+{
+    return how == IK_JOIN_PRODUCT ? ik_product(a, b)
+        : how == IK_JOIN_MAXIMUM  ? IK_FN(maximum)(a, b)
+                                  : IK_FN(minimum)(a, b);
+}
 
-/* The largest or smallest value of the group, NaN where there is one, or the product of all; `scratch` holds a value per
- * item. */
+/* The largest or smallest value of the group, NaN where there is one, or the product of all; `scratch` holds a value
+ * per item. */
 static IK_INLINE ik_c ik_group_join(int how, ik_c value, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
@@ -171,10 +175,10 @@ static IK_INLINE ik_c ik_group_join(int how, ik_c value, IK_LOCAL ik_c *scratch)
 }
 
 static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch)
-{ return ik_group_join(IK_MOST, value, scratch); }
+{ return ik_group_join(IK_JOIN_MAXIMUM, value, scratch); }
 static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch)
-{ return ik_group_join(IK_LEAST, value, scratch); }
+{ return ik_group_join(IK_JOIN_MINIMUM, value, scratch); }
 static IK_INLINE ik_c ik_group_product(ik_c value, IK_LOCAL ik_c *scratch)
-{ return ik_group_join(IK_TIMES, value, scratch); }
+{ return ik_group_join(IK_JOIN_PRODUCT, value, scratch); }
 #endif
 #endif

@@ -1,5 +1,5 @@
-/* Runs of floats: sums, products and extremes in vector lanes, loads to the compute type (in place where possible), and stores
- * past the caches.
+/* Runs of floats: sums, products and extremes in vector lanes, loads to the compute type (in place where possible), and
+ * stores past the caches.
  *
  * The part after "typed" is compiled for float and for double. */
 #ifndef IK_RUNS_H

@@ -1,5 +1,5 @@
-/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min of x that is contiguous along its last reduced dim (rows)
- * or its last kept one (columns), by 16 bytes per thread.
+/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min of x that is contiguous along its last reduced dim
+ * (rows) or its last kept one (columns), by 16 bytes per thread.
  *
  * Rows: LANES threads per output, which are part of a warp or a whole block. Columns: a warp takes 32 packs of adjacent
  * outputs, and the warps of a block share the reduced elements in turn. Where that is too few blocks, each computes a
