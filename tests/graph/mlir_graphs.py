@@ -2,7 +2,7 @@
 
 from isokern.declare.samples import assignments, describe, fits
 from isokern.dtypes import BLOCKS, dtype
-from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS
+from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, SHARED_FUNCTIONS
 from isokern.graph import Builder
 from isokern.ops import find
 from isokern.oracle.cases import Case
@@ -10,7 +10,7 @@ from isokern.rewriting.target import primitives
 
 REFUSED = {"dequantize", "quantize", "scan", "scatter", "topk"}
 EXPORTED = [name for name in primitives() if name not in REFUSED]
-FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in ("abs", "sign", "minimum", "maximum")]
+FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in SHARED_FUNCTIONS]
 
 
 def refused(case):

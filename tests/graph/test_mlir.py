@@ -26,12 +26,14 @@ def read_back(text):
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
+    from isokern.graph.mlir_body import RemFOp
     from isokern.graph.mlir_ops import PoolingNchwSumOp
 
     context = Context()
     for name, dialect in get_all_dialects().items():
         context.register_dialect(name, dialect)
     context.load_op(PoolingNchwSumOp)
+    context.load_op(RemFOp)
     module = Parser(context, text).parse_module()
     module.verify()
     shown = io.StringIO()

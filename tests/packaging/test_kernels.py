@@ -107,20 +107,23 @@ def tree_of(name: str) -> Expr:
 def exception(name: str, level: str) -> str | None:
     """Return why gcc cannot vectorise a row at a level; None where it must."""
     operator, _, compute = name.rpartition("_")
-    if compute not in ("i64", "u64"):
-        return None
     tree = tree_of(operator)
-    if any(node.kind == "call" and node.value == "quotient" for node in tree.walk()):
+    calls = {node.value for node in tree.walk() if node.kind == "call"}
+    if compute not in ("i64", "u64"):
+        return "the number of its steps depends on its operands" if calls & {"fmod", "remainder"} else None
+    if calls & {"quotient", "fmod", "remainder"}:
         return "no instruction set of x86-64 divides integers in vectors"
     if level == "portable" and any(map(needs_sse4, tree.walk())):
-        return "SSE2 neither compares nor multiplies 64-bit integers in vectors"
+        return "SSE2 neither compares, multiplies nor shifts 64-bit integers each by itself in vectors"
     return None
 
 
 def needs_sse4(node: Expr) -> bool:
     compares = node.kind in ("compare", "and", "or", "not", "select")
     return (
-        compares or node.value == "*" or (node.kind == "call" and node.value in ("abs", "sign", "minimum", "maximum"))
+        compares
+        or node.value == "*"
+        or (node.kind == "call" and node.value in ("abs", "sign", "minimum", "maximum", "shift_left", "shift_right"))
     )
 
 

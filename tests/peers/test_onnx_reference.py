@@ -55,6 +55,7 @@ X, A, B, C = draw(2, 3, 5), draw(4, 1, 3), draw(2, 3), draw(2, 8, 4, 6)
 IMAGE, POSITIVE, UNIT = draw(2, 3, 6, 7), draw(3, 7, low=0.1), draw(3, 7, low=-0.99, high=0.99)
 NANS = np.array([[np.nan, 1, -np.inf], [np.inf, -0.0, 2]], np.float32)
 WHOLE, BITS = ints(3, 7), ints(3, 7, low=0, high=250, dtype=np.uint8)
+LABELS = ints(4, 2, low=0, high=5, dtype=np.int64)
 TRUTHS = RNG.integers(0, 2, (3, 5)).astype(bool)
 SCALE, SCALES, WIDER = np.float32(0.125), np.array([0.5, 0.25, 2], np.float32), np.float32(64)
 ZERO, ZEROS, ONE = np.uint8(3), np.array([0, 7, 200], np.uint8), np.int8(1)
@@ -78,6 +79,9 @@ ROWS = [
     Row("Pow", (POSITIVE, draw(3, 7)), isokern.pow),
     Row("Mod", (WHOLE, ints(3, 7, low=1)), isokern.remainder),
     Row("Mod", (WHOLE, ints(3, 7, low=1)), isokern.fmod, {"fmod": 1}),
+    Row("Mod", (draw(3, 7), draw(3, 7)), isokern.fmod, {"fmod": 1}),
+    Row("BitShift", (BITS, BITS % 11), isokern.left_shift, {"direction": "LEFT"}),
+    Row("BitShift", (BITS, BITS % 11), isokern.right_shift, {"direction": "RIGHT"}),
     *(Row(f"Bitwise{n}", (BITS, BITS[::-1].copy()), getattr(isokern, f"bitwise_{n.lower()}")) for n in ("And", "Or")),
     Row("BitwiseXor", (BITS, BITS[::-1].copy()), isokern.bitwise_xor),
     Row("BitwiseNot", (BITS,), isokern.bitwise_not),
@@ -115,6 +119,7 @@ ROWS = [
             ("ReduceMax", isokern.reduce_max, X),
             ("ReduceMean", isokern.reduce_mean, X),
             ("ReduceMin", isokern.reduce_min, X),
+            ("ReduceProd", isokern.reduce_prod, X),
             ("ReduceSum", isokern.reduce_sum, X),
             ("ReduceSumSquare", isokern.reduce_sum_square, X),
         ]
@@ -131,6 +136,34 @@ ROWS = [
         )
         for node, call, opset in [("CumSum", isokern.cumsum, OPSET), ("CumProd", isokern.cumprod, 26)]
         for v in ({}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True})
+    ),
+    # Windows and losses
+    *(
+        Row(
+            f"{n}Window",
+            (np.int64(9),),
+            lambda _, f=call, p=p, v=v: f(length=9, periodic=bool(p), **v),
+            {"periodic": p},
+        )
+        for n, call, v in [
+            ("Hann", isokern.hann_window, {}),
+            ("Hamming", isokern.hamming_window, {"alpha": 25 / 46, "beta": 21 / 46}),
+            ("Blackman", isokern.blackman_window, {}),
+        ]
+        for p in (0, 1)
+    ),
+    *(
+        Row(
+            node,
+            (draw(4, 5, 2), LABELS, POSITIVE[0, :5]),
+            lambda x, t, w, f=call, r=r: f(x, t, w, reduction=r, ignore_index=3),
+            {"reduction": r, "ignore_index": 3},
+        )
+        for node, call in [
+            ("NegativeLogLikelihoodLoss", isokern.nll_loss),
+            ("SoftmaxCrossEntropyLoss", isokern.cross_entropy),
+        ]
+        for r in ("none", "mean", "sum")
     ),
     # Layout
     Row("Concat", (X, X[:, :1].copy()), lambda a, b: isokern.concat([a, b], axis=1), {"axis": 1}),

@@ -142,7 +142,7 @@ def find_optional(inputs: Sequence[V], at: int) -> V | None:
     return inputs[at] if at < len(inputs) else None
 
 
-IDENTITY = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
+IDENTITY = {"sum": 0.0, "product": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 
 def constant(value: float) -> str:

@@ -177,6 +177,9 @@ def _apply(name: str, args: list[Range]) -> Range:
     elif name == "/" or name == "tan":  # across a pole
         over = around_zero if name == "/" else f(x.low) > f(x.high)
         low, high = np.where(over, -_INF, low), np.where(over, _INF, high)
+    elif name in ("fmod", "remainder"):  # a step at every multiple of the divisor
+        size = np.maximum(np.abs(x.low), np.abs(x.high))
+        low, high = np.fmin(low, -size), np.fmax(high, size)
     elif name == "copysign":  # a computed NaN may have either sign
         size = np.where(np.isnan(x.value) & (not x.exact), np.maximum(np.abs(low), np.abs(high)), np.nan)
         low, high = np.fmin(low, -size), np.fmax(high, size)

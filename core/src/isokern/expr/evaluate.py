@@ -11,15 +11,30 @@ import numpy as np
 from .tree import Expr, fit
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _quotient(a: Any, b: Any) -> Any:
     return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b)))
 
 
+def _divide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a remainder that is a where an integer b is 0; floats follow NumPy, which gives NaN there."""
+
+    def remainder(a: Any, b: Any) -> Any:
+        if np.result_type(b).kind not in "iu":
+            return function(a, b)
+        return np.where(b == 0, a, function(a, np.where(b == 0, 1, b)))
+
+    return remainder
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "erf": _erf,
+    "erfc": _erfc,
+    "fmod": _divide(np.fmod),
+    "remainder": _divide(np.remainder),
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
@@ -32,6 +47,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitor": np.bitwise_or,
     "bitxor": np.bitwise_xor,
     "bitnot": np.invert,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
 }
 _ARITH = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 COMPARE = {

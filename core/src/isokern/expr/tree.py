@@ -45,13 +45,24 @@ UNARY_FUNCTIONS = [
     "abs",
     "sign",
     "isnan",
+    "erfc",
 ]
 # Functions with a cheaper ik_<function>_near_f32, which gives the same bits for F32 arguments below IK_NEAR_F32
 NEAR = ["sin", "cos", "tan"]
-BINARY_FUNCTIONS = ["minimum", "maximum", "pow", "copysign"]
-INTEGER_FUNCTIONS = ["abs", "sign", "minimum", "maximum", "quotient", "bitand", "bitor", "bitxor", "bitnot"]
+BINARY_FUNCTIONS = ["minimum", "maximum", "pow", "copysign", "fmod", "remainder"]
+SHARED_FUNCTIONS = ["abs", "sign", "minimum", "maximum", "fmod", "remainder"]  # of floats and of integers
+INTEGER_FUNCTIONS = [
+    *SHARED_FUNCTIONS,
+    "quotient",
+    "bitand",
+    "bitor",
+    "bitxor",
+    "bitnot",
+    "shift_left",
+    "shift_right",
+]
 ARITY = {**dict.fromkeys(UNARY_FUNCTIONS, 1), **dict.fromkeys(BINARY_FUNCTIONS, 2)}
-ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1}
+ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1, "shift_left": 2, "shift_right": 2}
 
 
 DEEPEST = 200  # deepest nesting of a text: more than stack code can hold

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
 )
 from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import irdl_op_definition
 
 from ..dtypes import BF16, BOOL, F16, F32, F64, I64, U64, DType
 from ..expr.evaluate import constant as numpy_constant
@@ -150,6 +151,14 @@ def _saturate(x: SSAValue, source: DType, target: DType) -> SSAValue:
 
 # The language of scalar expressions
 
+
+@irdl_op_definition
+class RemFOp(arith.FloatingPointLikeBinaryOperation):
+    """arith.remf, C's fmod, which xDSL lacks."""
+
+    name = "arith.remf"
+
+
 _UNARY: dict[str, Make] = {
     "exp": math.ExpOp,
     "exp2": math.Exp2Op,
@@ -187,6 +196,7 @@ _BINARY: dict[str, Make] = {
     "-": arith.SubfOp,
     "*": arith.MulfOp,
     "/": arith.DivfOp,
+    "fmod": RemFOp,
 }
 _INTEGERS: dict[str, tuple[Make, Make]] = {  # for I64, and for U64
     "+": (arith.AddiOp, arith.AddiOp),
@@ -257,7 +267,125 @@ def _power(x: SSAValue, y: SSAValue, compute: DType) -> SSAValue:
     return select(compare("==", y, zero, compute), one, found)
 
 
-_PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {"quotient": _quotient, "pow": _power}
+def _fmod(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Return the remainder with a's sign."""
+    if compute.kind == "f":
+        return combine("fmod", a, b, compute)
+    found = _remainder(a, b, compute)
+    return found if compute is U64 else _move(found, a, b, "-", compute)
+
+
+def _remainder(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+    """Return the remainder with b's sign; a zero of floats has it, too."""
+    if compute.kind != "f":
+        return combine("-", a, combine("*", _quotient(a, b, compute), b, compute), compute)
+    found = combine("fmod", a, b, compute)
+    signed = combine("copysign", found, b, compute)
+    return select(compare("==", found, constant(0, compute), compute), signed, _move(found, b, b, "+", compute))
+
+
+def _move(found: SSAValue, sign: SSAValue, b: SSAValue, by: str, compute: DType) -> SSAValue:
+    """Return a remainder moved by b where it is not 0 and lacks the sign of `sign`."""
+    zero = constant(0, compute)
+    below, wanted = (compare("<", v, zero, compute) for v in (found, sign))
+    wrong = arith.AndIOp(arith.XOrIOp(below, wanted).result, compare("!=", found, zero, compute)).result
+    return select(wrong, combine(by, found, b, compute), found)
+
+
+def _shift(make: Make) -> Callable[[SSAValue, SSAValue, DType], SSAValue]:
+    """Return a shift; MLIR leaves counts of 64 and more open."""
+
+    def shift(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
+        few = compare("<", b, constant(64, U64), U64)
+        sign = select(compare("<", a, constant(0, compute), compute), constant(-1, I64), constant(0, I64))
+        sign = sign if compute is I64 and make is arith.ShRUIOp else constant(0, compute)
+        moved = _result(make(arith.XOrIOp(a, sign).result, select(few, b, constant(0, compute))))
+        return arith.XOrIOp(select(few, moved, constant(0, compute)), sign).result
+
+    return shift
+
+
+# Of e^(a^2) erfc a = u G(1 - u), u = 2k / (a + k): k, the largest a, what splits a product exactly, G's coefficients
+_ERFC = {
+    F32: (
+        1.5,
+        10.5,
+        4097.0,
+        [
+            0.321585417,
+            -0.16928336,
+            0.025207635,
+            0.0159233063,
+            -0.00271160156,
+            -0.00315835327,
+            -0.000245977513,
+            0.000610335788,
+            0.000245430419,
+            -5.82612411e-05,
+            -4.72365973e-05,
+        ],
+    ),
+    F64: (
+        2.5,
+        27.5,
+        134217729.0,
+        [
+            0.2108063640611436,
+            -0.16093036988782977,
+            0.09078282332961615,
+            -0.034250229049208714,
+            0.0056723100265648205,
+            0.001678608860454961,
+            -0.0009637571081591928,
+            -8.784165266549966e-05,
+            0.00014053878317394546,
+            1.1661552897422088e-05,
+            -2.252121320075454e-05,
+            -3.906387857444623e-06,
+            3.6498740133525043e-06,
+            1.3506486239426485e-06,
+            -4.691009584229347e-07,
+            -3.920897962573095e-07,
+            3.414783294683841e-09,
+            8.910309940156533e-08,
+            2.238833311166249e-08,
+            -1.3720362321798085e-08,
+            -6.890512453092713e-09,
+            9.762614710024112e-10,
+            7.888197750156515e-10,
+        ],
+    ),
+}
+
+
+def _erfc(x: SSAValue, compute: DType) -> SSAValue:
+    """Return erfc x as isokern_math.h has it: IREE links no erfc, and 1 - erf x cancels."""
+    k, most, split, coefficients = _ERFC[compute]
+
+    def do(word: str, a: SSAValue, b: SSAValue | float) -> SSAValue:
+        return combine(word, a, constant(b, compute) if isinstance(b, float) else b, compute)
+
+    a = do("minimum", _result(math.AbsFOp(x)), most)
+    wide = do("*", a, split)
+    head = do("-", wide, do("-", wide, a))  # of as many bits that its square is exact (Veltkamp)
+    u = do("/", constant(2 * k, compute), do("+", a, k))
+    t, g = do("-", constant(1.0, compute), u), constant(coefficients[-1], compute)
+    for c in reversed(coefficients[:-1]):
+        g = do("+", do("*", g, t), c)
+    rest = do("*", do("-", head, a), do("+", head, a))
+    power = do("*", _result(math.ExpOp(do("*", do("*", head, head), -1.0))), _result(math.ExpOp(rest)))
+    y = do("*", do("*", power, g), u)
+    return select(compare("<", x, constant(0, compute), compute), do("-", constant(2.0, compute), y), y)
+
+
+_PAIRS: dict[str, Callable[[SSAValue, SSAValue, DType], SSAValue]] = {
+    "quotient": _quotient,
+    "pow": _power,
+    "fmod": _fmod,
+    "remainder": _remainder,
+    "shift_left": _shift(arith.ShLIOp),
+    "shift_right": _shift(arith.ShRUIOp),
+}
 
 
 def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
@@ -267,6 +395,8 @@ def call(name: str, args: Sequence[SSAValue], compute: DType) -> SSAValue:
         return _PAIRS.get(name, partial(combine, name))(first, args[1], compute)
     if name == "sign":
         return _sign(first, compute)
+    if name == "erfc":
+        return _erfc(first, compute)
     if name == "log10":  # IREE links no log10f
         return combine("*", _result(math.LogOp(first)), constant(1 / log(10), compute), compute)
     if name == "bitnot":

@@ -132,7 +132,7 @@ def _generic(op: Op, args: Operands) -> SSAValue:
 
     if start is None:
         return letter_dims(maps, ins, empty(y.dtype, y.shape), lambda *a: convert(term(a[:-1]), compute, y.dtype))
-    sign = "+" if word == "sum" else word
+    sign = {"sum": "+", "product": "*"}.get(word, word)
     return reduce(
         op, start, lambda init, _: letter_dims(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
     )

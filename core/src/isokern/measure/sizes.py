@@ -18,7 +18,7 @@ HUGE = 1 << 28  # bytes of operands: several times the last-level cache of any p
 PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
 PICKED = ("indices", "updates")  # operands that grow with the others, although their dims have other names
 EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
-MADE = ("rows", "stop")  # the same for operators without inputs
+MADE = ("rows", "stop", "length")  # the same for operators without inputs
 
 
 def samples(op: Operator, size: str, element: DType | None = None) -> list[Sample]:
@@ -92,11 +92,11 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
         return (times * value[0], *value[1:]) if isinstance(value, tuple) else times * value
 
     extents = EXTENTS if op.signature.inputs else (*EXTENTS, *MADE)
-    leading = {o.name: o.dims[0] for o in op.signature.inputs}
+    leading = {o.name: o.dims[0] for o in op.signature.inputs if o.dims}  # scalars have none
     first = next(iter(leading.values()), None)
     return replace(
         sample,
-        shapes={n: long(s) if leading[n] == first or n in PICKED else s for n, s in sample.shapes.items()},
+        shapes={n: long(s) if leading.get(n, "") == first or n in PICKED else s for n, s in sample.shapes.items()},
         attrs={n: long(v) if n in extents else v for n, v in sample.attrs.items()},
         outputs={n: long(s) for n, s in sample.outputs.items()},
         size="huge",

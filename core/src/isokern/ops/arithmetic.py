@@ -11,25 +11,25 @@ import numpy as np
 from ..declare.attributes import attrs, number
 from ..declare.elementwise import binary, row, samples, unary
 from ..dtypes import FLOATS, INTEGERS, NUMBERS
+from ..expr.evaluate import function
 
 _LN_2, _LOG2_E, _LOG10_E = 0.6931471805599453, 1.4426950408889634, 0.4342944819032518
+_NEAR = "rint(x)"
+_SIGN = f"(1 - 2 * ({_NEAR} - 2 * floor({_NEAR} / 2)))"  # of sin(πx), by the parity of the integer near x
 _M, _N = "maximum(abs(a), abs(b))", "minimum(abs(a), abs(b))"
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    """Return a - b · floor(a / b), or a where b is 0."""
-    return np.where(b == 0, a, np.remainder(a, np.where(b == 0, b.dtype.type(1), b)))
-
-
-def _fmod(a: Any, b: Any) -> Any:
-    """Return a - b · trunc(a / b), or a where b is 0."""
-    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
 
 
 def _trunc_divide(a: Any, b: Any) -> Any:
     with np.errstate(over="ignore"):
-        exact = (a - _fmod(a, b)).astype(a.dtype)
+        exact = (a - function("fmod")(a, b)).astype(a.dtype)
         return np.where(b == 0, b, np.floor_divide(exact, np.where(b == 0, b.dtype.type(1), b)))
+
+
+def _sinc(x: Any) -> Any:
+    """Return sin(πx) / (πx), with the angle reduced before it is multiplied by π."""
+    near = np.rint(x)
+    sign = 1 - 2 * (near - 2 * np.floor(near / 2))
+    return np.where(x == 0, 1.0, sign * np.sin(np.pi * (x - near)) / (np.pi * x))
 
 
 def _heaviside(x: Any, h: Any) -> Any:
@@ -46,18 +46,20 @@ def _logical(zero: Callable[[Any], Any], log: Callable[[Any], Any]) -> Callable[
 binary(
     "remainder",
     "REMN",
-    "a - quotient(a, b) * b",
-    _remainder,
-    INTEGERS,
-    doc="a - b · floor(a / b), which has b's sign; a where b is 0.",
+    "remainder(a, b)",
+    function("remainder"),
+    NUMBERS,
+    doc="a - b · floor(a / b), which has b's sign (NumPy's rule); where b is 0, a for integers and NaN for floats.",
+    ulps=1,
 )
 binary(
     "fmod",
     "FMOD",
-    "a - quotient(a, b) * b - (b if a - quotient(a, b) * b != 0 and (a < 0) != (b < 0) else 0)",
-    _fmod,
-    INTEGERS,
-    doc="a - b · trunc(a / b), which has a's sign, as C's %; a where b is 0.",
+    "fmod(a, b)",
+    function("fmod"),
+    NUMBERS,
+    doc="a - b · trunc(a / b) exactly, which has a's sign (C's fmod); where b is 0, a for integers and NaN for floats.",
+    ulps=0,
 )
 binary(
     "trunc_divide",
@@ -66,6 +68,22 @@ binary(
     _trunc_divide,
     INTEGERS,
     doc="a / b rounded towards 0, as in C; 0 where b is 0.",
+)
+binary(
+    "left_shift",
+    "LSHF",
+    "shift_left(a, b)",
+    np.left_shift,
+    INTEGERS,
+    doc="a · 2ᵇ without what leaves the dtype; 0 where b is negative or at least the number of bits.",
+)
+binary(
+    "right_shift",
+    "RSHF",
+    "shift_right(a, b)",
+    np.right_shift,
+    INTEGERS,
+    doc="floor(a / 2ᵇ); where b is negative or at least the number of bits 0, or -1 for a negative a.",
 )
 unary("frac", "FRAC", "x - trunc(x)", lambda x: x - np.trunc(x), doc="x - trunc(x), with x's sign.", ulps=0)
 
@@ -199,6 +217,15 @@ unary(
 )
 
 # Angles
+unary(
+    "sinc",
+    "SINC",
+    # Both terms are 1 more at 0: gcc would compute a quotient that it need not choose in a branch
+    f"({_SIGN} * sin({math.pi} * (x - {_NEAR})) + (x == 0)) / ({math.pi} * x + (x == 0))",
+    _sinc,
+    doc="sin(πx) / (πx), and 1 at 0: exactly 0 at other integers; NaN at infinities.",
+    ulps=None,
+)
 unary("deg2rad", "DGRD", f"x * {math.pi / 180}", np.deg2rad, doc="x · π / 180.", ulps=2)
 unary("rad2deg", "RDDG", f"x * {180 / math.pi}", np.rad2deg, doc="x · 180 / π.", ulps=2)
 
@@ -298,4 +325,16 @@ unary(
     ulps=2,
     record=attrs("DVS1", number("value", 1.0, _VALUE)),
     samples=lambda: samples(["x"], {"value": -0.7}),
+)
+unary(
+    "pow_scalar",
+    "PWSC",
+    # The signs cancel; for an exponent that all x share, gcc would make branches that keep the loop scalar
+    "pow(x, value * copysign(1, x) * copysign(1, x))",
+    lambda x, value: np.power(x, value),
+    doc="x to the power of value, with C99's special values.",
+    domain="moderate",
+    ulps=None,
+    record=attrs("PWS1", number("value", 2.0, _VALUE)),
+    samples=lambda: samples(["x"], {"value": 0.5}, {"value": -1.0}, {"value": 3.0}),
 )

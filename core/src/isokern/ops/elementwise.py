@@ -28,6 +28,7 @@ from ..status import BadTensorShape, InvalidArgument
 INTEGRAL = (*INTEGERS, BOOL)
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _sigmoid(x: Any) -> Any:
@@ -62,7 +63,7 @@ def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gelu(x: Any) -> Any:
-    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x * _SQRT_HALF)))
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * _erfc(-x * _SQRT_HALF))
 
 
 def _gelu_tanh(x: Any) -> Any:
@@ -74,12 +75,6 @@ Gate = Callable[[Any, DType], Any]  # of its argument and the compute type, to w
 
 def _round_gate(gate: Callable[[Any], Any]) -> Gate:
     return lambda a, compute: gate(a).astype(compute.numpy)
-
-
-def _gelu_gate(a: Any, compute: DType) -> Any:
-    """Return gelu(a), or -0 where 1 + erf is 0 in the compute type."""
-    gone = _erf(a * _SQRT_HALF).astype(compute.numpy) == -1
-    return np.where(gone, -0.0, _gelu(a)).astype(compute.numpy)
 
 
 def _declare_gated(gate: Gate) -> Callable[..., Any]:
@@ -159,6 +154,7 @@ unary("asinh", "ASNH", "asinh(x)", np.arcsinh, doc="Inverse hyperbolic sine.", u
 unary("acosh", "ACSH", "acosh(x)", np.arccosh, doc="Inverse hyperbolic cosine.", domain="above_one", ulps=6)
 unary("atanh", "ATNH", "atanh(x)", np.arctanh, doc="Inverse hyperbolic tangent.", domain="unit", ulps=6)
 unary("erf", "ERF_", "erf(x)", _erf, doc="Error function.", ulps=8)
+unary("erfc", "ERFC", "erfc(x)", _erfc, doc="1 - erf(x), accurate where that cancels.", ulps=8)
 
 # Activations
 unary(
@@ -183,11 +179,11 @@ unary(
 unary(
     "gelu",
     "GELU",
-    "-0.0 if x < -14 else 0.5 * x * (1 + erf(x * 0.7071067811865476))",
+    "-0.0 if x < -50 else 0.5 * x * erfc(x * -0.7071067811865476)",
     _gelu,
     doc="x · Φ(x), exact (Hendrycks & Gimpel 2016).",
     ulps=8,
-    scale=_magnitude,
+    scale=lambda x: x * x * np.abs(_gelu(x)),
 )
 unary(
     "gelu_tanh",
@@ -333,9 +329,9 @@ binary(
 binary(
     "gelu_mul",
     "GLML",
-    "(-0.0 if a < -14 else 0.5 * a * (1 + erf(a * 0.7071067811865476))) * b",
-    _declare_gated(_gelu_gate),
-    scale=_declare_gate_scale(_gelu_gate, _gelu_magnitude),
+    "(-0.0 if a < -50 else 0.5 * a * erfc(a * -0.7071067811865476)) * b",
+    _declare_gated(_round_gate(_gelu)),
+    scale=_declare_gate_scale(_round_gate(_gelu), _gelu_magnitude),
     doc="gelu(a) · b, the gate of GEGLU (Shazeer 2020).",
     ulps=10,
 )

@@ -16,16 +16,16 @@ import numpy as np
 from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, body, choice, text
 from ..declare.conversion import convert
-from ..declare.error_bound import Range, bounds, distance
+from ..declare.error_bound import EPS, UNBOUNDED, Range, bounds, distance
 from ..declare.normal_form import Descs, coalesce
 from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
 from ..expr.evaluate import evaluate
 from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
-from ..expr.tree import INTEGER_FUNCTIONS, parse
+from ..expr.tree import INTEGER_FUNCTIONS, SHARED_FUNCTIONS, parse
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
-COMBINES = ("none", "sum", "maximum", "minimum")
+COMBINES = ("none", "sum", "maximum", "minimum", "product")
 Maps = tuple[tuple[str, ...], str]
 
 
@@ -119,7 +119,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
         )
     if (values["combine"] == "none") != (init is None):
         given = f"combine={values['combine']} {'without' if init is None else 'with'} init"
-        raise InvalidArgument("generic", given, allowed="init beside sum, maximum and minimum, and not beside none")
+        raise InvalidArgument("generic", given, allowed="init beside the others, and not beside none")
     if init is not None and init != y:
         raise BadTensorShape("generic", f"init is {list(init)}", allowed=f"{list(y)}, as y")
     return [y]
@@ -170,8 +170,7 @@ def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
         return "a quotient (take quotient(a, b))"
     if kind == "const" and integer and value % 1 != 0:  # not an integer, NaN, or infinite
         return f"the constant {value}"
-    shared = ("abs", "sign", "minimum", "maximum")
-    if kind == "call" and name not in shared and (name in INTEGER_FUNCTIONS) != integer:
+    if kind == "call" and name not in SHARED_FUNCTIONS and (name in INTEGER_FUNCTIONS) != integer:
         return name
     return ""
 
@@ -215,7 +214,12 @@ def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, ou
     wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
     with np.errstate(all="ignore"):
         terms = np.broadcast_to(evaluate(parse(body), wide, wide["x0"].dtype), sizes)
-        y = terms if combine == "none" else combine_terms(combine, terms, axes, init.astype(terms.dtype))
+        y = terms
+        if combine == "product":
+            compute = out[0].dtype.compute if out[0].dtype.kind == "f" else F32
+            y = multiply(terms, axes, compute, init.astype(terms.dtype))
+        elif combine != "none":
+            y = combine_terms(combine, terms, axes, init.astype(terms.dtype))
     return y if out[0].dtype.kind == "f" else convert(np.asarray(y), out[0].dtype.numpy)
 
 
@@ -223,6 +227,38 @@ def growth(terms: Any, axes: tuple[int, ...], init: Any) -> Any:
     """Return the magnitude to which the rounding of a blocked sum is relative."""
     length = math.prod(terms.shape[a] for a in axes)
     return (4 + math.log2(max(1, length))) * (np.abs(init) + np.abs(terms).sum(axes))
+
+
+def find_lost(terms: Any, axes: tuple[int, ...], compute: DType, init: Any = 1) -> Any:
+    """Return where the order decides what a product is.
+
+    There, a product of some terms may leave the range of the compute type, and others would bring it back.
+    """
+    limits = np.finfo(compute.numpy)
+    sizes, start = np.abs(terms.astype(np.float64)), np.abs(np.asarray(init, np.float64))
+    with np.errstate(all="ignore"):
+        powers, first = (np.where(np.isfinite(np.log2(v)), np.log2(v), 0) for v in (sizes, start))
+        up, down = (pick(powers, 0).sum(axes) + pick(first, 0) for pick in (np.maximum, np.minimum))
+    smaller = (down < 0) | (sizes == 0).any(axes) | (start == 0)
+    larger = (up > 0) | np.isinf(sizes).any(axes) | np.isinf(start)
+    return ((up >= limits.maxexp - 1) & smaller) | ((down <= limits.minexp + 1) & larger)
+
+
+def multiply(terms: Any, axes: tuple[int, ...], compute: DType, init: Any = 1) -> Any:
+    """Return init times all terms along the axes; floats are NaN, for which any result is right, where `find_lost`."""
+    with np.errstate(all="ignore"):
+        y = init * terms.prod(axes, dtype=terms.dtype)
+    return y if terms.dtype.kind != "f" else np.where(find_lost(terms, axes, compute, init), np.nan, y)
+
+
+def product_scale(terms: Any, axes: tuple[int, ...], compute: DType, off: Any = 0.0, init: Any = 1) -> Any:
+    """Return the rounding error of a product of terms, each up to `off` eps from its value."""
+    limits, count = np.finfo(compute.numpy), math.prod(terms.shape[a] for a in axes)
+    with np.errstate(all="ignore"):
+        whole = np.abs(init) * np.abs(terms).prod(axes)
+        made = np.abs(init) * (np.abs(terms) + off * EPS).prod(axes)
+        size = (made - whole) / EPS + count * (whole + float(limits.smallest_subnormal) / float(limits.eps))
+    return np.where(find_lost(terms, axes, compute, init) | np.isnan(made), UNBOUNDED, np.nan_to_num(size, nan=0.0))
 
 
 def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, compute: DType) -> Any:
@@ -233,6 +269,8 @@ def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, comp
     if combine == "none":
         return distance(Range(value, low, high))
     init = init.astype(np.float64)
+    if combine == "product":
+        return product_scale(value, axes, compute, distance(Range(value, low, high)), init)
     with np.errstate(all="ignore"):
         made = distance(Range(*(combine_terms(combine, terms, axes, init) for terms in (value, low, high))))
         return made + growth(value, axes, init) if combine == "sum" else made
@@ -274,6 +312,12 @@ def _samples() -> list[Sample]:
         _sample("a->a", "minimum(x0, 18446744073709551616)", (37,), types=(U64,)),
         _sample("a->a", "minimum(x0, 9223372036854775808)", (37,), types=(I64, U64)),
         _sample("abc->b", "abs(x0)", (3, 34, 5), combine="minimum", types=numbers),
+        _sample("abc->ac", "x0", (3, 9, 5), combine="product", types=numbers),
+        _sample("ab,ab->a", "x0 * x1", (5, 301), (5, 301), combine="product", types=(F32, F16),
+            values={"x": "near_one"}),
+        _sample("ab->b", "x0", (1025, 37), combine="product", types=(F32, F64), values={"x": "near_one"}),
+        _sample("a->", "x0", (40_000,), combine="product", types=(F32, I32), values={"x": "near_one"}, size="long"),
+        _sample("ab->b", "x0", (0, 5), combine="product", types=(F32, I64)),
         _sample("mk,nk->mn", "x0 * x1", (7, 70), (53, 70), combine="sum"),
         # With gaps between rows, the 128 terms that a kernel takes at a time end one after a gap
         _sample("mjk,njk->mn", "x0 * x1", (5, 2, 127), (7, 2, 127), combine="sum", types=(F32, F16)),
@@ -310,7 +354,7 @@ generic = declare(
         "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all"
         " loops that the output lacks. `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter"
         " is a loop. The body is computed in the inputs' compute type; sums are made in blocks (error grows with log2"
-        " of the length); a maximum or minimum with NaN is NaN."
+        " of the length), products in any order, each in the compute type; a maximum or minimum with NaN is NaN."
     ),
     reference=_generic,
     tolerance=Tolerance(1, _scale),

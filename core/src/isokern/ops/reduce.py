@@ -1,4 +1,4 @@
-"""Reductions over any axes: reduce_sum, reduce_mean, reduce_max, reduce_min; kernel stem `reduce`.
+"""Reductions over any axes: reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min; kernel stem `reduce`.
 
 Normal form: y has x's shape with stride 0 along the reduced dims; the kept dims come first, and each kind is merged. So
 y's strides say what is reduced (a kept dim of stride 0 would be an output that overlaps itself, which is refused).
@@ -20,6 +20,7 @@ from ..declare.operator import Decompose
 from ..dtypes import F64, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
+from .generic import multiply, product_scale
 
 
 def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:
@@ -101,7 +102,7 @@ def _loop(where: str) -> Decompose:
         (x,), element, loops = inputs, outputs[0].dtype, LETTERS[: inputs[0].spec.ndim]
         axes = reduced_axes(where, len(loops), values)
         kept = "".join(c for i, c in enumerate(loops) if i not in axes)
-        combine = {"reduce_max": "maximum", "reduce_min": "minimum"}.get(where, "sum")
+        combine = {"reduce_max": "maximum", "reduce_min": "minimum", "reduce_prod": "product"}.get(where, "sum")
         mean = where == "reduce_mean"
         wide = element.compute if mean and element.kind == "f" else element
         y = e.loop(f"{loops}->{kept}", "x0", x, combine=combine, dtype=wide)
@@ -124,6 +125,7 @@ def reduction(
     **fields: Any,
 ) -> Operator:
     """Declare one reduction; `empty` says whether it is defined for no elements."""
+    near = {"x": "near_one"} if name == "reduce_prod" else {}  # long products of others leave the range
     extremes = {"reduce_max": ["peaks"], "reduce_min": ["valleys"], "reduce_mean": ["tiny"]}.get(name, [])
     shapes = [
         ((), ()),
@@ -159,14 +161,17 @@ def reduction(
         decompose=_loop(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
         samples=lambda: [
-            *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),
-            *(Sample({"x": s}, {"axes": a}, size=size) for s, a, size in bench),
+            *(
+                Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}, near if 1025 in s else {})
+                for i, (s, a) in enumerate(shapes)
+            ),
+            *(Sample({"x": s}, {"axes": a}, near, size=size) for s, a, size in bench),
             *(
                 Sample({"x": (200, 200)}, {"axes": (a,)}, values={"x": v}, size="long")
                 for a in (0, 1)
                 for v in extremes
             ),
-            *(Sample({"x": (2, n)}, {"axes": (1,)}, size="long") for n in LENGTHS),
+            *(Sample({"x": (2, n)}, {"axes": (1,)}, near, size="long") for n in LENGTHS),
             *(Sample({"x": s}, {"axes": (0,)}, size="long", types={"T": (F64,)}) for s in beyond),
         ],
         errors=[
@@ -192,6 +197,20 @@ def _mean(x: Any, axes: Any, keepdims: bool) -> Any:
         return np.divide(_sum(x, axes, keepdims), np.prod([x.shape[a] for a in axes] if axes else x.shape))
 
 
+def _every(x: Any, axes: Any) -> tuple[int, ...]:
+    return tuple(reduced_axes("reduce_prod", x.ndim, {"axes": axes}))
+
+
+def _product(x: Any, axes: Any, keepdims: bool, out: Sequence[TensorDesc] | None = None) -> Any:
+    y = multiply(x, _every(x, axes), F64 if out is None else out[0].dtype.compute)
+    return np.reshape(y, kept_shape(x.shape, _every(x, axes), keepdims))
+
+
+def _product_scale(x: Any, axes: Any, keepdims: bool, compute: DType) -> Any:
+    size = product_scale(x, _every(x, axes), compute)
+    return np.reshape(size, kept_shape(x.shape, _every(x, axes), keepdims))
+
+
 def _sum_scale(x: Any, axes: Any, keepdims: bool) -> Any:
     length = max(1.0, x.size / max(1, _sum(x, axes, keepdims).size))
     return (2 + np.log2(length)) * _sum(np.abs(x), axes, keepdims)
@@ -210,6 +229,18 @@ reduction(
     empty=True,
     tolerance=Tolerance(2, _sum_scale),
     doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.",
+)
+reduction(
+    "reduce_prod",
+    "RPRD",
+    _product,
+    NUMBERS,
+    empty=True,
+    tolerance=Tolerance(1, _product_scale),
+    doc=(
+        "Product over axes, in any order (error grows with the length); 1 for none; integers wrap. Where the product of"
+        " some elements leaves the compute type's range, it may be 0, infinite or NaN."
+    ),
 )
 reduction(
     "reduce_mean",

@@ -109,7 +109,7 @@ def exact_functions(mp: Any) -> dict[str, Exact]:
         "acos",
         "atan",
     )
-    same += ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf")
+    same += ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc")
     own = {name: getattr(mp, name) for name in same}
     tanh_gelu = mp.sqrt(2 / mp.pi)
     return {

@@ -38,6 +38,29 @@ static IK_INLINE IK_INT64 ik_quotient_i64(IK_INT64 a, IK_INT64 b)
     return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));
 }
 
+/* Remainders with the divisor's sign, and with the dividend's; the dividend where the divisor is 0. */
+static IK_INLINE IK_UINT64 ik_remainder_u64(IK_UINT64 a, IK_UINT64 b) { return a - ik_quotient_u64(a, b) * b; }
+static IK_INLINE IK_INT64 ik_remainder_i64(IK_INT64 a, IK_INT64 b)
+{ return (IK_INT64)((IK_UINT64)a - (IK_UINT64)ik_quotient_i64(a, b) * (IK_UINT64)b); }
+static IK_INLINE IK_UINT64 ik_fmod_u64(IK_UINT64 a, IK_UINT64 b) { return ik_remainder_u64(a, b); }
+static IK_INLINE IK_INT64 ik_fmod_i64(IK_INT64 a, IK_INT64 b)
+{
+    const IK_INT64 r = ik_remainder_i64(a, b);
+    return (r != 0) & ((r < 0) != (a < 0)) ? (IK_INT64)((IK_UINT64)r - (IK_UINT64)b) : r;
+}
+
+/* Shifts; by a count outside 0 .. 63 they give 0, or for the right shift of a negative number -1. Right shifts keep the
+ * sign; they shift what follows it, since AVX2 has no arithmetic shift of 64 bits. */
+static IK_INLINE IK_UINT64 ik_shift_left_u64(IK_UINT64 a, IK_UINT64 b) { return b < 64 ? a << (b & 63) : 0; }
+static IK_INLINE IK_INT64 ik_shift_left_i64(IK_INT64 a, IK_INT64 b)
+{ return (IK_INT64)ik_shift_left_u64((IK_UINT64)a, (IK_UINT64)b); }
+static IK_INLINE IK_UINT64 ik_shift_right_u64(IK_UINT64 a, IK_UINT64 b) { return b < 64 ? a >> (b & 63) : 0; }
+static IK_INLINE IK_INT64 ik_shift_right_i64(IK_INT64 a, IK_INT64 b)
+{
+    const IK_UINT64 sign = 0 - ((IK_UINT64)a >> 63);
+    return (IK_INT64)(ik_shift_right_u64((IK_UINT64)a ^ sign, (IK_UINT64)b) ^ sign);
+}
+
 static IK_INLINE IK_INT64 ik_bitand_i64(IK_INT64 a, IK_INT64 b) { return a & b; }
 static IK_INLINE IK_UINT64 ik_bitand_u64(IK_UINT64 a, IK_UINT64 b) { return a & b; }
 static IK_INLINE IK_INT64 ik_bitor_i64(IK_INT64 a, IK_INT64 b) { return a | b; }

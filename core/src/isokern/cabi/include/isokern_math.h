@@ -1,15 +1,14 @@
 /* The library's own scalar functions, in the common subset of C11, OpenCL C 1.2 and CUDA C++.
  *
- * Every function is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it vectorises (gcc 12, SSE2
- * upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow C11 Annex F; minimum and
- * maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without FMA; the coefficients are
- * our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no contraction (OpenCL: `#pragma
- * OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded. On a device that flushes
- * subnormals, subnormal arguments and results are zero.
+ * Every function but the remainders is branch-free and calls nothing but IK_SQRT_*, so that a plain loop over it
+ * vectorises (gcc 12, SSE2 upwards, with -ffp-contract=off -fno-trapping-math -fno-math-errno). Special values follow
+ * C11 Annex F; minimum and maximum follow NumPy. "N ULP" is the largest error measured, rounded up, with and without
+ * FMA; the coefficients are our own minimax fits (Remez with mpmath). The bounds hold with IEEE arithmetic: no
+ * contraction (OpenCL: `#pragma OPENCL FP_CONTRACT OFF`), no fast-math, IK_DIV_F32 and IK_SQRT_F32 correctly rounded.
+ * On a device that flushes subnormals, subnormal arguments and results are zero.
  *
  * A prelude may define any IK_ macro below before it includes this file; IK_NO_F64 leaves out the F64 half. Names that
- * begin with ikm_ are private. fmod is not here: the exact remainder needs a loop over the difference of the
- * exponents. */
+ * begin with ikm_ are private. */
 #ifndef ISOKERN_MATH_H
 #define ISOKERN_MATH_H
 
@@ -564,7 +563,38 @@ static IK_INLINE float ik_atan_f32(float x)
     return ik_copysign_f32(off + (IK_FMA_F32(p, z * t, low) + t), x);
 }
 
-/* ---- F32: erf, cbrt, pow ---- */
+/* ---- F32: remainders (exact) ---- */
+
+/* The remainder of |x| / |y| with x's sign, as C's fmod: the significand of x modulo that of y, 40 bits of the
+ * difference of the exponents at a time. Not branch-free, since the number of steps depends on the numbers. */
+static IK_INLINE float ik_fmod_f32(float x, float y)
+{
+    const IK_UINT32 a = IK_F32_BITS(ik_abs_f32(x)), b = IK_F32_BITS(ik_abs_f32(y)), one = 1u << 23,
+                    inf = IK_F32_BITS(IKM_INF_F32);
+    IK_UINT32 ea = a >> 23, eb = b >> 23;
+    IK_UINT64 ma = (a & (one - 1u)) | (ea ? one : 0u), mb = (b & (one - 1u)) | (eb ? one : 0u);
+    if (a >= inf || b > inf || b == 0u)
+        return IKM_NAN_F32;
+    if (a < b)
+        return x;
+    ea += ea == 0u;
+    eb += eb == 0u;
+    for (ma %= mb; ea > eb && ma; ma %= mb) {
+        const IK_UINT32 step = ea - eb < 40u ? ea - eb : 40u;
+        ma <<= step;
+        ea -= step;
+    }
+    return ik_copysign_f32((float)(int)ma * 1.1920929e-7f * IK_BITS_F32(eb << 23), x);
+}
+
+/* The remainder with y's sign, as Python's and NumPy's; 0.5 ULP, since where the signs differ it is the sum of both */
+static IK_INLINE float ik_remainder_f32(float x, float y)
+{
+    const float r = ik_fmod_f32(x, y), s = (r < 0.0f) != (y < 0.0f) ? r + y : r;
+    return r == 0.0f ? ik_copysign_f32(r, y) : s;
+}
+
+/* ---- F32: erf, erfc, cbrt, pow ---- */
 
 /* 1.5 ULP; below 1 a + a P(a^2), then 1 - e^-Q(a), Q = -log erfc */
 static IK_INLINE float ik_erf_f32(float x)
@@ -592,6 +622,30 @@ static IK_INLINE float ik_erf_f32(float x)
     s = IK_BITS_F32(((IK_F32_BITS(k.t) & 511u) - 127u) << 23);
     q = 1.0f - IK_FMA_F32(ikm_expm1_poly_f32(k.r), s, s);
     return ik_copysign_f32(a < 1.0f ? p : q, x);
+}
+
+/* 4.5 ULP; e^-a^2 u G(1 - u), u = 3/(a + 1.5), with a^2 in two parts; of a negative number 2 less that */
+static IK_INLINE float ik_erfc_f32(float x)
+{
+    float a = ik_abs_f32(x);
+    float c = a > 10.5f ? 10.5f : a;
+    float h = ikm_head_f32(c);
+    float u = IK_DIV_F32(3.0f, c + 1.5f);
+    float t = 1.0f - u;
+    float g = IK_FMA_F32(t, -4.7236597e-5f, -5.826124e-5f);
+    g = IK_FMA_F32(g, t, 2.4543042e-4f);
+    g = IK_FMA_F32(g, t, 6.103358e-4f);
+    g = IK_FMA_F32(g, t, -2.459775e-4f);
+    g = IK_FMA_F32(g, t, -3.1583533e-3f);
+    g = IK_FMA_F32(g, t, -2.7116016e-3f);
+    g = IK_FMA_F32(g, t, 0.015923306f);
+    g = IK_FMA_F32(g, t, 0.025207635f);
+    g = IK_FMA_F32(g, t, -0.16928336f);
+    g = IK_FMA_F32(g, t, 0.32158542f);
+    ikm_exp_arg_f32 k = ikm_exp_reduce_f32(-h * h);
+    float e = ikm_expm1_poly_f32(IK_FMA_F32(h - c, h + c, k.r));
+    float y = ikm_scale_f32(IK_FMA_F32(e, g, g) * u, IK_F32_BITS(k.t) & 511u);
+    return x < 0.0f ? 2.0f - y : y;
 }
 
 /* 1 ULP; a third of the exponent, then Halley's step twice */
@@ -1158,7 +1212,38 @@ static IK_INLINE double ik_atan_f64(double x)
     return ik_copysign_f64(off + (IK_FMA_F64(p, z * t, low) + t), x);
 }
 
-/* ---- F64: erf, cbrt, pow ---- */
+/* ---- F64: remainders (exact) ---- */
+
+/* The remainder of |x| / |y| with x's sign, as C's fmod: the significand of x modulo that of y, 11 bits of the
+ * difference of the exponents at a time. Not branch-free, since the number of steps depends on the numbers. */
+static IK_INLINE double ik_fmod_f64(double x, double y)
+{
+    const IK_UINT64 a = IK_F64_BITS(ik_abs_f64(x)), b = IK_F64_BITS(ik_abs_f64(y)), one = (IK_UINT64)1 << 52,
+                    inf = IK_F64_BITS(IKM_INF_F64);
+    IK_UINT64 ea = a >> 52, eb = b >> 52;
+    IK_UINT64 ma = (a & (one - 1u)) | (ea ? one : 0u), mb = (b & (one - 1u)) | (eb ? one : 0u);
+    if (a >= inf || b > inf || b == 0u)
+        return IKM_NAN_F64;
+    if (a < b)
+        return x;
+    ea += ea == 0u;
+    eb += eb == 0u;
+    for (ma %= mb; ea > eb && ma; ma %= mb) {
+        const IK_UINT64 step = ea - eb < 11u ? ea - eb : 11u;
+        ma <<= step;
+        ea -= step;
+    }
+    return ik_copysign_f64((double)ma * 2.220446049250313e-16 * IK_BITS_F64(eb << 52), x);
+}
+
+/* The remainder with y's sign, as Python's and NumPy's; 0.5 ULP, since where the signs differ it is the sum of both */
+static IK_INLINE double ik_remainder_f64(double x, double y)
+{
+    const double r = ik_fmod_f64(x, y), s = (r < 0.0) != (y < 0.0) ? r + y : r;
+    return r == 0.0 ? ik_copysign_f64(r, y) : s;
+}
+
+/* ---- F64: erf, erfc, cbrt, pow ---- */
 
 /* Q(a) = -log erfc(a) in t = a - 2, 1 <= a <= 6 */
 static IK_INLINE double ikm_erfc_log_f64(double t)
@@ -1204,6 +1289,42 @@ static IK_INLINE double ik_erf_f64(double x)
     p = IK_FMA_F64(p, a, a);
     q = 1.0 - IK_FMA_F64(ikm_expm1_poly_f64(k.r), s, s);
     return ik_copysign_f64(a < 1.0 ? p : q, x);
+}
+
+/* 6 ULP; u = 5/(a + 2.5) */
+static IK_INLINE double ik_erfc_f64(double x)
+{
+    double a = ik_abs_f64(x);
+    double c = a > 27.5 ? 27.5 : a;
+    double h = ikm_head_f64(c);
+    double u = 5.0 / (c + 2.5);
+    double t = 1.0 - u;
+    double g = IK_FMA_F64(t, 7.888197750156515e-10, 9.762614710024112e-10);
+    g = IK_FMA_F64(g, t, -6.890512453092713e-09);
+    g = IK_FMA_F64(g, t, -1.3720362321798085e-08);
+    g = IK_FMA_F64(g, t, 2.238833311166249e-08);
+    g = IK_FMA_F64(g, t, 8.910309940156533e-08);
+    g = IK_FMA_F64(g, t, 3.414783294683841e-09);
+    g = IK_FMA_F64(g, t, -3.920897962573095e-07);
+    g = IK_FMA_F64(g, t, -4.691009584229347e-07);
+    g = IK_FMA_F64(g, t, 1.3506486239426485e-06);
+    g = IK_FMA_F64(g, t, 3.6498740133525043e-06);
+    g = IK_FMA_F64(g, t, -3.906387857444623e-06);
+    g = IK_FMA_F64(g, t, -2.252121320075454e-05);
+    g = IK_FMA_F64(g, t, 1.1661552897422088e-05);
+    g = IK_FMA_F64(g, t, 0.00014053878317394546);
+    g = IK_FMA_F64(g, t, -8.784165266549966e-05);
+    g = IK_FMA_F64(g, t, -0.0009637571081591928);
+    g = IK_FMA_F64(g, t, 0.001678608860454961);
+    g = IK_FMA_F64(g, t, 0.0056723100265648205);
+    g = IK_FMA_F64(g, t, -0.034250229049208714);
+    g = IK_FMA_F64(g, t, 0.09078282332961615);
+    g = IK_FMA_F64(g, t, -0.16093036988782977);
+    g = IK_FMA_F64(g, t, 0.2108063640611436);
+    ikm_exp_arg_f64 k = ikm_exp_reduce_f64(-h * h);
+    double e = ikm_expm1_poly_f64(IK_FMA_F64(h - c, h + c, k.r));
+    double y = ikm_scale_f64(IK_FMA_F64(e, g, g) * u, IK_F64_BITS(k.t) & 4095u);
+    return x < 0.0 ? 2.0 - y : y;
 }
 
 /* 1 ULP; r = s^(-1/3) twice by r (1 + h/3 + 2/9 h^2), h = 1 - s r^3, then Newton's step on t = s r^2 */

@@ -7,6 +7,8 @@
 #define FOLD_MAXIMUM
 #elif defined(IK_COMBINE_minimum)
 #define FOLD_MINIMUM
+#elif defined(IK_COMBINE_product)
+#define FOLD_PRODUCT
 #endif
 #include "fold.h"
 

@@ -58,6 +58,15 @@ static IK_INLINE ik_sum ik_sum_none(void)
     return none;
 }
 
+static IK_INLINE ik_c ik_product(ik_c a, ik_c b)
+{
+#ifdef IK_COMPUTE_FLOAT
+    return a * b;
+#else
+    return (ik_c)((ik_u64)a * (ik_u64)b); /* wraps */
+#endif
+}
+
 #if defined(ALONE) || IK_GROUP == 1
 #define IK_LANE 0
 #define IK_LANES 1
@@ -65,6 +74,7 @@ static IK_INLINE ik_sum ik_sum_none(void)
 #define ik_group_sum(sum, scratch) (sum)
 #define ik_group_maximum(value, scratch) (value)
 #define ik_group_minimum(value, scratch) (value)
+#define ik_group_product(value, scratch) (value)
 #else
 #define IK_LANE IK_LOCAL_ID
 #define IK_LANES IK_GROUP
@@ -123,14 +133,24 @@ static IK_INLINE ik_sum ik_group_sum(ik_sum sum, IK_LOCAL ik_c *scratch)
     return sum;
 }
 
-/* The largest (or smallest) value of the group, NaN where there is one; `scratch` holds a value per item. */
-static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *scratch)
+enum { IK_JOIN_MINIMUM, IK_JOIN_MAXIMUM, IK_JOIN_PRODUCT };
+
+static IK_INLINE ik_c ik_join_two(int how, ik_c a, ik_c b)
+{
+    return how == IK_JOIN_PRODUCT ? ik_product(a, b)
+        : how == IK_JOIN_MAXIMUM  ? IK_FN(maximum)(a, b)
+                                  : IK_FN(minimum)(a, b);
+}
+
+/* The largest or smallest value of the group, NaN where there is one, or the product of all; `scratch` holds a value
+ * per item. */
+static IK_INLINE ik_c ik_group_join(int how, ik_c value, IK_LOCAL ik_c *scratch)
 {
     const int id = IK_LOCAL_ID;
 #ifdef IK_SHUFFLE_DOWN
     for (int left = IK_SUBGROUP / 2; left > 0; left /= 2) {
         const ik_c other = IK_SHUFFLE_DOWN(value, left);
-        value = largest ? IK_FN(maximum)(value, other) : IK_FN(minimum)(value, other);
+        value = ik_join_two(how, value, other);
     }
     if (IK_SUBGROUP_LANE == 0)
 #endif
@@ -144,7 +164,7 @@ static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *s
         IK_BARRIER();
         if (id < left) {
             const ik_c other = scratch[id + left];
-            value = largest ? IK_FN(maximum)(value, other) : IK_FN(minimum)(value, other);
+            value = ik_join_two(how, value, other);
             scratch[id] = value;
         }
     }
@@ -155,8 +175,10 @@ static IK_INLINE ik_c ik_group_extreme(int largest, ik_c value, IK_LOCAL ik_c *s
 }
 
 static IK_INLINE ik_c ik_group_maximum(ik_c value, IK_LOCAL ik_c *scratch)
-{ return ik_group_extreme(1, value, scratch); }
+{ return ik_group_join(IK_JOIN_MAXIMUM, value, scratch); }
 static IK_INLINE ik_c ik_group_minimum(ik_c value, IK_LOCAL ik_c *scratch)
-{ return ik_group_extreme(0, value, scratch); }
+{ return ik_group_join(IK_JOIN_MINIMUM, value, scratch); }
+static IK_INLINE ik_c ik_group_product(ik_c value, IK_LOCAL ik_c *scratch)
+{ return ik_group_join(IK_JOIN_PRODUCT, value, scratch); }
 #endif
 #endif

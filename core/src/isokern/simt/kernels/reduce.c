@@ -1,6 +1,6 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], with the kept dims k before the reduced
- * dims r, along which y's strides are 0. One work-group per output; one item where outputs are many and short, or are
- * adjacent in memory.
+/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min: y[k] = op over r of x[k, r], with the kept dims k
+ * before the reduced dims r, along which y's strides are 0. One work-group per output; one item where outputs are many
+ * and short, or are adjacent in memory.
  *
  * Where outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch
  * joins in order. */

@@ -7,6 +7,8 @@
 #define FOLD_MAXIMUM
 #elif defined(IK_OP_reduce_min)
 #define FOLD_MINIMUM
+#elif defined(IK_OP_reduce_prod)
+#define FOLD_PRODUCT
 #endif
 #include "fold.h"
 

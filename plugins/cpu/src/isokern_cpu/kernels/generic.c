@@ -203,6 +203,7 @@ static const char *set_up(const ik_plan *plan, job *j)
     }
     j->float_sums = j->combine == IK_GENERIC_SUM && (j->compute == IK_F32 || j->compute == IK_F64);
     j->combine_code = j->combine == IK_GENERIC_SUM ? IK_CODE_ADD
+        : j->combine == IK_GENERIC_PRODUCT         ? IK_CODE_MUL
         : j->combine == IK_GENERIC_MAXIMUM         ? IK_CODE_FN_MAXIMUM
                                                    : IK_CODE_FN_MINIMUM;
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1]

@@ -2,7 +2,7 @@
  * results go to y or to accumulators.
  *
  *     y[k] = body(x[k])                      without a reduction: `map` in generic.c
- *     y[k] = init[k] + Σ_r body(x[k, r])     or their maximum or minimum
+ *     y[k] = init[k] + Σ_r body(x[k, r])     or their product, maximum or minimum
  *
  * The lanes of a tile are outputs or terms:
  *

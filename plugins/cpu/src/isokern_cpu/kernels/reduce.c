@@ -1,5 +1,5 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the reduced dims
- * r.
+/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min: y[k] = op over r of x[k, r], the kept dims k before the
+ * reduced dims r.
  *
  * Along memory ("rows") an output is the result of runs of x; across it ("columns") a row of accumulators meets one row
  * of x after the other. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone,
@@ -10,6 +10,7 @@
 #include "operators/reduce_max.h"
 #include "operators/reduce_mean.h"
 #include "operators/reduce_min.h"
+#include "operators/reduce_prod.h"
 
 /* A tile of WIDTH outputs is wide, so that it reads whole pages: a thread that reads 4 KB of each row waits for
  * each. */
@@ -23,7 +24,7 @@ enum {
     FLUSH = 8
 };
 
-/* A float result is high + low. */
+/* A float result is high + low; low is 0 but for a sum. */
 typedef union value {
     struct {
         double high, low;
@@ -55,15 +56,23 @@ static int64_t offset_of(int32_t dims, const int64_t *shape, const int64_t *step
     return offset;
 }
 
+static inline float times_f32(float a, float b) { return a * b; }
+static inline double times_f64(double a, double b) { return a * b; }
+static inline int64_t times_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
 static void join(const job *j, value *into, value part)
 {
     if (j->integer && j->what == IK_SUM) {
         into->i += part.i;
+    } else if (j->integer && j->what == IK_PRODUCT) {
+        into->i = times_i64(into->i, part.i);
     } else if (j->integer) {
         into->i = j->what == IK_MAX ? ik_maximum_i64(into->i, part.i) : ik_minimum_i64(into->i, part.i);
     } else if (j->what == IK_SUM) {
         ik_add_double(&into->f.high, &into->f.low, part.f.high, true);
         into->f.low += part.f.low;
+    } else if (j->what == IK_PRODUCT) {
+        into->f.high *= part.f.high;
     } else {
         into->f.high =
             j->what == IK_MAX ? ik_maximum_f64(into->f.high, part.f.high) : ik_minimum_f64(into->f.high, part.f.high);
@@ -74,7 +83,9 @@ static value nothing(const job *j)
 {
     value v = { .f = { 0, 0 } };
     if (j->integer)
-        v.i = j->what == IK_SUM ? 0 : j->what == IK_MAX ? INT64_MIN : INT64_MAX;
+        v.i = j->what == IK_SUM ? 0 : j->what == IK_PRODUCT ? 1 : j->what == IK_MAX ? INT64_MIN : INT64_MAX;
+    else if (j->what == IK_PRODUCT)
+        v.f.high = 1;
     else if (j->what != IK_SUM)
         v.f.high = j->what == IK_MAX ? -__builtin_inf() : __builtin_inf();
     return v;
@@ -109,21 +120,26 @@ static const void *fetch(const job *j, const char *from, int64_t step, int64_t n
 
 static value run_of_i64(int32_t what, int64_t n, const int64_t *x)
 {
-    int64_t sum = 0, max = INT64_MIN, min = INT64_MAX;
+    int64_t sum = 0, product = 1, max = INT64_MIN, min = INT64_MAX;
     if (what == IK_SUM)
         for (int64_t i = 0; i < n; i++)
             sum += x[i];
+    else if (what == IK_PRODUCT)
+        for (int64_t i = 0; i < n; i++)
+            product = times_i64(product, x[i]);
     else if (what == IK_MAX)
         for (int64_t i = 0; i < n; i++)
             max = x[i] > max ? x[i] : max;
     else
         for (int64_t i = 0; i < n; i++)
             min = x[i] < min ? x[i] : min;
-    return (value){ .i = what == IK_SUM ? sum : what == IK_MAX ? max : min };
+    return (value){ .i = what == IK_SUM ? sum : what == IK_PRODUCT ? product : what == IK_MAX ? max : min };
 }
 
 static value run_of_f32(int32_t what, int64_t n, const float *x)
 {
+    if (what == IK_PRODUCT)
+        return (value){ .f = { ik_product_of_f32(n, x), 0 } };
     double f = what == IK_SUM
         ? ik_sum_of_f32(IK_SUM, n, x, 0)
         : (double)(what == IK_MAX ? ik_extreme_of_f32(IK_MAX, n, x) : ik_extreme_of_f32(IK_MIN, n, x));
@@ -132,6 +148,8 @@ static value run_of_f32(int32_t what, int64_t n, const float *x)
 
 static value run_of_f64(int32_t what, int64_t n, const double *x)
 {
+    if (what == IK_PRODUCT)
+        return (value){ .f = { ik_product_of_f64(n, x), 0 } };
     double f = what == IK_SUM ? ik_sum_of_f64(IK_SUM, n, x, 0)
         : what == IK_MAX      ? ik_extreme_of_f64(IK_MAX, n, x)
                               : ik_extreme_of_f64(IK_MIN, n, x);
@@ -192,8 +210,11 @@ static bool set_up(const ik_plan *plan, job *j)
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
     *j = (job){ .dtype = x->dtype, .size = ik_itemsize(x->dtype), .outputs = 1, .length = 1, .group = 1, .chunks = 1 };
     j->integer = ik_is_integer(x->dtype);
-    j->what = plan->kind == IK_OP_REDUCE_MAX ? IK_MAX : plan->kind == IK_OP_REDUCE_MIN ? IK_MIN : IK_SUM;
-    j->flip = x->dtype == IK_U64 && j->what != IK_SUM ? INT64_MIN : 0;
+    j->what = plan->kind == IK_OP_REDUCE_MAX ? IK_MAX
+        : plan->kind == IK_OP_REDUCE_MIN     ? IK_MIN
+        : plan->kind == IK_OP_REDUCE_PROD    ? IK_PRODUCT
+                                             : IK_SUM;
+    j->flip = x->dtype == IK_U64 && (j->what == IK_MAX || j->what == IK_MIN) ? INT64_MIN : 0;
     j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
     int32_t column = -1; /* the kept dim with the smallest step goes last */
     for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)

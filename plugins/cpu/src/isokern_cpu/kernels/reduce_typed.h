@@ -46,6 +46,9 @@ static inline __attribute__((always_inline)) void IK_OF(add_row)(int32_t what, i
     if (what == IK_SUM) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] += x[i];
+    } else if (what == IK_PRODUCT) {
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            acc[i] = IK_OF(times)(acc[i], x[i]);
     } else if (what == IK_MAX) {
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             acc[i] = IK_OF(ik_maximum)(acc[i], x[i]);

@@ -1,5 +1,5 @@
-/* Runs of floats: sums and extremes in vector lanes, loads to the compute type (in place where possible), and stores
- * past the caches.
+/* Runs of floats: sums, products and extremes in vector lanes, loads to the compute type (in place where possible), and
+ * stores past the caches.
  *
  * The part after "typed" is compiled for float and for double. */
 #ifndef IK_RUNS_H
@@ -8,7 +8,7 @@
 
 #define IK_ALIGNED __attribute__((aligned(64))) /* vectors that cross a cache line cost double */
 
-enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN };
+enum { IK_SUM, IK_SQUARES, IK_MAX, IK_MIN, IK_PRODUCT };
 
 /* n elements in the compute type: in place where possible, else converted into `scratch`. */
 static inline const void *ik_fetch(int32_t dtype, const char *from, int64_t stride, int64_t n, void *scratch)
@@ -128,6 +128,25 @@ static inline __attribute__((always_inline)) IK_T IK_OF(ik_extreme_of)(int what,
         for (int k = 0; k < half; k++)
             lane[k] = what == IK_MAX ? IK_OF(ik_maximum)(lane[k], lane[k + half])
                                      : IK_OF(ik_minimum)(lane[k], lane[k + half]);
+    return lane[0];
+}
+
+/* Product of a run; in double, so that products of float stay within the range for longer. */
+static inline double IK_OF(ik_product_of)(int64_t n, const IK_T *x)
+{
+    enum { LANES = 16 };
+    double lane[LANES];
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++)
+        lane[k] = 1;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] *= (double)x[i + k];
+    for (int k = 0; i < n; i++, k++)
+        lane[k] *= (double)x[i];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] *= lane[k + half];
     return lane[0];
 }
 

@@ -1,4 +1,4 @@
-/* What a core accumulates for several outputs: sums, or the largest or smallest values.
+/* What a core accumulates for several outputs: sums, products, or the largest or smallest values.
  *
  * For floats, up to 64 terms are added in lanes (eight terms where a line holds one term of each output), and their sum
  * is added without loss (TwoSum) to high + low. Sums that would overflow a float on the way are scaled by 2^-64 and
@@ -21,26 +21,38 @@ struct ik_sums<float> {
 static_assert(sizeof(ik_sums<float>) <= IK_NEST_SUM_BYTES, "sums of a task");
 
 static inline __device__ float ik_none(int combine, float)
-{ return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff() : combine == IK_GENERIC_MINIMUM ? __builtin_inff() : -0.0f; }
+{
+    return combine == IK_GENERIC_MAXIMUM ? -__builtin_inff()
+        : combine == IK_GENERIC_MINIMUM  ? __builtin_inff()
+        : combine == IK_GENERIC_PRODUCT  ? 1.0f
+                                         : -0.0f;
+}
 static inline __device__ long long ik_none(int combine, long long)
 {
     return combine == IK_GENERIC_MAXIMUM ? -__LONG_LONG_MAX__ - 1
         : combine == IK_GENERIC_MINIMUM  ? __LONG_LONG_MAX__
+        : combine == IK_GENERIC_PRODUCT  ? 1
                                          : 0;
 }
 static inline __device__ unsigned long long ik_none(int combine, unsigned long long)
-{ return combine == IK_GENERIC_MINIMUM ? ~0ull : 0; }
+{ return combine == IK_GENERIC_MINIMUM ? ~0ull : combine == IK_GENERIC_PRODUCT; }
 
-/* NaN if an operand is a float NaN. */
+/* A product, or an extreme, which is NaN if an operand is. */
 static inline __device__ float ik_choose(int combine, float a, float b)
-{ return combine == IK_GENERIC_MAXIMUM ? ik_maximum_f32(a, b) : ik_minimum_f32(a, b); }
+{
+    return combine == IK_GENERIC_PRODUCT ? a * b
+        : combine == IK_GENERIC_MAXIMUM  ? ik_maximum_f32(a, b)
+                                         : ik_minimum_f32(a, b);
+}
 
-/* Integer sums wrap. */
+/* Integer sums and products wrap. */
 template <class T>
 static inline __device__ T ik_join(int combine, T a, T b)
 {
     if (combine == IK_GENERIC_SUM)
         return (T)((unsigned long long)a + (unsigned long long)b);
+    if (combine == IK_GENERIC_PRODUCT)
+        return (T)((unsigned long long)a * (unsigned long long)b);
     return (combine == IK_GENERIC_MAXIMUM) == (a > b) ? a : b;
 }
 

@@ -1,5 +1,5 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min of x that is contiguous along its last reduced dim (rows) or its last
- * kept one (columns), by 16 bytes per thread.
+/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min of x that is contiguous along its last reduced dim
+ * (rows) or its last kept one (columns), by 16 bytes per thread.
  *
  * Rows: LANES threads per output, which are part of a warp or a whole block. Columns: a warp takes 32 packs of adjacent
  * outputs, and the warps of a block share the reduced elements in turn. Where that is too few blocks, each computes a
@@ -17,7 +17,7 @@
 /* The distance of element i of the reduced dims from the first. */
 #define ALONG(i) (STRAIGHT ? (i) * p.x.strides[(int)p.kept] : ik_offset_within(p.x, (int)p.kept, (int)p.x.ndim, i))
 
-#if defined(IK_COMPUTE_F32) && !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
+#if defined(IK_COMPUTE_F32) && defined(FOLD_SUM)
 /* A sum may have terms beyond the range: where `near` would exceed 2^90, the terms go to `far`, a pack at a time. */
 #define FAR
 static IK_INLINE int is_near(ik_sum sum) { return ik_abs_f32(sum.high) <= 0x1p90f && ik_abs_f32(sum.low) <= 0x1p90f; }
@@ -77,7 +77,7 @@ static IK_INLINE ik_fold over_lanes(ik_fold f)
     for (int left = LANES / 2; left > 0; left /= 2) {
         ik_fold other = ik_fold_none();
         other.near.high = IK_SHUFFLE_DOWN(f.near.high, left);
-#if defined(IK_COMPUTE_FLOAT) && !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
+#if defined(IK_COMPUTE_FLOAT) && defined(FOLD_SUM)
         other.near.low = IK_SHUFFLE_DOWN(f.near.low, left);
 #endif
 #ifdef FAR

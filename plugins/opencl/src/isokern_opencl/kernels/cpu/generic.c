@@ -1,7 +1,7 @@
 /* generic and the operators that share its stem, on processors. With the kept loops k outside the reduced loops r:
  *
  *     generic_map       y[k] = body(x0[k], x1[k], …)
- *     generic_reduce    y[k] = init[k] + Σ_r body(x0[k, r], x1[k, r], …), or the maximum or minimum instead of the sum
+ *     generic_reduce    y[k] = init[k] + Σ_r body(x0[k, r], x1[k, r], …), or the product, maximum or minimum instead
  *     generic_contract  y[k] = init[k] + Σ_r a[k, r] b[k, r] where that is a matrix product (nests.h)
  *
  * An item computes `taken` tiles of up to IK_TILE lanes, and the compiler vectorises the body over the lanes of a tile
@@ -26,6 +26,8 @@
 #define JOIN(a, b) IK_FN(maximum)(a, b)
 #elif defined(FOLD_MINIMUM)
 #define JOIN(a, b) IK_FN(minimum)(a, b)
+#elif defined(FOLD_PRODUCT)
+#define JOIN(a, b) ik_product(a, b)
 #elif defined(IK_COMPUTE_FLOAT)
 #define JOIN(a, b) ((a) + (b))
 #define ADDS

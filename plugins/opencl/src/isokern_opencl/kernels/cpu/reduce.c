@@ -1,5 +1,5 @@
-/* reduce_sum, reduce_mean, reduce_max, reduce_min of floats: y[k] = op over r of x[k, r], with the kept dims k before
- * the reduced dims r.
+/* reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min of floats: y[k] = op over r of x[k, r], with the kept
+ * dims k before the reduced dims r.
  *
  * Where the last reduced dim is contiguous, an item takes some outputs, by whole registers; where the last kept dim is,
  * 2,048 adjacent outputs. Where there would be few items, each takes a part, which the workspace holds as
@@ -44,7 +44,7 @@ static IK_INLINE void add_rows(IK_GLOBAL const ik_t *const *row, int m, int k, i
     for (int i = 1; i < m; i++)
         some = ik_lanes_fold(some, ik_vec_load(row[i] + k));
     const ik_vec all = ik_lanes_fold(*high, some);
-#if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
+#ifdef FOLD_SUM
     const ik_vec of_some = all - *high;
     *low += (*high - (all - of_some)) + (some - of_some);
 #endif
@@ -83,7 +83,7 @@ IK_ENTRY(reduce_columns)(IK_PARAMS)
             f.near.high = high[k];
             f.near.low = low[k];
         }
-#if !defined(FOLD_MAXIMUM) && !defined(FOLD_MINIMUM)
+#ifdef FOLD_SUM
         if (done && !ik_within(ik_sum_value(f.near))) {
             f = ik_fold_none();
             done = 0;

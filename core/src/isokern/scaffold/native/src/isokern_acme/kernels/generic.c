@@ -104,6 +104,8 @@ static void combine_value(const nest *j, const tile *values, int64_t i, total *t
         const int above = j->compute == IK_I64 ? x > y : (uint64_t)x > (uint64_t)y;
         if (j->combine == IK_GENERIC_SUM)
             t->i64 = (int64_t)((uint64_t)y + (uint64_t)x);
+        else if (j->combine == IK_GENERIC_PRODUCT)
+            t->i64 = (int64_t)((uint64_t)y * (uint64_t)x);
         else
             t->i64 = above == (j->combine == IK_GENERIC_MAXIMUM) ? x : y;
         return;
@@ -113,6 +115,8 @@ static void combine_value(const nest *j, const tile *values, int64_t i, total *t
         const double sum = y + x, part = sum - y;
         t->low += (y - (sum - part)) + (x - part);
         t->high = sum;
+    } else if (j->combine == IK_GENERIC_PRODUCT) {
+        t->high = y * x;
     } else {
         t->high = j->combine == IK_GENERIC_MAXIMUM ? ik_maximum_f64(y, x) : ik_minimum_f64(y, x);
     }
