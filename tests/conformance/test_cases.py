@@ -57,7 +57,7 @@ def test_indices_of_every_dtype_are_judged() -> None:
     taken = {o.name: o.index_types for o in all_operators() if o.index_types}
     assert taken == {
         **dict.fromkeys(("attention", "attention_lse", "cache_update", "embedding", "gather", "rope"), ("I",)),
-        **dict.fromkeys(("one_hot", "reverse_sequence"), ("I",)),
+        **dict.fromkeys(("one_hot", "reverse_sequence", "scatter"), ("I",)),
         "random_sample": ("I", "J"),
     }
     for name, variables in taken.items():

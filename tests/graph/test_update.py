@@ -180,3 +180,18 @@ def test_a_view_of_a_state_is_of_what_it_was_before_its_update(passes, devices):
         program = compile(b.graph, device, mutable=["cache"], passes=passes)
         product, new, soft = program.run({"x": np.ones((1, 1, 2, 4)), "at": np.array([3]), "cache": given})
         assert product.item() == (given * given).sum() and (new[:, 3] == 1).all() and (soft == 1).all()
+
+
+def test_two_tensors_of_one_arena_are_two(devices):
+    """Scatter copies x where its result lies in the same buffer at another place, since x is read again."""
+    b = Builder("scatter")
+    x, at, new = b.input("x", (4, 3)), b.input("at", (2,), "I64"), b.input("new", (2, 3))
+    (held,) = b.emit("relu", [x])
+    (y,) = b.emit("scatter", [held, at, new], {"reduction": "add"})
+    b.output(*b.emit("mul", [y, held]))
+    given = np.arange(12, dtype=np.float32).reshape(4, 3) - 3
+    wanted = np.maximum(given, 0)
+    wanted = wanted * (wanted + np.array([[0], [2], [0], [0]], np.float32))
+    for device in devices:
+        found = compile(b.graph, device).run([given, np.array([1, -3]), np.ones((2, 3), np.float32)])
+        np.testing.assert_array_equal(found, wanted)

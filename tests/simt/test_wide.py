@@ -39,6 +39,7 @@ STEMS = {
     "reduce": "reduce_sum",
     "rms_norm": "rms_norm",
     "rope": "rope",
+    "scatter": "scatter",
     "softmax": "softmax",
     "topk": "topk",
 }

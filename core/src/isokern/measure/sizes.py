@@ -16,7 +16,7 @@ SIZES = ("small", "medium", "large", "huge")
 WIDE = {"medium": 1, "large": 16}  # how often the leading dim of the wide sample, where none of the size is declared
 HUGE = 1 << 28  # bytes of operands: several times the last-level cache of any processor
 PRODUCTS = (4, 8)  # factors of every dim of a large matrix product: 1024³ becomes 4096³ and 8192³
-PICKED = "indices"  # an operand that grows with the others, although its dims have other names
+PICKED = ("indices", "updates")  # operands that grow with the others, although their dims have other names
 EXTENTS = ("count", "ends", "shape")  # attributes that end where the leading dim does, or begin with it
 MADE = ("rows", "stop")  # the same for operators without inputs
 
@@ -96,7 +96,7 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
     first = next(iter(leading.values()), None)
     return replace(
         sample,
-        shapes={n: long(s) if leading[n] == first or n == PICKED else s for n, s in sample.shapes.items()},
+        shapes={n: long(s) if leading[n] == first or n in PICKED else s for n, s in sample.shapes.items()},
         attrs={n: long(v) if n in extents else v for n, v in sample.attrs.items()},
         outputs={n: long(s) for n, s in sample.outputs.items()},
         size="huge",
