@@ -26,18 +26,21 @@ WINDOW = (
 )
 
 
-def _window(
+def window_of(
     where: str, values: Mapping[str, Any]
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+    """Return the kernel, the stride, the padding (top, left, bottom, right) and the dilation."""
     kernel = pair(where, "kernel", values["kernel"])
     stride = pair(where, "stride", values["stride"] or kernel)
     return kernel, stride, sides(where, values["padding"]), pair(where, "dilation", values["dilation"])
 
 
-def _shapes(where: str) -> Any:
+def shapes_of(where: str) -> Any:
+    """Return the function of the output's shape, whose errors name the operator."""
+
     def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
         n, c, h, w = inputs[0]
-        (kh, kw), (sh, sw), (top, left, bottom, right), (dh, dw) = _window(where, values)
+        (kh, kw), (sh, sw), (top, left, bottom, right), (dh, dw) = window_of(where, values)
         if max(top, bottom) > dh * (kh - 1) or max(left, right) > dw * (kw - 1):
             raise InvalidArgument(
                 where,
@@ -61,11 +64,11 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
 
 
 def _max(x: Any, **values: Any) -> Any:
-    return patches(x, *_window("", values), fill=-np.inf).max((-2, -1), initial=-np.inf)
+    return patches(x, *window_of("", values), fill=-np.inf).max((-2, -1), initial=-np.inf)
 
 
 def _mean(x: Any, count_include_pad: bool, **values: Any) -> Any:
-    window = _window("", values)
+    window = window_of("", values)
     total = patches(x, *window, fill=0.0).sum((-2, -1))
     if count_include_pad:
         return total / (window[0][0] * window[0][1])
@@ -97,7 +100,7 @@ def _padded_windows(
     e: Emitter[V], where: str, x: V, y: TensorDesc, values: Mapping[str, Any], value: float, dtype: DType
 ) -> V:
     """Emit the pooling primitive over x with a border of `value`, which is also its initial value."""
-    kernel, stride, border, dilation = _window(where, values)
+    kernel, stride, border, dilation = window_of(where, values)
     init = e.fill(y.shape, value, dtype)
     kind = "pooling_nchw_sum" if value == 0 else "pooling_nchw_max"
     return e(kind, init, pad_border(e, x, border, value), kernel=kernel, stride=stride, dilation=dilation)
@@ -112,7 +115,7 @@ def _mean_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
     (x,), y = inputs, outputs[0]
     wide = y.dtype.compute
     total = _padded_windows(e, "avg_pool2d", x, y, values, 0.0, wide)
-    kernel, _, border, _ = _window("avg_pool2d", values)
+    kernel, _, border, _ = window_of("avg_pool2d", values)
     if values["count_include_pad"] or not any(border):
         return e.loop("abcd->abcd", f"x0 / {constant(kernel[0] * kernel[1])}", total, dtype=y.dtype)
     ones = e.fill((1, 1, *x.spec.shape[2:]), 1.0, wide)
@@ -130,7 +133,7 @@ def pool(name: str, kind: str, record: Any, more: SampleTable, **fields: Any) ->
         family="pooling",
         stem="pool2d",
         attrs=record,
-        shapes=_shapes(name),
+        shapes=shapes_of(name),
         normal_form=as_given,
         flops=_flops,
         samples=lambda: [Sample({"x": x}, values, size=size) for x, values, size in [*SAMPLES, *more]],
