@@ -57,7 +57,9 @@ def test_indices_of_every_dtype_are_judged() -> None:
     taken = {o.name: o.index_types for o in all_operators() if o.index_types}
     assert taken == {
         **dict.fromkeys(("attention", "attention_lse", "cache_update", "embedding", "gather", "rope"), ("I",)),
-        **dict.fromkeys(("one_hot", "reverse_sequence", "scatter"), ("I",)),
+        **dict.fromkeys(("one_hot", "reverse_sequence"), ("I",)),
+        **dict.fromkeys(("gather_elements", "gather_nd"), ("I",)),
+        **dict.fromkeys(("scatter", "scatter_elements", "scatter_nd"), ("I",)),
         "random_sample": ("I", "J"),
     }
     for name, variables in taken.items():

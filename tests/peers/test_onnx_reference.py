@@ -132,6 +132,43 @@ ROWS = [
         lambda x, *_: isokern.flip(isokern.slice(x, starts=(0,), ends=(5,), axes=(2,), steps=(2,)), axes=(2,)),
     ),
     Row("Gather", (X, i64(2, 0, -1)), lambda x, at: isokern.gather(x, at, axis=1), {"axis": 1}),
+    Row(
+        "GatherElements",
+        (X, ints(2, 4, 5, low=-3, high=3, dtype=np.int64)),
+        lambda x, at: isokern.gather_elements(x, at, axis=1),
+        {"axis": 1},
+    ),
+    Row("GatherND", (C, ints(5, 2, low=0, high=2, dtype=np.int64)), isokern.gather_nd),
+    Row(
+        "GatherND",
+        (C, ints(2, 3, 2, low=0, high=4, dtype=np.int64)),
+        lambda x, at: isokern.gather_nd(x, at, batch_dims=1),
+        {"batch_dims": 1},
+    ),
+    *(
+        Row(
+            "ScatterElements",
+            (X, ints(2, 3, 4, low=-5, high=5, dtype=np.int64), draw(2, 3, 4)),
+            lambda x, at, u, how=how: isokern.scatter_elements(x, at, u, axis=2, reduction=how),
+            {"axis": 2, "reduction": how},
+        )
+        for how in ("add", "mul", "min", "max")
+    ),
+    Row(
+        "ScatterElements",
+        (X, i64(1, 4, 0, 3).reshape(1, 1, 4), draw(1, 1, 4)),
+        lambda x, at, u: isokern.scatter_elements(x, at, u, axis=-1),
+        {"axis": -1},
+    ),
+    *(
+        Row(
+            "ScatterND",
+            (X, i64(1, 2, 0, 1, 1, 2).reshape(3, 2), draw(3, 5)),
+            lambda x, at, u, how=how: isokern.scatter_nd(x, at, u, reduction=how),
+            {"reduction": how},
+        )
+        for how in ("none", "add", "mul", "min", "max")
+    ),
     Row("DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2), {"blocksize": 2}),
     Row(
         "DepthToSpace", (C,), lambda x: isokern.depth_to_space(x, block=2, mode="CRD"), {"blocksize": 2, "mode": "CRD"}
