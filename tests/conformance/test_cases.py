@@ -58,7 +58,7 @@ def test_indices_of_every_dtype_are_judged() -> None:
     assert taken == {
         **dict.fromkeys(("attention", "attention_lse", "cache_update", "embedding", "gather", "rope"), ("I",)),
         **dict.fromkeys(("one_hot", "reverse_sequence"), ("I",)),
-        **dict.fromkeys(("add_id", "gather_elements", "gather_nd", "index_add", "index_fill"), ("I",)),
+        **dict.fromkeys(("add_id", "gather_elements", "gather_nd", "index_add", "index_fill", "max_unpool"), ("I",)),
         **dict.fromkeys(("scatter", "scatter_elements", "scatter_nd"), ("I",)),
         "random_sample": ("I", "J"),
     }

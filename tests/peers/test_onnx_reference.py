@@ -290,6 +290,20 @@ ROWS = [
         {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0], "count_include_pad": 1},
     ),
     Row("GlobalAveragePool", (IMAGE,), isokern.global_avg_pool),
+    Row(
+        "Col2Im",
+        (draw(2, 18, 12), i64(4, 6), i64(2, 3)),
+        lambda x, *_: isokern.fold(x, size=(4, 6), kernel=(2, 3), padding=(1, 0), stride=(2, 1)),
+        {"pads": [1, 0, 1, 0], "strides": [2, 1]},
+    ),
+    Row(
+        "MaxUnpool",
+        (draw(1, 2, 2, 2), i64(5, 7, 13, 10, 16, 22, 28, 31).reshape(1, 2, 2, 2)),
+        lambda x, at: isokern.max_unpool(
+            x, isokern.remainder(at, isokern.tensor(i64(16), device=at.device)), size=(4, 4)
+        ),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
     Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
 ]
 
