@@ -91,11 +91,12 @@ def _gather_elements_reference(x: Any, indices: Any, axis: int) -> Any:
 ELEMENTS: SampleTable = [
     ((7,), (5,), 0, "none", "small"),
     ((3, 5), (3, 4), 1, "add", "small"),
-    ((2, 3, 4), (2, 6, 3), -2, "max", "small"),
-    ((5, 33), (7, 33), 0, "none", "small"),
+    ((2, 3, 4), (2, 6, 3), -2, "none", "small"),
+    ((5, 33), (7, 33), 0, "min", "small"),
     ((2, 1, 2, 1, 3, 1, 2, 2), (2, 1, 1, 1, 4, 1, 2, 1), 4, "mul", "small"),
-    ((3, 4), (3, 0), 1, "min", "small"),
-    ((0, 4), (0, 2), 1, "add", "small"),
+    ((9, 4), (5, 4), 0, "max", "small"),
+    ((3, 4), (3, 0), 1, "none", "small"),
+    ((0, 4), (0, 2), 1, "none", "small"),
     ((101, 103), (101, 55), 1, "add", "wide"),
 ]
 
@@ -259,16 +260,17 @@ def _gather_nd_reference(x: Any, indices: Any, batch_dims: int) -> Any:
 
 # The indexed dims of a sample have one extent, so that an index out of range is so in each of them
 TUPLES: SampleTable = [
-    ((5,), (3, 1), 0, "small"),
-    ((4, 4), (2,), 0, "small"),
-    ((4, 4, 3), (6, 2), 0, "small"),
-    ((3, 5, 5, 4), (3, 2, 2), 1, "small"),
-    ((5, 34), (13, 1), 0, "small"),
-    ((2, 3, 1, 3, 2), (2, 3, 2, 1), 2, "small"),
-    ((2, 2, 2, 2, 2, 2, 2, 2), (3, 8), 0, "small"),
-    ((4, 0), (2, 1), 0, "small"),
-    ((4, 3), (0, 1), 0, "small"),
-    ((31, 31, 64), (203, 2), 0, "wide"),
+    ((5,), (3, 1), 0, "none", "small"),
+    ((4, 4), (2,), 0, "add", "small"),
+    ((4, 4, 3), (6, 2), 0, "none", "small"),
+    ((3, 5, 5, 4), (3, 2, 2), 1, "", "small"),
+    ((5, 34), (13, 1), 0, "max", "small"),
+    ((5, 17), (4, 1), 0, "none", "small"),
+    ((2, 3, 1, 3, 2), (2, 3, 2, 1), 2, "", "small"),
+    ((2, 2, 2, 2, 2, 2, 2, 2), (3, 8), 0, "mul", "small"),
+    ((4, 0), (2, 1), 0, "none", "small"),
+    ((4, 3), (0, 1), 0, "none", "small"),
+    ((31, 31, 64), (203, 2), 0, "add", "wide"),
 ]
 
 declare(
@@ -288,7 +290,7 @@ declare(
     decompose=_gather_nd,
     samples=lambda: [
         Sample({"x": x, "indices": i}, {"batch_dims": batch}, {"indices": f"index:{x[batch]}"}, size=size)
-        for x, i, batch, size in TUPLES
+        for x, i, batch, _, size in TUPLES
     ],
     errors=[
         ErrorCase({"x": (3, 4), "indices": (2, 3)}, BadTensorShape),
@@ -355,12 +357,12 @@ declare(
     samples=lambda: [
         Sample(
             {"x": x, "indices": i, "updates": (*i[:-1], *x[i[-1] :])},
-            (values := {"reduction": REDUCTIONS[number % len(REDUCTIONS)]}),
+            (values := {"reduction": reduction}),
             {"indices": f"index:{x[0]}"},
             size=size,
             types=_types(values),
         )
-        for number, (x, i, batch, size) in enumerate(TUPLES)
+        for x, i, batch, reduction, size in TUPLES
         if batch == 0
     ],
     errors=[
