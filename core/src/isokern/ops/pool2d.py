@@ -170,15 +170,16 @@ pool(
 )
 
 
-def _bins(size: int, out: int) -> list[slice]:
+def bins(size: int, out: int) -> list[slice]:
+    """Return the run of elements of each bin."""
     return [slice(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
 
 
 def _adaptive(x: Any, output_size: Any) -> Any:
     oh, ow = pair("", "", output_size)
     y = np.empty((*x.shape[:2], oh, ow))
-    for i, rows in enumerate(_bins(x.shape[2], oh)):
-        for j, columns in enumerate(_bins(x.shape[3], ow)):
+    for i, rows in enumerate(bins(x.shape[2], oh)):
+        for j, columns in enumerate(bins(x.shape[3], ow)):
             y[:, :, i, j] = x[:, :, rows, columns].mean((2, 3))
     return y
 

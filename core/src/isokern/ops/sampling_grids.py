@@ -1,0 +1,176 @@
+"""grid_sample: images and volumes read at the places that a grid names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
+from ..declare.attributes import attrs, choice, flag
+from ..declare.decomposition import Emitter, V
+from ..declare.normal_form import as_given
+from ..dtypes import F64, FLOATS, I64
+from ..layout import TensorDesc
+from ..status import BadTensorShape
+from .resampling import WEIGHTED, weight
+
+Shape = tuple[int, ...]
+FARTHEST = 1 << 30  # coordinates beyond it count as this, so that indices stay within 64 bits
+CUBIC_A = -0.75
+TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+PADDINGS = ("zeros", "border", "reflection")
+
+
+def _grid_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
+    x, grid = inputs
+    dims = len(x) - 2
+    if dims < 1 or dims > 3 or len(grid) != len(x) or grid[0] != x[0] or grid[-1] != dims or 0 in x[2:]:
+        given = f"x is {list(x)} and grid is {list(grid)}"
+        raise BadTensorShape("grid_sample", given, allowed="x[n, c, *s] and grid[n, *o, k] of k = 1 to 3 dims *s, *o")
+    return [(*x[:2], *grid[1:-1])]
+
+
+def _axis_taps(e: Emitter[V], at: V, size: int, values: Mapping[str, Any]) -> tuple[V, V]:
+    """Return which elements of an axis each place [n, p] reads, [n, p, taps] in I64, and their weights in F64."""
+    known = f"minimum(maximum(x0 if x0 == x0 else -1, {-FARTHEST}), {FARTHEST})"
+    place = f"({known} + 1) * {size - 1} / 2" if values["align_corners"] else f"(({known} + 1) * {size} - 1) / 2"
+    place = f"minimum(maximum({place}, {-FARTHEST}), {FARTHEST})"
+    taps = TAPS[values["mode"]]
+    at = e.loop("np->np", place, at)
+    numbers = e.iota(taps, F64, start=1 - max(1, taps // 2))
+    first = "rint(x0)" if taps == 1 else "floor(x0)"
+    places = e.loop("np,t->npt", f"{first} + x1", at, numbers)
+    if taps == 1:
+        weights = e.loop("npt->npt", "1 + 0 * x0", places)
+    else:
+        distance = e.loop("npt,np->npt", "abs(x0 - x1)", places, at)
+        weights = e.loop("npt->npt", weight(values["mode"], CUBIC_A, "x0"), distance)
+    if values["padding"] == "zeros":
+        weights = e.loop("npt,npt->npt", f"x1 if x0 >= 0 and x0 < {size} else 0", places, weights)
+    whole = e.cast(places, I64)
+    if values["padding"] == "reflection":
+        period = 2 * (size - 1 if values["align_corners"] else size)
+        back = period if values["align_corners"] else period - 1
+        if period:
+            whole = e.loop("npt->npt", f"x0 - {period} * quotient(x0, {period})", whole)
+        whole = e.loop("npt->npt", f"x0 if x0 < {size} else {back} - x0", whole)
+    return e.loop("npt->npt", f"minimum(maximum(x0, 0), {size - 1})", whole), weights
+
+
+def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit indices and weights of all elements that a place reads, and a gather of x with its channels last."""
+    (x, grid), y = inputs, outputs[0]
+    n, c, *sizes = x.spec.shape
+    dims, points = len(sizes), math.prod(y.shape[2:])
+    places = e.cast(e.reshape(grid, (n, points, dims)), F64)
+    index = weights = None
+    for i, size in enumerate(sizes):
+        column = e("slice", places, starts=(dims - 1 - i,), ends=(dims - i,), axes=(2,))
+        at, own = _axis_taps(e, e.collapse(column, (1, 2)), size, values)
+        if index is None or weights is None:
+            index, weights = at, own
+        else:
+            index = e.collapse(e.loop("npa,npb->npab", f"x0 * {size} + x1", index, at), (1, 1, 2))
+            weights = e.collapse(e.loop("npa,npb->npab", "x0 * x1", weights, own), (1, 1, 2))
+    assert index is not None and weights is not None
+    index = e.loop("npt,n->npt", f"x0 + x1 * {math.prod(sizes)}", index, e.iota(n, I64))
+    rows = e.reshape(e("transpose", x, axes=(0, *range(2, 2 + dims), 1)), (n * math.prod(sizes), c))
+    found = e("gather", rows, index, axis=0)
+    made = e.loop("nptc,npt->ncp", WEIGHTED, found, e.cast(weights, y.dtype.compute), combine="sum")
+    return e.reshape(e.cast(made, y.dtype), y.shape)
+
+
+def _keys(d: Any) -> Any:
+    a = CUBIC_A
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _inside(at: int, size: int, padding: str, align: bool) -> int:
+    """Return the element that stands for `at`; -1 for zero."""
+    if padding == "zeros":
+        return at if 0 <= at < size else -1
+    if padding == "border" or size == 1:
+        return min(max(at, 0), size - 1)
+    line = [*range(size), *(range(size - 2, 0, -1) if align else range(size - 1, -1, -1))]
+    return int(line[at % len(line)])
+
+
+def _sample_grid(x: Any, grid: Any, mode: str, padding: str, align_corners: bool, magnitude: bool = False) -> Any:
+    sizes = x.shape[2:]
+    y = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
+    places = np.clip(np.where(np.isnan(grid), -1, grid.astype(np.float64)), -FARTHEST, FARTHEST)
+    for n, *at in np.ndindex(y.shape[0], *y.shape[2:]):
+        terms: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
+        point = (n, *at)
+        for size, g in zip(sizes, places[point][::-1], strict=True):
+            p = (g + 1) * (size - 1) / 2 if align_corners else ((g + 1) * size - 1) / 2
+            p = min(max(p, -FARTHEST), FARTHEST)
+            first = np.rint(p) if mode == "nearest" else np.floor(p) - (mode == "cubic")
+            own = first + np.arange(TAPS[mode])
+            d = np.abs(own - p)
+            w = np.ones(1) if mode == "nearest" else np.maximum(1 - d, 0) if mode == "linear" else _keys(d)
+            found = [_inside(int(o), size, padding, align_corners) for o in own]
+            terms = [((*i, f), a * b) for i, a in terms for f, b in zip(found, w, strict=True) if f >= 0 and b != 0]
+        for index, w in terms:
+            to, place = (n, slice(None), *at), (n, slice(None), *index)
+            y[to] += (abs(w) if magnitude else w) * x[place]
+    return y
+
+
+def _grid_scale(x: Any, grid: Any, **values: Any) -> Any:
+    return 4 * (x.ndim - 1) * _sample_grid(np.abs(x), grid, magnitude=True, **values)
+
+
+READ: SampleTable = [
+    ((1, 1, 3), (1, 4, 1), {}),
+    ((2, 3, 4, 5), (2, 3, 2, 2), {}),
+    ((1, 2, 5, 3), (1, 4, 3, 2), {"mode": "nearest", "padding": "border"}),
+    ((1, 2, 4, 5), (1, 3, 3, 2), {"mode": "cubic", "padding": "reflection", "align_corners": True}),
+    ((1, 2, 2, 3, 4), (1, 2, 1, 3, 3), {"padding": "reflection"}),
+    ((2, 1, 1, 3), (2, 2, 2, 2), {"mode": "cubic", "padding": "reflection", "align_corners": True}),
+    ((0, 2, 3, 3), (0, 2, 2, 2), {}),
+    ((1, 2, 3, 3), (1, 0, 2, 2), {"mode": "nearest"}),
+]
+
+declare(
+    "grid_sample",
+    "GRSA",
+    "x: T[n, c, *s], grid: T[n, *o] -> y: T[n, c, *d]",
+    {"T": FLOATS},
+    family="movement",
+    doc=(
+        "x read at grid[n, …], which has a place for each element of y: coordinates of x's 1 to 3 last dims, the last"
+        " dim's first, from -1 to 1 (PyTorch's grid_sample, ONNX GridSample). NaN counts as -1. -1 and 1 are the"
+        " middles of the elements at the ends with align_corners, else their outer edges. linear weighs 2 elements"
+        " along each axis, cubic 4; one outside x is 0, the nearest one of x (border), or one of x reflected at the"
+        " edges that -1 and 1 name. An element of weight 0 does not count. Places are computed in F64."
+    ),
+    reference=_sample_grid,
+    tolerance=Tolerance(4, _grid_scale),
+    attrs=attrs(
+        "GRS1",
+        choice("mode", tuple(TAPS), "linear", "how elements near a place make its value"),
+        choice("padding", PADDINGS, "zeros", "what stands for an element outside x"),
+        flag("align_corners", False, "the middles of the elements at the ends lie at -1 and 1"),
+    ),
+    shapes=_grid_shapes,
+    normal_form=as_given,
+    decompose=_grid,
+    domains={"grid": "unit"},
+    samples=lambda: [
+        *(Sample({"x": x, "grid": grid}, values) for x, grid, values in READ),
+        Sample({"x": (1, 3, 4, 5), "grid": (1, 4, 5, 2)}, {"padding": "reflection"}, {"grid": "moderate"}),
+        Sample({"x": (2, 32, 61, 59), "grid": (2, 71, 67, 2)}, size="wide"),
+    ],
+    errors=[
+        ErrorCase({"x": (2, 3), "grid": (2, 3)}, BadTensorShape),
+        ErrorCase({"x": (2, 3, 4, 4), "grid": (2, 3, 3, 3)}, BadTensorShape),
+        ErrorCase({"x": (2, 3, 4, 4), "grid": (1, 3, 3, 2)}, BadTensorShape),
+        ErrorCase({"x": (2, 3, 0, 4), "grid": (2, 3, 3, 2)}, BadTensorShape),
+        ErrorCase({"x": (2, 3, 4, 4), "grid": (2, 3, 2)}, BadTensorShape),
+    ],
+)
