@@ -10,13 +10,13 @@ import numpy as np
 
 from ..declare import ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs
-from ..declare.decomposition import Emitter, V
+from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.epilogue import ACTIVATION
 from ..declare.normal_form import as_given
 from ..dtypes import FLOATS
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from .convolutions import Shape, add_and_activate, find_optional
+from .convolutions import Shape, add_and_activate
 
 
 def _causal_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integer, integers
-from ..declare.decomposition import Emitter, V
+from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.epilogue import ACTIVATION, activate
 from ..declare.normal_form import as_given
 from ..declare.operator import Decompose
@@ -65,11 +65,6 @@ def _correlate(view: Any, w: Any, groups: int) -> Any:
 def add_and_activate(y: Any, bias: Any, activation: str) -> Any:
     """Return the reference of an epilogue."""
     return activate(activation, y if bias is None else y + bias.reshape(-1, *[1] * (y.ndim - 2)))
-
-
-def find_optional(inputs: Sequence[V], at: int) -> V | None:
-    """Return an optional input; None where it is absent."""
-    return inputs[at] if at < len(inputs) else None
 
 
 def _check_channels(where: str, x: Shape, w: Shape, groups: int, channels: int, filters: int) -> None:

@@ -12,13 +12,14 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, choice, flag
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given
-from ..dtypes import F64, FLOATS, I64
+from ..dtypes import F32, F64, FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape
 from .resampling import WEIGHTED, weight
 
 Shape = tuple[int, ...]
-FARTHEST = 1 << 30  # coordinates beyond it count as this, so that indices stay within 64 bits
+# Coordinates beyond it count as this: neighbours are different numbers in F32 up to there, and fit in 64 bits in F64
+FARTHEST = {F32: 1 << 22, F64: 1 << 30}
 CUBIC_A = -0.75
 TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 PADDINGS = ("zeros", "border", "reflection")
@@ -30,17 +31,20 @@ def _grid_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape
     if dims < 1 or dims > 3 or len(grid) != len(x) or grid[0] != x[0] or grid[-1] != dims or 0 in x[2:]:
         given = f"x is {list(x)} and grid is {list(grid)}"
         raise BadTensorShape("grid_sample", given, allowed="x[n, c, *s] and grid[n, *o, k] of k = 1 to 3 dims *s, *o")
+    if max(x[2:]) > 4194304:
+        raise BadTensorShape("grid_sample", f"x is {list(x)}", allowed="dims of up to 4194304 elements")
     return [(*x[:2], *grid[1:-1])]
 
 
 def _axis_taps(e: Emitter[V], at: V, size: int, values: Mapping[str, Any]) -> tuple[V, V]:
-    """Return which elements of an axis each place [n, p] reads, [n, p, taps] in I64, and their weights in F64."""
-    known = f"minimum(maximum(x0 if x0 == x0 else -1, {-FARTHEST}), {FARTHEST})"
+    """Return which elements of an axis each place [n, p] reads, [n, p, taps] in I64, and their weights."""
+    far = FARTHEST[at.spec.dtype]
+    known = f"minimum(maximum(x0 if x0 == x0 else -1, {-far}), {far})"
     place = f"({known} + 1) * {size - 1} / 2" if values["align_corners"] else f"(({known} + 1) * {size} - 1) / 2"
-    place = f"minimum(maximum({place}, {-FARTHEST}), {FARTHEST})"
+    place = f"minimum(maximum({place}, {-far}), {far})"
     taps = TAPS[values["mode"]]
     at = e.loop("np->np", place, at)
-    numbers = e.iota(taps, F64, start=1 - max(1, taps // 2))
+    numbers = e.iota(taps, at.spec.dtype, start=1 - max(1, taps // 2))
     first = "rint(x0)" if taps == 1 else "floor(x0)"
     places = e.loop("np,t->npt", f"{first} + x1", at, numbers)
     if taps == 1:
@@ -65,7 +69,7 @@ def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs
     (x, grid), y = inputs, outputs[0]
     n, c, *sizes = x.spec.shape
     dims, points = len(sizes), math.prod(y.shape[2:])
-    places = e.cast(e.reshape(grid, (n, points, dims)), F64)
+    places = e.cast(e.reshape(grid, (n, points, dims)), y.dtype.compute)
     index = weights = None
     for i, size in enumerate(sizes):
         column = e("slice", places, starts=(dims - 1 - i,), ends=(dims - i,), axes=(2,))
@@ -79,7 +83,7 @@ def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs
     index = e.loop("npt,n->npt", f"x0 + x1 * {math.prod(sizes)}", index, e.iota(n, I64))
     rows = e.reshape(e("transpose", x, axes=(0, *range(2, 2 + dims), 1)), (n * math.prod(sizes), c))
     found = e("gather", rows, index, axis=0)
-    made = e.loop("nptc,npt->ncp", WEIGHTED, found, e.cast(weights, y.dtype.compute), combine="sum")
+    made = e.loop("nptc,npt->ncp", WEIGHTED, found, weights, combine="sum")
     return e.reshape(e.cast(made, y.dtype), y.shape)
 
 
@@ -99,30 +103,43 @@ def _inside(at: int, size: int, padding: str, align: bool) -> int:
     return int(line[at % len(line)])
 
 
-def _sample_grid(x: Any, grid: Any, mode: str, padding: str, align_corners: bool, magnitude: bool = False) -> Any:
-    sizes = x.shape[2:]
+def _read(
+    x: Any, grid: Any, mode: str, padding: str, align_corners: bool, compute: DType, magnitude: bool = False
+) -> Any:
+    """Return the values of the reference, or sums of their terms' magnitudes; places are in the compute type.
+
+    A cubic weight is as inexact as the terms that it is the difference of, which are up to 4.
+    """
+    sizes, kind, far = x.shape[2:], np.float64 if compute is F64 else np.float32, FARTHEST[compute]
     y = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
-    places = np.clip(np.where(np.isnan(grid), -1, grid.astype(np.float64)), -FARTHEST, FARTHEST)
+    places = np.clip(np.where(np.isnan(grid), -1, grid), -far, far).astype(kind)
     for n, *at in np.ndindex(y.shape[0], *y.shape[2:]):
         terms: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
         point = (n, *at)
         for size, g in zip(sizes, places[point][::-1], strict=True):
-            p = (g + 1) * (size - 1) / 2 if align_corners else ((g + 1) * size - 1) / 2
-            p = min(max(p, -FARTHEST), FARTHEST)
+            lifted = g + kind(1)
+            p = lifted * kind(size - 1) / kind(2) if align_corners else (lifted * kind(size) - kind(1)) / kind(2)
+            p = float(min(max(p, -far), far))
             first = np.rint(p) if mode == "nearest" else np.floor(p) - (mode == "cubic")
             own = first + np.arange(TAPS[mode])
             d = np.abs(own - p)
             w = np.ones(1) if mode == "nearest" else np.maximum(1 - d, 0) if mode == "linear" else _keys(d)
             found = [_inside(int(o), size, padding, align_corners) for o in own]
+            if magnitude:
+                w = np.where(w == 0, 0, np.abs(w) + (4 if mode == "cubic" else 0))
             terms = [((*i, f), a * b) for i, a in terms for f, b in zip(found, w, strict=True) if f >= 0 and b != 0]
         for index, w in terms:
             to, place = (n, slice(None), *at), (n, slice(None), *index)
-            y[to] += (abs(w) if magnitude else w) * x[place]
+            y[to] += w * x[place]
     return y
 
 
-def _grid_scale(x: Any, grid: Any, **values: Any) -> Any:
-    return 4 * (x.ndim - 1) * _sample_grid(np.abs(x), grid, magnitude=True, **values)
+def _sample_grid(x: Any, grid: Any, out: Sequence[TensorDesc], **values: Any) -> Any:
+    return _read(x, grid, compute=out[0].dtype.compute, **values)
+
+
+def _grid_scale(x: Any, grid: Any, compute: DType, **values: Any) -> Any:
+    return 4 * (x.ndim - 1) * _read(np.abs(x), grid, compute=compute, magnitude=True, **values)
 
 
 READ: SampleTable = [
@@ -147,7 +164,8 @@ declare(
         " dim's first, from -1 to 1 (PyTorch's grid_sample, ONNX GridSample). NaN counts as -1. -1 and 1 are the"
         " middles of the elements at the ends with align_corners, else their outer edges. linear weighs 2 elements"
         " along each axis, cubic 4; one outside x is 0, the nearest one of x (border), or one of x reflected at the"
-        " edges that -1 and 1 name. An element of weight 0 does not count. Places are computed in F64."
+        " edges that -1 and 1 name. An element of weight 0 does not count. Places are computed in the"
+        " compute type, F32 or F64."
     ),
     reference=_sample_grid,
     tolerance=Tolerance(4, _grid_scale),
