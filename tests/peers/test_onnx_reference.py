@@ -143,7 +143,7 @@ ROWS = [
         Row(
             f"{n}Window",
             (np.int64(9),),
-            lambda _, f=call, p=p, v=v: f(length=9, periodic=bool(p), **v),
+            lambda _, f=call, p=p, v=v: f(length=9, periodic=bool(p), dtype="F32", **v),
             {"periodic": p},
         )
         for n, call, v in [
@@ -405,7 +405,7 @@ ROWS = [
                 x, g, mode=more["mode"], padding=more["padding_mode"], align_corners=bool(more["align_corners"])
             ),
             more,
-            atol=1e-5 if more["mode"] == "cubic" else 1e-6,  # the reference has cubic weights in F32
+            atol=1e-5 if more["mode"] == "cubic" else 1e-6,  # the reference computes places in F32
         )
         for more in [
             {"mode": "linear", "padding_mode": "zeros", "align_corners": 0},
