@@ -4,6 +4,7 @@
 #define ISOKERN_SAMPLE_H
 #include "isokern_half.h"
 #include "isokern_int.h"
+#include "isokern_philox.h"
 
 #ifndef IK_DIV_F32
 #define IK_DIV_F32(a, b) ((a) / (b))
@@ -59,18 +60,13 @@ static IK_INLINE IK_UINT64 ik_sample_high(IK_UINT64 a, IK_UINT64 b)
 /* 64 random bits of Philox4x32-10. */
 static IK_INLINE IK_UINT64 ik_sample_philox(IK_UINT64 seed, uint32_t row, IK_UINT64 step)
 {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32), c0 = row, c1 = (uint32_t)step,
-             c2 = (uint32_t)(step >> 32), c3 = 0;
-    for (int i = 0; i < 10; i++) {
-        const IK_UINT64 a = (IK_UINT64)c0 * 0xd2511f53u, b = (IK_UINT64)c2 * 0xcd9e8d57u;
-        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)b;
-        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)a;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
-    }
-    return c0 | (IK_UINT64)c1 << 32;
+    ik_words c;
+    c.w0 = row;
+    c.w1 = (uint32_t)step;
+    c.w2 = (uint32_t)(step >> 32);
+    c.w3 = 0;
+    c = ik_philox(c, seed);
+    return c.w0 | (IK_UINT64)c.w1 << 32;
 }
 
 #endif
