@@ -418,7 +418,7 @@ ROWS = [
         Row(
             "AffineGrid",
             (draw(2, 2, 3), i64(2, 3, 4, 5)),
-            lambda theta, _, align=align: isokern.affine_grid(theta, size=(2, 3, 4, 5), align_corners=bool(align)),
+            lambda theta, _, align=align: isokern.affine_grid(theta, shape=(2, 3, 4, 5), align_corners=bool(align)),
             {"align_corners": align},
         )
         for align in (0, 1)

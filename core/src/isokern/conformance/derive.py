@@ -140,10 +140,15 @@ class _Derivation:
         return any(0 not in shape and domains.get(n, "").startswith(CHECKED) for n, shape in sample.shapes.items())
 
     def _computes(self, types: tuple[DType, ...], allowed: Sequence[DType]) -> bool:
-        """Return whether all dtypes are allowed ones, but those of indices, which have to be the first of theirs."""
-        given = zip(self.operator.signature.types.items(), types, strict=True)
-        indices = self.operator.index_types
-        return all(own is choices[0] if name in indices else own in allowed for (name, choices), own in given)
+        """Return whether all dtypes are allowed ones.
+
+        Those of indices, and of variables that have none of the allowed ones, have to be the first of theirs.
+        """
+        for (name, choices), own in zip(self.operator.signature.types.items(), types, strict=True):
+            narrow = name in self.operator.index_types or not set(choices) & set(allowed)
+            if own is not choices[0] if narrow else own not in allowed:
+                return False
+        return True
 
     def _wide(self, types: tuple[DType, ...]) -> Iterator[Case]:
         """Yield cases large enough for several threads; the quick one stands for all operators of its kernel."""

@@ -91,8 +91,9 @@ def _longer(op: Operator, sample: Sample, times: int) -> Sample:
             return [long(v) for v in value]
         return (times * value[0], *value[1:]) if isinstance(value, tuple) else times * value
 
-    extents = EXTENTS if op.signature.inputs else (*EXTENTS, *MADE)
-    leading = {o.name: o.dims[0] for o in op.signature.inputs if o.dims}  # scalars have none
+    leading = {o.name: o.dims[0] for o in op.signature.inputs if o.name in sample.shapes and o.dims}  # not of scalars
+    leading = {name: dim for name, dim in leading.items() if not dim.isdigit()}
+    extents = EXTENTS if leading else (*EXTENTS, *MADE)
     first = next(iter(leading.values()), None)
     return replace(
         sample,

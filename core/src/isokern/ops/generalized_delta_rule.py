@@ -52,6 +52,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return all tensors as they were given, but decay in k's shape, with stride 0 along dims that it repeats."""
     q, k, v, state, decay, a, b = [*inputs, None, None, None][:7]
     assert k is not None
     if decay is not None:

@@ -54,8 +54,8 @@ declare(
     doc=(
         "Random integers of 32 bits by Philox4x32-10 (Salmon et al. 2011), the same on every device. `seed` is a key"
         " and the number of the first block of four words: element i, in row-major order, is word i mod 4 of block"
-        " seed[1] + i div 4 (modulo 2^64), which is the low half of the counter. A second draw from one key begins behind the"
-        " blocks of the first."
+        " seed[1] + i div 4 (modulo 2^64), which is the low half of the counter. A second draw from one"
+        " key begins behind the blocks of the first."
     ),
     reference=_reference,
     attrs=attrs("RBT1", SHAPE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,9 @@ def _random(
     """
     first = signature.partition(":")[0]
 
-    def make_sample(shape: Any, values: Any = None, domains: Any = None, size: str = "small") -> Sample:
+    def make_sample(shape: Any, values: Any = None, domains: Any = None) -> Sample:
         given = SEED if first == "seed" else {first: shape, **SEED}
-        return Sample(given, values or {}, domains or {}, {"y": shape} if first == "seed" else {}, size)
+        return Sample(given, values or {}, domains or {}, {"y": shape} if first == "seed" else {})
 
     return declare(
         name,
@@ -85,7 +86,7 @@ def _random(
         attrs=attrs("R" + kind[:3], *fields) if fields else attrs(""),
         normal_form=as_given,
         decompose=decompose,
-        samples=lambda: [make_sample(*row) for row in samples[:-1]] + [make_sample(*samples[-1], size="wide")],
+        samples=lambda: [*(make_sample(*row) for row in samples[:-1]), replace(make_sample(*samples[-1]), size="wide")],
         errors=[
             *(ErrorCase(make_sample(shape).shapes, error, values) for shape, error, values in errors),
             ErrorCase({**make_sample((3,)).shapes, "seed": (3,)}, BadTensorShape, samples[0][1]),
@@ -157,7 +158,7 @@ _random(
     tolerance=Tolerance(2, lambda seed, low, high, shape: 2 * max(abs(low), abs(high))),
     doc=(
         "Numbers u (high - low) + low in [low, high), u having 24 random bits in F32, 53 in F64, 11 in F16 and 8 in"
-        " BF16 (PyTorch's uniform_, ONNX RandomUniform). Bits are those of `random_bits`, a word an element, two in F64."
+        " BF16 (PyTorch's uniform_, ONNX RandomUniform). Bits are those of `random_bits`; F64 takes two words."
     ),
 )
 
@@ -387,7 +388,7 @@ def _multinomial_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> lis
     p, v = inputs[0], inputs[0][len(inputs[0]) - 1]
     if not 1 <= v <= _MOST:
         raise BadTensorShape("multinomial", f"p is {list(p)}", allowed="a last dim from 1 to 2^22")
-    return [(*p[: len(p) - 1], values["count"])]
+    return [(*p[: len(p) - 1], values["num_samples"])]
 
 
 def _multinomial(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -400,7 +401,7 @@ def _multinomial(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], 
     weights = e.cast(e.loop("bk,b->bk", body, rows, top, dtype=p.spec.dtype.compute), I64)
     places = e.iota(v, I64)
     sums = e.loop("bk,k,j->bj", "x0 if x1 <= x2 else 0", weights, places, places, combine="sum")
-    drawn = e.cast(e("random_bits", seed, shape=(rows.spec.shape[0], values["count"])), I64)
+    drawn = e.cast(e("random_bits", seed, shape=(rows.spec.shape[0], values["num_samples"])), I64)
     half, low = "quotient(x0, 65536)", "(x0 - quotient(x0, 65536) * 65536)"
     mark = f"quotient({half} * x1 + quotient({low} * x1, 65536), 65536)"
     marks = e.loop("bn,b->bn", mark, drawn, e.loop("bk->b", "x0", weights, combine="sum"))
@@ -408,10 +409,10 @@ def _multinomial(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], 
     return e.reshape(e.loop("bn->bn", f"minimum(x0, {v - 1})", found), y.shape)
 
 
-def _multinomial_reference(p: Any, seed: Any, count: int) -> Any:
+def _multinomial_reference(p: Any, seed: Any, num_samples: int) -> Any:
     rows = p.reshape(-1, p.shape[-1])
     rows = rows if rows.dtype == np.float64 else rows.astype(np.float32)
-    drawn = words(seed, len(rows) * count).reshape(len(rows), count)
+    drawn = words(seed, len(rows) * num_samples).reshape(len(rows), num_samples)
     y = np.zeros(drawn.shape, np.int64)
     for i, row in enumerate(rows):
         top = row.max()
@@ -419,30 +420,30 @@ def _multinomial_reference(p: Any, seed: Any, count: int) -> Any:
         weights = [int(w) for w in np.where(valid, row / top * row.dtype.type(1 << 24), 0)]
         sums = np.cumsum(weights)
         y[i] = [min(len(row) - 1, int(np.searchsorted(sums, int(w) * int(sums[-1]) >> 32, "right"))) for w in drawn[i]]
-    return y.reshape(*p.shape[:-1], count)
+    return y.reshape(*p.shape[:-1], num_samples)
 
 
 _random(
     "multinomial",
     "MULN",
-    "p: T[*b, v], seed: U64[2] -> y: I64[*b, count]",
+    "p: T[*b, v], seed: U64[2] -> y: I64[*b, num_samples]",
     _multinomial,
     _multinomial_reference,
     [
-        ((7,), {"count": 5}, {"p": "positive"}),
+        ((7,), {"num_samples": 5}, {"p": "positive"}),
         ((3, 5), {}, {"p": "positive"}),
-        ((2, 3, 33), {"count": 4}),
-        ((0, 3), {"count": 2}),
-        ((3, 1), {"count": 0}),
-        ((2, 1, 2, 1, 2, 1, 2, 3), {"count": 3}, {"p": "positive"}),
-        ((65, 301), {"count": 129}, {"p": "positive"}),
+        ((2, 3, 33), {"num_samples": 4}),
+        ((0, 3), {"num_samples": 2}),
+        ((3, 1), {"num_samples": 0}),
+        ((2, 1, 2, 1, 2, 1, 2, 3), {"num_samples": 3}, {"p": "positive"}),
+        ((65, 301), {"num_samples": 129}, {"p": "positive"}),
     ],
     [
         ((3, 0), BadTensorShape, {}),
         ((), BadTensorShape, {}),
-        ((3, 4), InvalidArgument, {"count": -1}),
+        ((3, 4), InvalidArgument, {"num_samples": -1}),
     ],
-    fields=[integer("count", 1, "of draws from each row, with replacement", minimum=0)],
+    fields=[integer("num_samples", 1, "of draws from each row, with replacement", minimum=0)],
     types={"T": FLOATS},
     shapes=_multinomial_shapes,
     exact=True,

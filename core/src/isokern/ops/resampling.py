@@ -233,11 +233,11 @@ def _axis_line(e: Emitter[V], size: int, align: bool, dtype: DType) -> V:
 
 
 def _affine_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
-    theta, size = inputs[0], values["size"]
+    theta, size = inputs[0], values["shape"]
     dims = theta[1]
     if dims < 1 or dims > 3 or theta[2] != dims + 1 or len(size) != dims + 2 or size[0] != theta[0]:
-        given = f"theta is {list(theta)} and size={tuple(size)}"
-        raise BadTensorShape("affine_grid", given, allowed="theta[n, k, k + 1] and size (n, c, …) of k dims behind")
+        given = f"theta is {list(theta)} and shape={tuple(size)}"
+        raise BadTensorShape("affine_grid", given, allowed="theta[n, k, k + 1] and shape (n, c, …) of k dims behind")
     return [(*theta[:1], *size[2:], dims)]
 
 
@@ -253,17 +253,17 @@ def _affine(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
     return e.loop(maps, body, *(e.cast(c, wide) for c in columns), *lines, dtype=y.dtype)
 
 
-def _affine_reference(theta: Any, size: Any, align_corners: bool) -> Any:
-    lines = [np.linspace(-1, 1, s) if align_corners and s > 1 else (2 * np.arange(s) + 1) / s - 1 for s in size[2:]]
+def _affine_reference(theta: Any, shape: Any, align_corners: bool) -> Any:
+    lines = [np.linspace(-1, 1, s) if align_corners and s > 1 else (2 * np.arange(s) + 1) / s - 1 for s in shape[2:]]
     if align_corners:
         lines = [line if line.size > 1 else line - 1 for line in lines]
     mesh = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones([line.size for line in lines])])
     return np.moveaxis(np.tensordot(theta, mesh, 1), 1, -1)
 
 
-def _affine_scale(theta: Any, size: Any, align_corners: bool) -> Any:
-    terms = np.abs(theta).sum(-1).reshape(theta.shape[0], *[1] * (len(size) - 2), theta.shape[1])
-    return 4 * np.broadcast_to(terms, (theta.shape[0], *size[2:], theta.shape[1]))
+def _affine_scale(theta: Any, shape: Any, align_corners: bool) -> Any:
+    terms = np.abs(theta).sum(-1).reshape(theta.shape[0], *[1] * (len(shape) - 2), theta.shape[1])
+    return 4 * np.broadcast_to(terms, (theta.shape[0], *shape[2:], theta.shape[1]))
 
 
 declare(
@@ -281,14 +281,14 @@ declare(
     tolerance=Tolerance(4, _affine_scale),
     attrs=attrs(
         "AFG1",
-        integers("size", doc="shape of the image: (n, c, h, w), or another number of dims behind c", minimum=0),
+        integers("shape", doc="shape of the image: (n, c, h, w), or another number of dims behind c", minimum=0),
         flag("align_corners", False, "the middles of the elements at the ends lie at -1 and 1"),
     ),
     shapes=_affine_shapes,
     normal_form=as_given,
     decompose=_affine,
     samples=lambda: [
-        Sample({"theta": (n, len(o), len(o) + 1)}, {"size": (n, 3, *o), "align_corners": align}, size=size)
+        Sample({"theta": (n, len(o), len(o) + 1)}, {"shape": (n, 3, *o), "align_corners": align}, size=size)
         for n, o, align, size in [
             (2, (3, 4), False, "small"),
             (1, (5,), True, "small"),
@@ -300,10 +300,10 @@ declare(
         ]
     ],
     errors=[
-        ErrorCase({"theta": (2, 2, 2)}, BadTensorShape, {"size": (2, 1, 3, 3)}),
-        ErrorCase({"theta": (2, 2, 3)}, BadTensorShape, {"size": (1, 1, 3, 3)}),
-        ErrorCase({"theta": (2, 2, 3)}, BadTensorShape, {"size": (2, 1, 3)}),
-        ErrorCase({"theta": (2, 3)}, BadTensorShape, {"size": (2, 1, 3)}),
-        ErrorCase({"theta": (2, 2, 3)}, InvalidArgument, {"size": (2, 1, 3, -3)}),
+        ErrorCase({"theta": (2, 2, 2)}, BadTensorShape, {"shape": (2, 1, 3, 3)}),
+        ErrorCase({"theta": (2, 2, 3)}, BadTensorShape, {"shape": (1, 1, 3, 3)}),
+        ErrorCase({"theta": (2, 2, 3)}, BadTensorShape, {"shape": (2, 1, 3)}),
+        ErrorCase({"theta": (2, 3)}, BadTensorShape, {"shape": (2, 1, 3)}),
+        ErrorCase({"theta": (2, 2, 3)}, InvalidArgument, {"shape": (2, 1, 3, -3)}),
     ],
 )

@@ -102,27 +102,34 @@ def _rotm_scale(x: Any, y: Any, param: Any) -> Any:
 
 def _rotg(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> Any:
     """Emit r by shares of the larger magnitude, which neither overflow nor vanish."""
-    wide = outputs[0].dtype.compute
+    wide, loops = outputs[0].dtype.compute, LETTERS[: outputs[0].ndim]
+    pairs = f"{loops},{loops}->{loops}"
     a, b = (e.cast(x, wide) for x in inputs)
     most = "maximum(abs(x0), abs(x1))"
     size = f"{most} * sqrt(x0 / {most} * (x0 / {most}) + x1 / {most} * (x1 / {most}))"
-    r = e.loop(",->", f"0 if {most} == 0 else copysign({size}, x0 if abs(x0) > abs(x1) else x1)", a, b)
-    c = e.loop(",->", "1 if x1 == 0 else x0 / x1", a, r)
-    s = e.loop(",->", "0 if x1 == 0 else x0 / x1", b, r)
+    r = e.loop(pairs, f"0 if {most} == 0 else copysign({size}, x0 if abs(x0) > abs(x1) else x1)", a, b)
+    c = e.loop(pairs, "1 if x1 == 0 else x0 / x1", a, r)
+    s = e.loop(pairs, "0 if x1 == 0 else x0 / x1", b, r)
     z = e.loop(
-        ",,,->", "0 if x0 == 0 and x1 == 0 else x3 if abs(x0) > abs(x1) else 1 / x2 if x2 != 0 else 1", a, b, c, s
+        f"{loops},{loops},{pairs}",
+        "0 if x0 == 0 and x1 == 0 else x3 if abs(x0) > abs(x1) else 1 / x2 if x2 != 0 else 1",
+        a,
+        b,
+        c,
+        s,
     )
     return tuple(e.cast(y, o.dtype) for y, o in zip((r, z, c, s), outputs, strict=True))
 
 
 def _rotg_reference(a: Any, b: Any) -> Any:
-    most = np.maximum(np.abs(a), np.abs(b))
-    if most == 0:
-        return np.zeros(()), np.zeros(()), np.ones(()), np.zeros(())
-    size = most * np.sqrt(np.square(a / most) + np.square(b / most))
-    r = np.copysign(size, a if np.abs(a) > np.abs(b) else b)
-    c, s = a / r, b / r
-    return r, s if np.abs(a) > np.abs(b) else np.divide(1, c) if c != 0 else np.ones(()), c, s
+    with np.errstate(all="ignore"):
+        most = np.maximum(np.abs(a), np.abs(b))
+        size = most * np.sqrt(np.square(a / most) + np.square(b / most))
+        first, none = np.abs(a) > np.abs(b), most == 0
+        r = np.where(none, 0, np.copysign(size, np.where(first, a, b)))
+        c, s = np.where(r == 0, 1, a / r), np.where(r == 0, 0, b / r)
+        z = np.where(none, 0, np.where(first, s, np.where(c != 0, 1 / c, 1)))
+    return r, z, c, s
 
 
 _rotation(
@@ -138,11 +145,11 @@ _rotation(
 declare(
     "rotg",
     "ROTG",
-    "a: T[], b: T[] -> r: T[], z: T[], c: T[], s: T[]",
+    "a: T[*d], b: T[*d] -> r: T[*d], z: T[*d], c: T[*d], s: T[*d]",
     {"T": FLOATS},
     family="contraction",
     doc=(
-        "The rotation with c · a + s · b = r and c · b - s · a = 0, and z, from which c and s can be made again (BLAS"
+        "The rotations with c · a + s · b = r and c · b - s · a = 0, and z, from which c and s can be made again (BLAS"
         " rotg). r has the sign of the larger of a and b; of zeros, c = 1 and s = r = z = 0."
     ),
     reference=_rotg_reference,
@@ -150,11 +157,18 @@ declare(
     normal_form=as_given,
     decompose=_rotg,
     samples=lambda: [
-        Sample({"a": (), "b": ()}, values=values)
-        for values in ({}, {"a": "unit"}, {"a": "tiny", "b": "tiny"}, {"a": "moderate", "b": "moderate"})
+        Sample({"a": shape, "b": shape}, values=dict.fromkeys("ab", values), size=size)
+        for shape, values, size in [
+            ((), "any", "small"),
+            ((7,), "tiny", "small"),
+            ((3, 5), "moderate", "small"),
+            ((2, 3, 33), "any", "small"),
+            ((0, 4), "any", "small"),
+            ((601, 1025), "any", "wide"),
+        ]
     ],
     errors=[
-        ErrorCase({"a": (1,), "b": ()}, BadTensorShape),
+        ErrorCase({"a": (2,), "b": (3,)}, BadTensorShape),
         ErrorCase({"a": ()}, InvalidArgument),
         ErrorCase({"a": (), "b": ()}, BadTensorDtype, dtypes={"T": I32}),
     ],

@@ -16,8 +16,7 @@
 #endif
 
 /* The offset of row (batch, step, head) of a tensor. */
-#define ROW(x, head) \
-    (p.x.offset + batch * p.x.strides[0] + step * p.x.strides[1] + (head) * p.x.strides[2])
+#define ROW(x, head) (p.x.offset + batch * p.x.strides[0] + step * p.x.strides[1] + (head) * p.x.strides[2])
 
 /* y = q^T S, for the heads of q that share S. */
 #define READ() \

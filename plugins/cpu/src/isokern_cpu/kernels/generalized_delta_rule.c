@@ -21,10 +21,7 @@ typedef struct job {
 
 /* The address of element [a, b, c, d] of a tensor. */
 static const char *address_of(const ik_tensor *t, const char *x, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    return x
-        + (a * t->strides[0] + b * t->strides[1] + c * t->strides[2] + d * t->strides[3]) * ik_itemsize(t->dtype);
-}
+{ return x + (a * t->strides[0] + b * t->strides[1] + c * t->strides[2] + d * t->strides[3]) * ik_itemsize(t->dtype); }
 
 static int64_t scratch_bytes(const ik_plan *plan)
 {
@@ -149,8 +146,7 @@ static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t work
                 IK_OF(write)(j, at, step, head, first, n, s, q);
         }
         for (int64_t i = 0; i < d; i++)
-            IK_OF(put)(
-                j->tout, s + i * COLUMNS, n, (char *)(uintptr_t)address_of(j->tout, j->out, at, head, i, first));
+            IK_OF(put)(j->tout, s + i * COLUMNS, n, (char *)(uintptr_t)address_of(j->tout, j->out, at, head, i, first));
     }
 }
 
