@@ -226,7 +226,8 @@ class _Drawing:
                     given.append(value)
             while given and given[-1] is None:
                 given.pop()
-            free = {n: self.pick([d for d in op.signature.types[n] if d in TYPES]) for n in op.free_types}
+            known = {n: op.signature.types[n] for n in op.free_types}
+            free = {n: self.pick([d for d in every if d in TYPES] or every) for n, every in known.items()}
             made = op.infer([None if v is None else v.spec for v in given], attrs, free)
             if any(o.numel > MOST for o in made):
                 return None
@@ -250,11 +251,8 @@ class _Drawing:
         return attrs
 
     def operand(self, op, operand, types, pairs, attrs, role):
-        allowed = (
-            [types[operand.type]]
-            if operand.type in types
-            else [d for d in op.signature.dtypes_of(operand) if d in TYPES]
-        )
+        every = op.signature.dtypes_of(operand)
+        allowed = [types[operand.type]] if operand.type in types else [d for d in every if d in TYPES] or every
         domain = op.domains.get(operand.name, "any")
         if role is None and self.open(op, domain) and not self.chance(4):
             fitting = [
