@@ -224,6 +224,7 @@ unary(
     f"({_SIGN} * sin({math.pi} * (x - {_NEAR})) + (x == 0)) / ({math.pi} * x + (x == 0))",
     _sinc,
     doc="sin(πx) / (πx), and 1 at 0: exactly 0 at other integers; NaN at infinities.",
+    domain="nonzero",
     ulps=None,
 )
 unary("deg2rad", "DGRD", f"x * {math.pi / 180}", np.deg2rad, doc="x · π / 180.", ulps=2)
