@@ -46,7 +46,7 @@ static IK_INLINE IK_UINT64 ik_fmod_u64(IK_UINT64 a, IK_UINT64 b) { return ik_rem
 static IK_INLINE IK_INT64 ik_fmod_i64(IK_INT64 a, IK_INT64 b)
 {
     const IK_INT64 r = ik_remainder_i64(a, b);
-    return (r != 0) & ((r < 0) != (a < 0)) ? (IK_INT64)((IK_UINT64)r - (IK_UINT64)b) : r;
+    return ((r != 0) & ((r < 0) != (a < 0))) ? (IK_INT64)((IK_UINT64)r - (IK_UINT64)b) : r;
 }
 
 /* Shifts; by a count outside 0 .. 63 they give 0, or for the right shift of a negative number -1. Right shifts keep the
