@@ -197,6 +197,11 @@ def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset
         raise BadTensorShape("TensorDesc", f"shape {shape} has rank {len(shape)}", allowed=f"rank 0 to {MAX_RANK}")
     if any(d < 0 for d in shape):
         raise BadTensorShape("TensorDesc", f"shape {shape} has a negative dim", allowed="dims from 0")
+    spread = 1
+    for d in shape:
+        spread *= max(d, 1)  # the other dims of an empty tensor count too, as in NumPy
+        if spread > INT64_MAX:
+            raise BadTensorShape("TensorDesc", f"shape {shape} needs more than 2^63 bytes", allowed="less")
     steps = contiguous_strides(shape) if strides is None else strides
     if len(steps) != len(shape):
         raise BadTensorStrides("TensorDesc", f"{len(steps)} strides for {len(shape)} dims", allowed="one a dim")
@@ -210,7 +215,7 @@ def check_extent(desc: TensorDesc) -> None:
         raise BadTensorStrides(
             "TensorDesc", f"{desc} reaches element {low}, before its buffer's start", hint="raise the offset"
         )
-    spread = math.prod([max(d, 1) for d in desc.shape])  # the other dims of an empty tensor count too, as in NumPy
+    spread = math.prod([max(d, 1) for d in desc.shape])
     nbytes = high // element.block * element.itemsize
     if nbytes > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in desc.shape else 1):
         raise BadTensorShape("TensorDesc", f"shape {desc.shape} needs more than 2^63 bytes", allowed="less")

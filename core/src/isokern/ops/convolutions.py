@@ -322,8 +322,8 @@ def _transposed_errors(dims: int) -> list[ErrorCase]:
     ]
 
 
-for _dims, (_room, _window, _places) in enumerate(zip(SPATIAL, WINDOWS, PLACES, strict=True), 1):
-    _name = f"conv_transpose{_dims}d"
+for _dims, _name in enumerate(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), 1):
+    _room, _window, _places = SPATIAL[_dims - 1], WINDOWS[_dims - 1], PLACES[_dims - 1]
     declare(
         _name,
         f"CVT{_dims}",

@@ -212,9 +212,15 @@ def _pool_samples(what: str, dims: int) -> list[Sample]:
     return [*small, *other, Sample({"x": WIDE[dims - 1]}, {"kernel": (3,), "padding": (1,)}, size="wide")]
 
 
-for _what, _dims in (("max", 3), ("avg", 3), ("lp", 1), ("lp", 2), ("lp", 3)):
+for _name, _what, _dims in (
+    ("max_pool3d", "max", 3),
+    ("avg_pool3d", "avg", 3),
+    ("lp_pool1d", "lp", 1),
+    ("lp_pool2d", "lp", 2),
+    ("lp_pool3d", "lp", 3),
+):
     _kind, _fields, _parts, _reference, _tolerance, _doc = POOLS[_what]
-    _name, _one = f"{_what}_pool{_dims}d", (1, 1, *[3] * (_dims - 1))
+    _one = (1, 1, *[3] * (_dims - 1))
     declare(
         _name,
         f"{_kind}{_dims}",

@@ -99,10 +99,9 @@ def _random(
 # Of a shape
 
 
-def _uniform_shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[Any]:
-    if not values["low"] < values["high"] or values["high"] - values["low"] > 1e308:
-        raise InvalidArgument("random_uniform", f"low {values['low']}, high {values['high']}", allowed="low < high")
-    return shape_given(inputs, values, outputs)
+def _check_interval(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
+    if not values["low"] < values["high"]:
+        raise InvalidArgument("random_uniform", f"low={values['low']}, high={values['high']}", allowed="low below high")
 
 
 def _ends(low: float, high: float, dtype: DType) -> tuple[float, float]:
@@ -152,21 +151,20 @@ _random(
         ((3,), InvalidArgument, {"high": float("inf")}),
         ((3,), InvalidArgument, {"shape": (-1,)}),
     ],
-    fields=[number("low", 0.0, "the least"), number("high", 1.0, "above the largest"), SHAPE],
+    fields=[
+        number("low", 0.0, "the least", minimum=-1e300, maximum=1e300),
+        number("high", 1.0, "above the largest", minimum=-1e300, maximum=1e300),
+        SHAPE,
+    ],
     types={"T": FLOATS},
-    shapes=_uniform_shapes,
+    check=_check_interval,
+    shapes=shape_given,
     tolerance=Tolerance(2, lambda seed, low, high, shape: 2 * max(abs(low), abs(high))),
     doc=(
         "Numbers u (high - low) + low in [low, high), u having 24 random bits in F32, 53 in F64, 11 in F16 and 8 in"
         " BF16 (PyTorch's uniform_, ONNX RandomUniform). Bits are those of `random_bits`; F64 takes two words."
     ),
 )
-
-
-def _normal_shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[Any]:
-    if not abs(values["mean"]) + abs(values["scale"]) < 1e300:
-        raise InvalidArgument("random_normal", f"mean {values['mean']}, scale {values['scale']}", allowed="numbers")
-    return shape_given(inputs, values, outputs)
 
 
 def _normal(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -220,9 +218,13 @@ _random(
         ((3,), InvalidArgument, {"mean": float("inf")}),
         ((3,), InvalidArgument, {"shape": (-1,)}),
     ],
-    fields=[number("mean", 0.0, "added to all"), number("scale", 1.0, "the standard deviation"), SHAPE],
+    fields=[
+        number("mean", 0.0, "added to all", minimum=-1e300, maximum=1e300),
+        number("scale", 1.0, "the standard deviation", minimum=-1e300, maximum=1e300),
+        SHAPE,
+    ],
     types={"T": FLOATS},
-    shapes=_normal_shapes,
+    shapes=shape_given,
     tolerance=Tolerance(4, _normal_scale),
     doc=(
         "Normally distributed numbers, mean + scale z, by the transform of Box and Muller from pairs of numbers of 24"
