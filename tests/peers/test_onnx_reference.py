@@ -37,6 +37,11 @@ def i64(*values: int) -> Any:
     return np.array(values, np.int64)
 
 
+def cut(found: Any, count: Any, axis: int = 0) -> Any:
+    """Return the elements that there are, of a result with room for more."""
+    return isokern.slice(found, starts=(0,), ends=(int(count.numpy()),), axes=(axis,))
+
+
 @dataclass
 class Row:
     """A node, its inputs (None where one is left out), and our call of the inputs that are tensors here."""
@@ -127,6 +132,7 @@ ROWS = [
     ),
     Row("ReduceSum", (X,), lambda x: isokern.reduce_sum(x), {"keepdims": 0}),
     Row("ArgMax", (X,), lambda x: isokern.argmax(x, axis=1, keepdims=True), {"axis": 1, "keepdims": 1}),
+    Row("ArgMin", (WHOLE,), lambda x: isokern.argmin(x, axis=0, keepdims=True), {"axis": 0, "keepdims": 1}),
     *(
         Row(
             node,
@@ -236,6 +242,10 @@ ROWS = [
         (np.int64(3), np.int64(17), np.int64(4)),
         lambda *_: isokern.arange(start=3, stop=17, step=4, dtype="I64"),
     ),
+    Row("NonZero", (TRUTHS,), lambda x: cut(*isokern.nonzero(x), axis=1)),
+    Row("Compress", (X, TRUTHS[0]), lambda x, t: cut(*isokern.compress(x, t, axis=2), axis=2), {"axis": 2}),
+    Row("Compress", (X, TRUTHS[1]), lambda x, t: cut(*isokern.compress(x, t))),
+    Row("Unique", (WHOLE,), lambda x: cut(*isokern.unique(x)[::4])),
     Row("CenterCropPad", (X, i64(3, 2, 8)), lambda x, shape: isokern.center_crop_pad(x, shape=(3, 2, 8))),
     Row("ReverseSequence", (X, i64(2, 3)), isokern.reverse_sequence, {"batch_axis": 0, "time_axis": 1}),
     *(

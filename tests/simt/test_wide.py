@@ -44,6 +44,7 @@ STEMS = {
     "scan": "scan",
     "scatter": "scatter",
     "softmax": "softmax",
+    "sort": "sort",
     "topk": "topk",
 }
 

@@ -214,7 +214,7 @@ def _check_tuples(where: str, x: Sequence[int], indices: Sequence[int], batch: i
         raise BadTensorShape(where, given, allowed="the same batch dims, then […, k] for k of x's other dims")
 
 
-def _list(e: Emitter[V], values: Sequence[int]) -> V:
+def emit_list(e: Emitter[V], values: Sequence[int]) -> V:
     """Emit a vector of these numbers."""
     chosen = " + ".join(f"({v} if x0 == {i} else 0)" for i, v in enumerate(values))
     return e.loop("a->a", chosen, e.iota(len(values), I64))
@@ -225,7 +225,7 @@ def _flatten_tuples(e: Emitter[V], x: Sequence[int], indices: V, batch: int) -> 
     depth = indices.spec.shape[-1]
     dims = x[batch : batch + depth]
     count, batches = math.prod(dims), math.prod(x[:batch])
-    sizes, steps = _list(e, dims), _list(e, [math.prod(dims[i + 1 :]) for i in range(depth)])
+    sizes, steps = emit_list(e, dims), emit_list(e, [math.prod(dims[i + 1 :]) for i in range(depth)])
     given = e.cast(e.collapse(indices, (batch, indices.spec.ndim - batch - 1, 1)), I64)
     term = f"(x0 + x1 if x0 < 0 else x0) * x2 if 0 - x1 <= x0 and x0 < x1 else {count}"
     flat = e.loop("abc,c,c->ab", term, given, sizes, steps, combine="sum")

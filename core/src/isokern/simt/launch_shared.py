@@ -181,3 +181,10 @@ def choose_rows(device: Traits, rows: int, panels: int) -> int:
     """Return how many rows of one of so many panels of a product an item computes: at most 64, as equal as can be."""
     wanted = ceil_div(4 * device.units, max(1, panels))
     return min(64, 8 * ceil_div(max(1, rows), 8 * max(1, wanted, ceil_div(rows, 64))))
+
+
+def key_form(dtype: DType) -> dict[str, Any]:
+    """The macros from which `keys.h` knows how the bits of a dtype are ordered."""
+    if dtype.kind == "f":
+        return {"INFINITE": convert_bits(float("inf"), dtype)}
+    return {"SIGNED": 1} if dtype.kind == "i" else {}

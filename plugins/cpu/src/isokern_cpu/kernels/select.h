@@ -5,14 +5,7 @@
  * "typed" is compiled for 32-bit keys (and indices) and for 64-bit ones. */
 #ifndef IK_SELECT_H
 #define IK_SELECT_H
-#include "convert.h"
-
-/* A float as an integer of the same order: NaN above all, -0 equal to 0. */
-static inline __attribute__((always_inline, unused)) uint32_t ik_float_key(float x)
-{
-    const uint32_t u = ik_bits(x + 0.0f), key = u & 0x80000000u ? ~u : u | 0x80000000u;
-    return x == x ? key : UINT32_MAX;
-}
+#include "keys.h"
 
 typedef uint64_t ik_entry_u32;
 __extension__ typedef unsigned __int128 ik_entry_u64;

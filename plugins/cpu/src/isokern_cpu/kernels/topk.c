@@ -1,8 +1,5 @@
-/* topk along the last dim: a heap of the k largest passes along a row, and is sorted at its end.
- *
- * Keys are 32 bits wide; they are 64 bits wide for I64 and for rows of 2^32 or more elements. */
+/* topk along the last dim: a heap of the k largest passes along a row, and is sorted at its end. */
 #ifndef IK_T
-#include "runs.h"
 #include "select.h"
 #include "operators/topk.h"
 
@@ -13,36 +10,6 @@ typedef struct job {
     const char *x;
     int64_t rows, d, k, size, heap_bytes;
 } job;
-
-static void keys_u32(int32_t dtype, const char *from, int64_t stride, int64_t n, uint32_t *keys)
-{
-    float scratch[IK_TILE] IK_ALIGNED;
-    if (dtype == IK_I32) {
-        const int32_t *x = (const int32_t *)(const void *)from;
-        for (int64_t i = 0; i < n; i++)
-            keys[i] = (uint32_t)x[i * stride] ^ 0x80000000u;
-        return;
-    }
-    const float *x = ik_fetch(dtype, from, stride, n, scratch);
-    IK_VECTORISE for (int64_t i = 0; i < n; i++)
-        keys[i] = ik_float_key(x[i]);
-}
-
-static void keys_u64(int32_t dtype, const char *from, int64_t stride, int64_t n, uint64_t *keys)
-{
-    uint32_t narrow[IK_TILE] IK_ALIGNED;
-    if (dtype == IK_I64) {
-        const int64_t *x = (const int64_t *)(const void *)from;
-        for (int64_t i = 0; i < n; i++)
-            keys[i] = (uint64_t)x[i * stride] ^ UINT64_C(1) << 63;
-        return;
-    }
-    keys_u32(dtype, from, stride, n, narrow);
-    for (int64_t i = 0; i < n; i++)
-        keys[i] = narrow[i];
-}
-
-static bool wide(const ik_tensor *x) { return x->dtype == IK_I64 || x->shape[x->ndim - 1] > UINT32_MAX; }
 
 /* Write result number `at` of a row. */
 static void put(const job *j, int64_t row, int64_t at, int64_t index)
@@ -72,7 +39,8 @@ static bool set_up(const ik_plan *plan, job *j)
         .k = attrs->k };
     j->rows = j->d == 0 ? 0 : ik_numel(x) / j->d;
     j->size = ik_itemsize(x->dtype);
-    j->heap_bytes = ik_round_up((uint64_t)j->k * (wide(x) ? sizeof(ik_entry_u64) : sizeof(ik_entry_u32)), IK_ALIGNMENT);
+    j->heap_bytes = ik_round_up(
+        (uint64_t)j->k * (ik_needs_wide_keys(x) ? sizeof(ik_entry_u64) : sizeof(ik_entry_u32)), IK_ALIGNMENT);
     return j->rows > 0 && j->k > 0;
 }
 
@@ -92,7 +60,7 @@ IK_KERNEL(topk)
     j.indices = ik_ptr(plan, data, IK_TOPK_INDICES);
     j.x = ik_ptr(plan, data, IK_TOPK_X);
     j.heaps = workspace;
-    ik_parallel_for(j.rows, IK_THREAD_BYTES / (j.d * j.size), wide(j.tx) ? rows_u64 : rows_u32, &j);
+    ik_parallel_for(j.rows, IK_THREAD_BYTES / (j.d * j.size), ik_needs_wide_keys(j.tx) ? rows_u64 : rows_u32, &j);
     return IK_SUCCESS;
 }
 
@@ -108,7 +76,7 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
         const char *x = j->x + ik_row_offset(j->tx, row, 1) * j->size;
         for (int64_t at = 0; at < j->d; at += IK_TILE) {
             int64_t n = ik_min(j->d - at, IK_TILE);
-            IK_OF(keys)(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
+            IK_OF(ik_keys)(j->tx->dtype, x + at * stride * j->size, stride, n, keys);
             IK_OF(ik_offer)(heap, j->k, keys, n, at);
         }
         IK_OF(ik_sort_heap)(heap, j->k);
