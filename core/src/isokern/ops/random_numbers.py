@@ -401,8 +401,7 @@ def _multinomial(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], 
     top = e.loop("bk->b", "x0", rows, combine="maximum")
     body = "floor(x0 / x1 * 16777216) if x0 > 0 and x1 < 1e999 else 0"
     weights = e.cast(e.loop("bk,b->bk", body, rows, top, dtype=p.spec.dtype.compute), I64)
-    places = e.iota(v, I64)
-    sums = e.loop("bk,k,j->bj", "x0 if x1 <= x2 else 0", weights, places, places, combine="sum")
+    sums = e("cumsum", weights, axis=1)
     drawn = e.cast(e("random_bits", seed, shape=(rows.spec.shape[0], values["num_samples"])), I64)
     half, low = "quotient(x0, 65536)", "(x0 - quotient(x0, 65536) * 65536)"
     mark = f"quotient({half} * x1 + quotient({low} * x1, 65536), 65536)"
