@@ -78,7 +78,7 @@ def in_python(op, inputs, outputs, blob):
 
 def compare(calls, seed):
     rng, operators = random.Random(seed), all_operators()
-    right = 0
+    right = lowered = 0
     for i in range(calls):
         op = operators[i % len(operators)]
         inputs, outputs, attrs = draw(op, rng)
@@ -86,10 +86,11 @@ def compare(calls, seed):
         expected = in_python(op, inputs, outputs, blob)
         found = in_c(op, [*outputs, *inputs], blob)
         if expected[0] == Status.SUCCESS and found[0] == Status.NOT_IMPLEMENTED:
-            continue  # the call is valid, but no kernel supports it
+            lowered += 1  # the call is valid, but no kernel supports it
+            continue
         assert found == expected, f"call {i} of seed {seed}: {op.name}({inputs}, {outputs}, {attrs})"
         right += found[0] == Status.SUCCESS
-    assert right > calls / 4
+    assert right > (calls - lowered) / 4
 
 
 def test_c_and_python_agree():
