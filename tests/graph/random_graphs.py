@@ -309,7 +309,7 @@ class _Drawing:
         return [self.pick(possible)]
 
     def alias(self):
-        """Add an alias constraint that a declaration allows; half of the time where nothing else needs the input."""
+        """Add an alias constraint that a declaration allows, half of the time to an input that nothing else needs."""
         graph, allowed, free = self.builder.graph, [], []
         for op in self.builder.ops:
             y = op.outputs[0]
@@ -318,8 +318,16 @@ class _Drawing:
                     allowed.append((op, at))
                     if x.producer is not None and x.users[-1] is op and not {x, y} & set(graph.outputs):
                         free.append((op, at))
+        if self.draw(st.booleans()):
+            if not free and (read := [v for v in self.builder.values if v.spec.dtype in (F32, F64) and v.spec.numel]):
+                x = self.pick(read)
+                for _ in range(2):
+                    (x,) = self.builder.emit("abs", [x])
+                self.builder.output(x)
+                free = [(x.producer, 0)]
+            allowed = free or allowed
         if allowed:
-            op, at = self.pick(free if free and self.draw(st.booleans()) else allowed)
+            op, at = self.pick(allowed)
             op.constraints = (*op.constraints, Constraint("alias", at))
 
 
