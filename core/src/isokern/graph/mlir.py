@@ -17,7 +17,6 @@ from .verify import verify
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.ir import SSAValue
 
 PASSES = "canonicalise,common_subexpressions,to_primitives,canonicalise,common_subexpressions,dead_code"
 NAMED = "ml_program.identifier"  # the argument attribute's name in MLIR's own importers of models
@@ -45,6 +44,7 @@ def module(graph: Graph) -> ModuleOp:
         from xdsl.builder import ImplicitBuilder
         from xdsl.dialects import func
         from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+        from xdsl.ir import SSAValue
     except ImportError:
         raise InvalidArgument(
             "export",
@@ -66,8 +66,9 @@ def module(graph: Graph) -> ModuleOp:
     with ImplicitBuilder(main.body):
         for op in graph.ops:
             made = EMITTERS[op.kind](op, [values[v] for v in op.given])
-            made.name_hint = made.name_hint or _word(op.name)  # an operator that changes nothing returns its operand
-            values[op.outputs[0]] = made
+            for output, result in zip(op.outputs, [made] if isinstance(made, SSAValue) else made, strict=True):
+                result.name_hint = result.name_hint or _word(op.name)  # what changes nothing returns its operand
+                values[output] = result
         func.ReturnOp(*(values[v] for v in graph.outputs))
     return ModuleOp([main], sym_name=StringAttr(_word(graph.name) or "graph"))
 

@@ -29,6 +29,14 @@ from ..ops.conv2d import pair
 from ..ops.rearrange import slices
 from .ir import Op
 from .mlir_body import combine, compare, constant, convert, element_type, evaluate, select
+from .mlir_loops import (
+    emit_generalized_delta_rule,
+    emit_random_bits,
+    emit_scan,
+    emit_scatter,
+    emit_sort,
+    emit_topk,
+)
 from .mlir_tensors import (
     Operands,
     Scalars,
@@ -47,7 +55,7 @@ from .mlir_tensors import (
     with_ones,
 )
 
-Emit = Callable[[Op, Operands], SSAValue]
+Emit = Callable[[Op, Operands], SSAValue | Sequence[SSAValue]]  # a value for each output
 
 
 @irdl_op_definition
@@ -341,13 +349,19 @@ EMITTERS: dict[str, Emit] = {
     "expand_shape": _expand,
     "fill": _fill,
     "gather": _gather,
+    "generalized_delta_rule": emit_generalized_delta_rule,
     "generic": _generic,
     "iota": _iota,
     "matmul_transposed": _matmul_transposed,
     "pad": _pad,
     "pooling_nchw_max": _pooling(linalg.PoolingNchwMaxOp),
     "pooling_nchw_sum": _pooling(PoolingNchwSumOp),
+    "random_bits": emit_random_bits,
     "rearrange": lambda op, args: args[0],
+    "scan": emit_scan,
+    "scatter": emit_scatter,
     "slice": _slice,
+    "sort": emit_sort,
+    "topk": emit_topk,
     "transpose": _transpose,
 }
