@@ -16,11 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from float64 import logits as reference
+from primitives_device import primitives_device
 from typer.testing import CliRunner
 
 import isokern
 from isokern.cli import main
 from isokern.llm import GGUF, Generation, Model, Sampling, Session, text, tokens
+from isokern.rewriting.target import EXCEPTIONS, primitives
 
 pytest.importorskip("tokenizers")
 FOLDER = Path(__file__).parents[2] / "examples" / "models"
@@ -64,6 +66,19 @@ def test_every_device_writes_the_same_text(gguf, devices):
                 written[device.name, prepack] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
             assert len(set(written.values())) <= 1, written
             assert all(len(found) > 40 for found in written.values())
+
+
+def test_a_device_of_primitives_writes_the_same_text():
+    """Whoever writes a backend's primitives has a cache and language models with them."""
+    device = primitives_device()
+    if device is None:
+        pytest.skip("the CPU backend is not installed")
+    gguf = GGUF.open(FOLDER / "kjv-2.7m-f16.gguf")
+    sessions = [Session(Model(gguf, device=where), 48, "F16") for where in (device, isokern.device("cpu:0"))]
+    written = ["".join(text(s, s.model.tokenizer(), PROMPT, 12, Sampling())) for s in sessions]
+    assert written[0] == written[1] and len(written[0]) > 20
+    kinds = {op.kind for op in sessions[0].program(1, sampling=Sampling()).compiled.graph.ops}
+    assert "cache_update" in kinds and kinds <= {*primitives(), *EXCEPTIONS}
 
 
 def test_weights_are_prepacked_once_and_only_when_asked(devices):
