@@ -272,6 +272,26 @@ def test_clip_at_integers_of_64_bits(device, low, high):
     assert x.numpy().tolist() == wanted
 
 
+def test_clip_with_one_limit_none_or_tensors(device):
+    x = isokern.tensor(np.array([-3.5, -0.5, 0.5, np.nan, 9.0], np.float32), device=device)
+    for given, wanted in [
+        ({}, [-3.5, -0.5, 0.5, np.nan, 9]),
+        ({"min": 0}, [0, 0, 0.5, np.nan, 9]),
+        ({"max": 0.25}, [-3.5, -0.5, 0.25, np.nan, 0.25]),
+        ({"min": 2, "max": 1}, [1, 1, 1, np.nan, 1]),
+        ({"min": np.array([-1.0], np.float32)}, [-1, -0.5, 0.5, np.nan, 9]),
+        ({"max": isokern.tensor(np.float32([0, 1, 0, 1, 4]), device=device)}, [-3.5, -0.5, 0, np.nan, 4]),
+        ({"min": isokern.tensor(2.0, device=device), "max": 1.0}, [1, 1, 1, np.nan, 1]),
+    ]:
+        np.testing.assert_array_equal(isokern.clip(x, **given).numpy(), np.float32(wanted))
+    small = isokern.tensor(np.array([0, 7, 255], np.uint8), device=device)
+    assert isokern.clip(small, min=-5, max=300).numpy().tolist() == [0, 7, 255]
+    assert isokern.clip(small, min=300).numpy().tolist() == [255] * 3
+    wide = isokern.tensor(np.array([0, 2**53 + 1, 2**64 - 1], np.uint64), device=device)
+    assert isokern.clip(wide, min=1).numpy().tolist() == [1, 2**53 + 1, 2**64 - 1]
+    assert isokern.clip(wide, max=2**64 - 2).numpy().tolist() == [0, 2**53 + 1, 2**64 - 2]
+
+
 @pytest.mark.parametrize(
     ("call", "near"),
     [

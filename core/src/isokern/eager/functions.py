@@ -281,15 +281,18 @@ def cast(x: Any, **options: Any) -> Any:
     return call(find("cast"), [x], **options)
 
 
-def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
-    """Return x limited to [min, max]: the operator `clip`.
+def clip(x: Any, *, min: Any = None, max: Any = None, **options: Any) -> Any:
+    """Return x limited to [min, max], None being no limit: the operator `clip`, or `clamp` where a limit is a tensor.
 
-    An I64 limit that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
+    A limit of I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
     `minimum`.
     """
+    if any(isinstance(limit, (Tensor, np.ndarray)) for limit in (min, max)):
+        return call(find("clamp"), [x, min, max], **options)
+    min, max = -np.inf if min is None else min, np.inf if max is None else max
     beyond = [limit for limit in (min, max) if not _is_attribute(limit)]
     y = as_tensor(x, options.get("device")) if beyond else x
-    if not beyond or y.dtype is not I64 or not all(_is_in(I64, limit) for limit in beyond):
+    if not beyond or y.dtype not in (I64, U64) or not all(_is_in(y.dtype, limit) for limit in beyond):
         return call(find("clip"), [y], min=min, max=max, **options)
     for kind, limit, limits in (
         ("maximum", min, {"min": min, "max": np.inf}),

@@ -3,7 +3,7 @@
 ALIASES: dict[str, tuple[str, ...]] = {  # the functions are in eager/functions.py
     "add_assign": ("add",),
     "cast": ("cast", "dequantize", "quantize"),
-    "clip": ("clip",),
+    "clip": ("clamp", "clip"),
     "copy": ("copy",),
     "fill": ("copy", "fill"),
     "gather": ("embedding", "gather"),
