@@ -292,6 +292,18 @@ def test_clip_with_one_limit_none_or_tensors(device):
     assert isokern.clip(wide, max=2**64 - 2).numpy().tolist() == [0, 2**53 + 1, 2**64 - 2]
 
 
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**62 + 3])
+def test_fill_writes_every_integer_of_64_bits(device, value):
+    assert isokern.fill(value=value, shape=(3,), dtype="I64", device=device).numpy().tolist() == [value] * 3
+    beyond = value % 2**64
+    assert isokern.fill(value=beyond, shape=(2,), dtype="U64", device=device).numpy().tolist() == [beyond] * 2
+    descriptor = isokern.create("fill", [], [isokern.TensorDesc("I64", (2,))], value=2.0**53, offset=1, device=device)
+    y = isokern.zeros((2,), "I64", device=device)
+    descriptor.calculate([], [y])
+    device.synchronize()
+    assert y.numpy().tolist() == [2**53 + 1] * 2
+
+
 @pytest.mark.parametrize(
     ("call", "near"),
     [

@@ -28,6 +28,7 @@ from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
+from ..ops.fill import split_integer
 from ..runtime.lowered import is_lowering
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
@@ -322,21 +323,17 @@ def copy(x: Any, **options: Any) -> Any:
     return call(find("copy"), [x], **options)
 
 
-def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
+def fill(*, value: Any = 0.0, shape: Sequence[int] = (), offset: int = 0, **options: Any) -> Any:
     """Return a tensor, or `out`, of one value: the operator `fill`.
 
-    An I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is written by `copy`.
+    An I64 or U64 that float64 cannot represent is written as such a number and an `offset`.
     """
     out = _each(options.get("out"))
     wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
     element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
-    if element not in (I64, U64) or not _is_in(element, value):
-        return call(find("fill"), [], value=value, shape=shape, **options)
-    target = _target([], out, options.get("device"))
-    given = tensor(np.array(value, element.numpy), element, device=target)
-    if not out:
-        options["out"] = empty(shape, element, device=target)
-    return call(find("copy"), [given], **options)
+    if element in (I64, U64) and not offset and _is_in(element, value):
+        value, offset = split_integer(value)
+    return call(find("fill"), [], value=value, shape=shape, offset=offset, **options)
 
 
 def _is_attribute(value: Any) -> bool:

@@ -5,7 +5,7 @@ ALIASES: dict[str, tuple[str, ...]] = {  # the functions are in eager/functions.
     "cast": ("cast", "dequantize", "quantize"),
     "clip": ("clamp", "clip"),
     "copy": ("copy",),
-    "fill": ("copy", "fill"),
+    "fill": ("fill",),
     "gather": ("embedding", "gather"),
     "matmul": ("matmul", "matmul_mixed"),
     "matmul_slice": ("matmul_transposed",),
