@@ -135,15 +135,54 @@ def _each(out: Any) -> Sequence[Any]:
     return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
 
 
-def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
-    """Return what `out=` names as tensors, in place: the result must reach the caller."""
+def _outputs(op: Operator, out: Any, target: Device, stream: Stream) -> list[Tensor]:
+    """Return tensors for what `out=` names.
+
+    They lie over the caller's memory, or in the device's own where that cannot use the host's: `_give_back` then copies
+    what they hold to the caller's arrays.
+    """
     result = []
     for o in _each(out):
         array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
         if not isinstance(array, (Tensor, np.ndarray)):
             raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
-        result.append(array if isinstance(array, Tensor) else from_numpy(array, device=target))
+        if isinstance(array, Tensor):
+            result.append(array)
+        elif target.memory.wraps:
+            result.append(from_numpy(array, device=target))
+        else:
+            result.append(_stand_in(op, array, target, stream))
     return result
+
+
+def _stand_in(op: Operator, array: Any, target: Device, stream: Stream) -> Tensor:
+    """Return a tensor of the device for an array of the host; it has the array's content where the operator keeps some.
+
+    A wrong shape or dtype is refused with the call, before anything is written.
+    """
+    if not array.flags.writeable:
+        raise InvalidArgument(op.name, "out is a read-only array", allowed="an array that may be written")
+    if stream.recording is not None:
+        allowed = f"a tensor of {target.name}, whose memory the host's is not"
+        raise InvalidArgument(op.name, "out is an array while the stream records", allowed=allowed)
+    if not array.dtype.isnative:
+        raise InvalidArgument(op.name, f"out has dtype {array.dtype}", allowed="this machine's byte order")
+    return tensor(array, device=target) if op.inout else empty(array.shape, dtype_of(array.dtype), device=target)
+
+
+def _give_back(out: Any, made: Sequence[Tensor], stream: Stream) -> None:
+    """Bring results to the caller's arrays, which cannot be waited for."""
+    arrays = [(o, y) for o, y in zip(_each(out), made, strict=True) if not isinstance(o, Tensor)]
+    if not arrays or stream.recording is not None:
+        return
+    target = arrays[0][1].device
+    try:
+        if target.asynchronous:
+            stream.synchronize()
+    finally:  # where the device found a wrong index, its result is defined all the same
+        for o, y in arrays if not target.memory.wraps else ():
+            array = o if isinstance(o, np.ndarray) else dlpack.to_numpy(o)
+            array[...] = y.numpy()
 
 
 def call(
@@ -170,11 +209,11 @@ def call(
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
-        outputs = _outputs(op, out, target)
+        outputs = _outputs(op, out, target, stream)
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
-    if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
-        stream.synchronize()  # an array cannot be waited for
+    if out is not None:
+        _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
     return result[0] if len(result) == 1 else tuple(result)
 
