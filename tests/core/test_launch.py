@@ -361,7 +361,8 @@ def test_the_record_is_what_the_struct_says(block):
 
 
 @pytest.mark.parametrize(
-    ("value", "dtype", "packed"), [(-1.9, "I32", -1), (1e30, "I8", 2**63 - 1), (float("nan"), "I64", 0)]
+    ("value", "dtype", "packed"),
+    [(-1.9, "I32", -1), (1e30, "I8", 127), (float("nan"), "I64", 0), (1e30, "U64", -1), (-3.0, "U16", 0)],
 )
 def test_float_attributes_of_integer_rows_convert_as_cast_does(block, value, dtype, packed):
     plan = plan_of("clip", (4,), dtype=dtype, min=value, max=5.0)

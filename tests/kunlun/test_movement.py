@@ -17,7 +17,7 @@ from isokern.ops.cast import convert
 from isokern.status import InsufficientWorkspace, InvalidArgument
 from isokern.tensors import Tensor
 
-DTYPES = ["U8", "I16", "F32", "I64"]
+DTYPES = ["U8", "I16", "F32", "I64", "F64"]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,17 @@ def rearranged(x: Tensor, y: Tensor) -> isokern.Descriptor:
     d.calculate(x, y, workspace="auto")
     assert (y.numpy() == x.numpy()).all()
     return d
+
+
+def test_f64_is_moved_by_its_bits(device: Device) -> None:
+    values = np.array([np.nan, -0.0, np.inf, 5e-324, 0.1, -1e300])
+    values[0] = np.array([0x7FF8_0000_0000_1234], np.uint64).view(np.float64)[0]
+    x = isokern.tensor(values, device=device)
+    order = [5, 4, 3, 2, 1, 0]
+    for made in (isokern.gather(x, order), isokern.copy(x[::-1]), isokern.scatter(x, order, x)):
+        assert (made.numpy().view(np.uint64) == values[::-1].view(np.uint64)).all()
+    with pytest.raises(isokern.NotImplementedOnDevice, match="only moved"):
+        isokern.scatter(x, [0], x[:1], reduction="add")
 
 
 def test_f64_is_refused_and_takes_no_other_cast_with_it(device: Device) -> None:

@@ -77,6 +77,67 @@ def test_an_array_as_out_is_written_in_place_or_refused(device):
         isokern.relu([-1.0, 2.0], out="y", device=device)
 
 
+def test_an_array_as_out_holds_the_result_on_every_device(device):
+    x = np.array([[3.0, -1.0], [-2.0, 5.0]], np.float32)
+    whole = np.full((4, 3), 7, np.float32)
+    part = whole[::2, 2:0:-1]
+    assert isokern.relu(x, out=part, device=device) is part
+    assert whole.tolist() == [[7, 0, 3], [7, 7, 7], [7, 5, 0], [7, 7, 7]]
+    largest, places = np.zeros((2, 2), np.float32), np.zeros((2, 2), np.int64)
+    made = isokern.sort(x, out=(largest, places), device=device)
+    assert made[0] is largest
+    assert (largest.tolist(), places.tolist()) == ([[-1, 3], [-2, 5]], [[1, 0], [0, 1]])
+    empty = np.zeros((0, 3), np.float32)
+    assert isokern.relu(np.zeros((0, 3), np.float32), out=empty, device=device) is empty
+    cache = np.ones((1, 3, 2), np.float32)  # what an operator keeps of its output
+    isokern.cache_update(x[None, :1], [1], out=cache, device=device)
+    assert cache.tolist() == [[[1, 1], [3, -1], [1, 1]]]
+
+
+def test_an_array_as_out_that_cannot_hold_the_result_is_refused_and_unchanged(device):
+    x = np.array([1.0, -2.0], np.float32)
+    fixed = np.full(2, 7, np.float32)
+    fixed.flags.writeable = False
+    for out, error, words in [
+        (np.full(3, 7, np.float32), isokern.BadTensorShape, "y"),
+        (np.full(2, 7, np.float64), isokern.BadTensorDtype, "F64"),
+        (np.full(2, 7, ">f4"), InvalidArgument, "byte order"),
+        (fixed, InvalidArgument, "read-only"),
+    ]:
+        with pytest.raises(error, match=words):
+            isokern.relu(x, out=out, device=device)
+        assert (out == 7).all()
+    taken = np.full(2, 7, np.float32)
+    with pytest.raises(InvalidArgument, match="out of range"):
+        isokern.gather(x, [1, 9], out=taken, device=device)
+    assert taken.tolist() == [-2, 0]
+
+
+def test_views_of_empty_tensors(device):
+    x = isokern.zeros((3, 0, 4), device=device)
+    for view, shape in [
+        (x[::-1], (3, 0, 4)),
+        (x[:, ::-1, ::-2], (3, 0, 2)),
+        (x[3:], (0, 0, 4)),
+        (x[1:1, :, -1], (0, 0)),
+        (x[..., None], (3, 0, 4, 1)),
+        (x.T, (4, 0, 3)),
+        (x.permute(1, 0, 2), (0, 3, 4)),
+        (x.reshape(0), (0,)),
+        (x.reshape(5, 0, 7), (5, 0, 7)),
+    ]:
+        assert view.shape == shape
+        for made in (
+            view,
+            isokern.relu(view),
+            isokern.copy(view),
+            isokern.relu(view, out=isokern.zeros(shape, device=device)),
+        ):
+            assert made.numpy().shape == shape
+    assert isokern.reduce_max(x, axes=(1,)).numpy().tolist() == [[-np.inf] * 4] * 3
+    assert isokern.reduce_sum(x[::-1], axes=(1,)).numpy().tolist() == [[0] * 4] * 3
+
+
 def test_wrong_arguments_name_the_operator(device):
     for call in (lambda: isokern.relu(), lambda: isokern.relu([1.0], slope=1), lambda: isokern.add([1.0])):
         with pytest.raises(InvalidArgument, match=r"relu|add"):
@@ -270,6 +331,38 @@ def test_clip_at_integers_of_64_bits(device, low, high):
     x = isokern.tensor(ends, device=device)
     assert isokern.clip(x, min=low, max=high, out=x) is x
     assert x.numpy().tolist() == wanted
+
+
+def test_clip_with_one_limit_none_or_tensors(device):
+    x = isokern.tensor(np.array([-3.5, -0.5, 0.5, np.nan, 9.0], np.float32), device=device)
+    for given, wanted in [
+        ({}, [-3.5, -0.5, 0.5, np.nan, 9]),
+        ({"min": 0}, [0, 0, 0.5, np.nan, 9]),
+        ({"max": 0.25}, [-3.5, -0.5, 0.25, np.nan, 0.25]),
+        ({"min": 2, "max": 1}, [1, 1, 1, np.nan, 1]),
+        ({"min": np.array([-1.0], np.float32)}, [-1, -0.5, 0.5, np.nan, 9]),
+        ({"max": isokern.tensor(np.float32([0, 1, 0, 1, 4]), device=device)}, [-3.5, -0.5, 0, np.nan, 4]),
+        ({"min": isokern.tensor(2.0, device=device), "max": 1.0}, [1, 1, 1, np.nan, 1]),
+    ]:
+        np.testing.assert_array_equal(isokern.clip(x, **given).numpy(), np.float32(wanted))
+    small = isokern.tensor(np.array([0, 7, 255], np.uint8), device=device)
+    assert isokern.clip(small, min=-5, max=300).numpy().tolist() == [0, 7, 255]
+    assert isokern.clip(small, min=300).numpy().tolist() == [255] * 3
+    wide = isokern.tensor(np.array([0, 2**53 + 1, 2**64 - 1], np.uint64), device=device)
+    assert isokern.clip(wide, min=1).numpy().tolist() == [1, 2**53 + 1, 2**64 - 1]
+    assert isokern.clip(wide, max=2**64 - 2).numpy().tolist() == [0, 2**53 + 1, 2**64 - 2]
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**62 + 3])
+def test_fill_writes_every_integer_of_64_bits(device, value):
+    assert isokern.fill(value=value, shape=(3,), dtype="I64", device=device).numpy().tolist() == [value] * 3
+    beyond = value % 2**64
+    assert isokern.fill(value=beyond, shape=(2,), dtype="U64", device=device).numpy().tolist() == [beyond] * 2
+    descriptor = isokern.create("fill", [], [isokern.TensorDesc("I64", (2,))], value=2.0**53, offset=1, device=device)
+    y = isokern.zeros((2,), "I64", device=device)
+    descriptor.calculate([], [y])
+    device.synchronize()
+    assert y.numpy().tolist() == [2**53 + 1] * 2
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,10 @@ def table(path: Path, text: str, level: str = "device") -> str:
 
 def test_the_table_of_variants_has_what_the_files_define(tmp_path):
     gemm = tmp_path / "gemm.cpp"
-    assert '{ "gemm", "device", 3, gemm__device, 0, 0, 0, 0, "default" }' in table(gemm, "IK_KERNEL(gemm)\n{\n}\n")
+    assert '{ "gemm", "device", 3, gemm__device, 0, 0, 0, 0, "default", 0 }' in table(gemm, "IK_KERNEL(gemm)\n{\n}\n")
     text = 'IK_WORKSPACE_KIND(gemm, "l3")\nIK_WORKSPACE(gemm) { return 1; }\nIK_KERNEL(gemm)\n{\n}\n'
-    assert '{ "gemm", "device", 3, gemm__device, 0, gemm_workspace__device, 0, 0, "l3" }' in table(gemm, text)
+    assert '{ "gemm", "device", 3, gemm__device, 0, gemm_workspace__device, 0, 0, "l3", 0 }' in table(gemm, text)
+    assert '0, 0, 0, 0, "default", 1 }' in table(gemm, "IK_MOVES(gemm)\nIK_KERNEL(gemm)\n{\n}\n")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def test_the_table_of_variants_has_what_the_files_define(tmp_path):
         "IK_KERNEL(add)\n",
         "IK_KERNEL(gemm)\nIK_WORKSPACE(add)",
         'IK_KERNEL(gemm)\nIK_WORKSPACE_KIND(add, "l3")',
+        "IK_KERNEL(gemm)\nIK_MOVES(add)",
     ],
 )
 def test_a_kernel_file_of_another_name_is_refused(tmp_path, text):

@@ -108,9 +108,11 @@ def variant_table(built: Iterable[tuple[str, int, Path]]) -> str:
     for level, priority, path in built:
         symbols = list_symbols(path, level)
         externs += [f"extern ik_{role} {symbol};" for role, symbol in symbols.items()]
-        kind = _role(path, _read(path), "WORKSPACE_KIND", r', "(\w+)"')
+        text = _read(path)
+        kind, moves = _role(path, text, "WORKSPACE_KIND", r', "(\w+)"'), _role(path, text, "MOVES", "") is not None
         functions = ", ".join(symbols.get(role.lower(), "0") for role in _ROLES)
-        rows.append(f'    {{ "{path.stem}", "{level}", {priority}, {functions}, "{kind[2] if kind else "default"}" }},')
+        memory = kind[2] if kind else "default"
+        rows.append(f'    {{ "{path.stem}", "{level}", {priority}, {functions}, "{memory}", {int(moves)} }},')
     lines = ['#include "isokern_native.h"', *externs, "const ik_variant ik_variants[] = {", *rows, "};"]
     return "\n".join([*lines, f"const uint32_t ik_variant_count = {len(rows)};", ""])
 

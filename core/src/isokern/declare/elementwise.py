@@ -69,14 +69,14 @@ def row(
 def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
     """Return a row's numeric attributes as constants of its body.
 
-    For signed integers they are converted to I64 as `cast` does; the ends of its range, which are not float64s, are
-    written as expressions.
+    For integers they are converted to their type as `cast` does; the ends of a range that are not float64s are written
+    as expressions.
     """
     found = {n: constant(v) for n, v in attrs.items() if isinstance(v, float)}
-    if element.kind == "i":
-        wide = {n: int(convert(np.array(attrs[n]), np.dtype(np.int64))) for n in found}
+    if element.kind in "iu":
+        wide = {n: int(convert(np.array(attrs[n]), element.numpy)) for n in found}
         least = "(-4611686018427387904 * 2)"
-        ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})"}
+        ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})", 2**64 - 1: "bitnot(0)"}
         found = {n: ends.get(v) or constant(float(v)) for n, v in wide.items()}
     return {n: parse(text) for n, text in found.items()}
 

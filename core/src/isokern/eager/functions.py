@@ -28,6 +28,7 @@ from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
+from ..ops.fill import split_integer
 from ..runtime.lowered import is_lowering
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
@@ -134,15 +135,54 @@ def _each(out: Any) -> Sequence[Any]:
     return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
 
 
-def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
-    """Return what `out=` names as tensors, in place: the result must reach the caller."""
+def _outputs(op: Operator, out: Any, target: Device, stream: Stream) -> list[Tensor]:
+    """Return tensors for what `out=` names.
+
+    They lie over the caller's memory, or in the device's own where that cannot use the host's: `_give_back` then copies
+    what they hold to the caller's arrays.
+    """
     result = []
     for o in _each(out):
         array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
         if not isinstance(array, (Tensor, np.ndarray)):
             raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
-        result.append(array if isinstance(array, Tensor) else from_numpy(array, device=target))
+        if isinstance(array, Tensor):
+            result.append(array)
+        elif target.memory.wraps:
+            result.append(from_numpy(array, device=target))
+        else:
+            result.append(_stand_in(op, array, target, stream))
     return result
+
+
+def _stand_in(op: Operator, array: Any, target: Device, stream: Stream) -> Tensor:
+    """Return a tensor of the device for an array of the host; it has the array's content where the operator keeps some.
+
+    A wrong shape or dtype is refused with the call, before anything is written.
+    """
+    if not array.flags.writeable:
+        raise InvalidArgument(op.name, "out is a read-only array", allowed="an array that may be written")
+    if stream.recording is not None:
+        allowed = f"a tensor of {target.name}, whose memory the host's is not"
+        raise InvalidArgument(op.name, "out is an array while the stream records", allowed=allowed)
+    if not array.dtype.isnative:
+        raise InvalidArgument(op.name, f"out has dtype {array.dtype}", allowed="this machine's byte order")
+    return tensor(array, device=target) if op.inout else empty(array.shape, dtype_of(array.dtype), device=target)
+
+
+def _give_back(out: Any, made: Sequence[Tensor], stream: Stream) -> None:
+    """Bring results to the caller's arrays, which cannot be waited for."""
+    arrays = [(o, y) for o, y in zip(_each(out), made, strict=True) if not isinstance(o, Tensor)]
+    if not arrays or stream.recording is not None:
+        return
+    target = arrays[0][1].device
+    try:
+        if target.asynchronous:
+            stream.synchronize()
+    finally:  # where the device found a wrong index, its result is defined all the same
+        for o, y in arrays if not target.memory.wraps else ():
+            array = o if isinstance(o, np.ndarray) else dlpack.to_numpy(o)
+            array[...] = y.numpy()
 
 
 def call(
@@ -169,11 +209,11 @@ def call(
         free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
         outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
     else:
-        outputs = _outputs(op, out, target)
+        outputs = _outputs(op, out, target, stream)
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
-    if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
-        stream.synchronize()  # an array cannot be waited for
+    if out is not None:
+        _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
     return result[0] if len(result) == 1 else tuple(result)
 
@@ -281,15 +321,18 @@ def cast(x: Any, **options: Any) -> Any:
     return call(find("cast"), [x], **options)
 
 
-def clip(x: Any, *, min: Any = -1.0, max: Any = 1.0, **options: Any) -> Any:
-    """Return x limited to [min, max]: the operator `clip`.
+def clip(x: Any, *, min: Any = None, max: Any = None, **options: Any) -> Any:
+    """Return x limited to [min, max], None being no limit: the operator `clip`, or `clamp` where a limit is a tensor.
 
-    An I64 limit that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
+    A limit of I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
     `minimum`.
     """
+    if any(isinstance(limit, (Tensor, np.ndarray)) for limit in (min, max)):
+        return call(find("clamp"), [x, min, max], **options)
+    min, max = -np.inf if min is None else min, np.inf if max is None else max
     beyond = [limit for limit in (min, max) if not _is_attribute(limit)]
     y = as_tensor(x, options.get("device")) if beyond else x
-    if not beyond or y.dtype is not I64 or not all(_is_in(I64, limit) for limit in beyond):
+    if not beyond or y.dtype not in (I64, U64) or not all(_is_in(y.dtype, limit) for limit in beyond):
         return call(find("clip"), [y], min=min, max=max, **options)
     for kind, limit, limits in (
         ("maximum", min, {"min": min, "max": np.inf}),
@@ -319,21 +362,17 @@ def copy(x: Any, **options: Any) -> Any:
     return call(find("copy"), [x], **options)
 
 
-def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
+def fill(*, value: Any = 0.0, shape: Sequence[int] = (), offset: int = 0, **options: Any) -> Any:
     """Return a tensor, or `out`, of one value: the operator `fill`.
 
-    An I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is written by `copy`.
+    An I64 or U64 that float64 cannot represent is written as such a number and an `offset`.
     """
     out = _each(options.get("out"))
     wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
     element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
-    if element not in (I64, U64) or not _is_in(element, value):
-        return call(find("fill"), [], value=value, shape=shape, **options)
-    target = _target([], out, options.get("device"))
-    given = tensor(np.array(value, element.numpy), element, device=target)
-    if not out:
-        options["out"] = empty(shape, element, device=target)
-    return call(find("copy"), [given], **options)
+    if element in (I64, U64) and not offset and _is_in(element, value):
+        value, offset = split_integer(value)
+    return call(find("fill"), [], value=value, shape=shape, offset=offset, **options)
 
 
 def _is_attribute(value: Any) -> bool:

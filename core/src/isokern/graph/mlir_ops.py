@@ -25,6 +25,7 @@ from ..declare.decomposition import LETTERS
 from ..dtypes import F32, I64, U64, DType
 from ..expr.tree import parse
 from ..layout import TensorDesc
+from ..ops import find
 from ..ops.conv2d import pair
 from ..ops.rearrange import slices
 from .ir import Op
@@ -325,7 +326,8 @@ def _value(op: Op) -> Any:
 
 def _fill(op: Op, args: Operands) -> SSAValue:
     y = op.outputs[0].spec
-    return fill(_value(op), y.dtype, y.shape)
+    value = find("fill").reference(**{**op.attrs, "shape": ()}, out=[TensorDesc(y.dtype, ())])
+    return fill(value[()], y.dtype, y.shape)
 
 
 def _pad(op: Op, args: Operands) -> SSAValue:

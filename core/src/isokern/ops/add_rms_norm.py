@@ -11,7 +11,7 @@ from ..declare import LENGTHS, ErrorCase, Sample, Tolerance, declare
 from ..declare.attributes import attrs, number
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import rows
-from ..dtypes import ACTIVATIONS, F64, DType
+from ..dtypes import FLOATS, I32, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .rms_norm import rms_norm, scale
@@ -19,7 +19,7 @@ from .rms_norm import rms_norm, scale
 
 def _reference(x: Any, residual: Any, w: Any, eps: float, out: Sequence[TensorDesc]) -> tuple[Any, Any]:
     total = x + residual
-    held = total.astype(np.float32).astype(out[1].dtype.numpy)
+    held = total.astype(out[1].dtype.compute.numpy).astype(out[1].dtype.numpy)
     return rms_norm.reference(held.astype(np.float64), w, eps), total
 
 
@@ -37,12 +37,11 @@ add_rms_norm = declare(
     "add_rms_norm",
     "ADRN",
     "x: T[*b, d], residual: T[*b, d], w?: T[d] -> y: T[*b, d], sum: T[*b, d]",
-    {"T": ACTIVATIONS},
+    {"T": FLOATS},
     family="normalization",
     doc=(
-        "sum = x + residual, and y = rms_norm of sum as it was written (added in F32, rounded to its type). The"
-        " residual stream of a transformer stays in"
-        " place with sum on residual."
+        "sum = x + residual, and y = rms_norm of sum as it was written (added in the compute type, rounded to its"
+        " type). The residual stream of a transformer stays in place with sum on residual."
     ),
     reference=_reference,
     tolerance=Tolerance(16, _scale),
@@ -75,7 +74,7 @@ add_rms_norm = declare(
         ErrorCase({"x": (3, 4), "residual": (4,)}, BadTensorShape),
         ErrorCase({"x": (3, 4), "residual": (3, 4), "w": (3,)}, BadTensorShape),
         ErrorCase({"x": (3, 4), "residual": (3, 4), "w": (4,)}, InvalidArgument, {"eps": -1}),
-        ErrorCase({"x": (3, 4), "residual": (3, 4)}, BadTensorDtype, dtypes={"T": F64}),
+        ErrorCase({"x": (3, 4), "residual": (3, 4)}, BadTensorDtype, dtypes={"T": I32}),
         ErrorCase({"x": (3, 4), "residual": (3, 4)}, BadTensorShape, outputs={"y": (3, 4), "sum": (4, 3)}),
     ],
 )

@@ -3,9 +3,9 @@
 ALIASES: dict[str, tuple[str, ...]] = {  # the functions are in eager/functions.py
     "add_assign": ("add",),
     "cast": ("cast", "dequantize", "quantize"),
-    "clip": ("clip",),
+    "clip": ("clamp", "clip"),
     "copy": ("copy",),
-    "fill": ("copy", "fill"),
+    "fill": ("fill",),
     "gather": ("embedding", "gather"),
     "matmul": ("matmul", "matmul_mixed"),
     "matmul_slice": ("matmul_transposed",),

@@ -43,7 +43,7 @@ cache_update = declare(
     "cache_update",
     "CUPD",
     "x: T[b, n, *r, d], positions: I[b] -> y: C[b, s, *r, d]",
-    {"C": CACHED, "T": ACTIVATIONS, "I": INDICES},
+    {"C": CACHED, "T": ACTIVATIONS, "I": INDICES},  # no F64: a cache is what `attention` reads, in F32
     family="conversion",
     doc=(
         "y[b, positions[b] + i] = x[b, i], cast or quantised (as `cast` and `quantize` do); the rest of y keeps its"

@@ -10,7 +10,7 @@ import numpy as np
 from ..declare import LENGTHS, ErrorCase, Sample, Tolerance, declare
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import ACTIVATIONS, F64
+from ..dtypes import FLOATS, I32
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
@@ -65,7 +65,7 @@ causal_softmax = declare(
     "causal_softmax",
     "CSMX",
     "x: T[*b, m, s] -> y: T[*b, m, s]",
-    {"T": ACTIVATIONS},
+    {"T": FLOATS},
     family="normalization",
     doc=(
         "softmax over the last dim of what query i of m sees: keys up to s - m + i, the last query seeing all; 0 for"
@@ -102,6 +102,6 @@ causal_softmax = declare(
     errors=[
         ErrorCase({"x": (3,)}, BadTensorShape),
         ErrorCase({"x": (3, 4)}, BadTensorShape, outputs={"y": (4, 3)}),
-        ErrorCase({"x": (3, 4)}, BadTensorDtype, dtypes={"T": F64}),
+        ErrorCase({"x": (3, 4)}, BadTensorDtype, dtypes={"T": I32}),
     ],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..declare.normal_form import Descs, axis_of, pointwise
 from ..declare.operator import ErrorCase, Sample
 from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED, DType
 from ..layout import TensorDesc
-from ..status import BadTensorShape, InvalidArgument
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
 INTEGRAL = (*INTEGERS, BOOL)
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
@@ -43,10 +44,9 @@ _FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quar
 
 
 def _clip(x: Any, min: float, max: float) -> Any:
-    """Return x limited to [min, max]; integers are compared in I64."""
-    kind = x.dtype if x.dtype.kind in "fV" else np.dtype(np.int64)
-    least, most = (convert(np.array(limit), kind) for limit in (min, max))
-    return np.minimum(np.maximum(x.astype(kind), least), most).astype(x.dtype)
+    """Return x limited to [min, max], each in x's type."""
+    least, most = (convert(np.array(limit), x.dtype) for limit in (min, max))
+    return np.minimum(np.maximum(x, least), most)
 
 
 def _angle(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,15 +256,26 @@ unary(
     "CLIP",
     "minimum(maximum(x, min), max)",
     _clip,
-    (*FLOATS, *SIGNED),
+    NUMBERS,
     doc=(
-        "x limited to [min, max]; NaN stays NaN, and where min > max the result is max. For integers the limits become"
-        " I64 as `cast` has it: truncated, an infinity or what is too large the last one there is."
+        "x limited to [min, max], either of which may be infinite: no limit. NaN stays NaN, and where min > max the"
+        " result is max (ONNX Clip). The limits of integers become x's type as `cast` does it: truncated, and what is"
+        " beyond the type becomes the last one it has. `clamp` has the limits as tensors."
     ),
     ulps=1,
-    record=attrs("CLP1", number("min", -1.0, "lower limit"), number("max", 1.0, "upper limit")),
+    record=attrs(
+        "CLP2",
+        number("min", -math.inf, "lower limit; -∞ for none"),
+        number("max", math.inf, "upper limit; ∞ for none"),
+    ),
+    errors=[
+        ErrorCase({"x": (3,)}, BadTensorShape, {"max": 0.5}, outputs={"y": (4,)}),
+        ErrorCase({"x": (3,)}, BadTensorDtype, {"max": 0.5}, dtypes={"T": BOOL}),
+        ErrorCase({"x": (3,)}, InvalidArgument, {"min": "x"}),
+    ],
     samples=lambda: [
-        *samples(["x"]),
+        *(replace(s, attrs={"min": -1.0, "max": 1.0}) for s in samples(["x"])),
+        Sample({"x": (3, 5)}),
         *(
             Sample({"x": shape}, {"min": least, "max": most})
             for shape, least, most in [
@@ -273,6 +284,10 @@ unary(
                 ((2, 3, 4), -1e30, 1e30),
                 ((5, 33), 2.0, -2.0),
                 ((2, 33), -(2.0**63), 2.0**63),
+                ((2, 33), -20.5, math.inf),
+                ((2, 33), 1.0, 100.0),
+                ((3, 35), 1e20, math.inf),
+                ((35,), -math.inf, -1e20),
             ]
         ),
     ],

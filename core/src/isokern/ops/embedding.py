@@ -11,7 +11,7 @@ from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given
-from ..dtypes import ACTIVATIONS, F32, TOKENS, WEIGHTS
+from ..dtypes import F32, F64, FLOATS, TOKENS, WEIGHTS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
@@ -21,6 +21,11 @@ def _reference(table: Any, indices: Any, out: Sequence[TensorDesc]) -> Any:
     known = (-size <= indices) & (indices < size)
     rows = np.take(table, np.where(known, indices, 0), 0) if size else np.zeros((*indices.shape, width), table.dtype)
     return convert(np.where(known[..., None], rows, np.zeros((), table.dtype)), out[0].dtype.numpy)
+
+
+def _goes(types: Mapping[str, DType]) -> bool:
+    """Return whether a table goes with an output: F64 with F64 alone, whose rows are moved, the others in any pair."""
+    return (types["W"] is F64) == (types["T"] is F64)
 
 
 def _parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -34,12 +39,13 @@ embedding = declare(
     "embedding",
     "EMBD",
     "table: W[n, d], indices: I[*i] -> y: T[*i, d]",
-    {"W": WEIGHTS, "T": ACTIVATIONS, "I": TOKENS},
+    {"W": (*WEIGHTS, F64), "T": FLOATS, "I": TOKENS},
+    combinations=_goes,
     family="movement",
     doc=(
-        "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast. A negative index counts"
-        " from the end; one out of range writes zeros in its place and raises InvalidArgument at the call on a"
-        " synchronous device, else at the next synchronise."
+        "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast; a table of F64"
+        " is for an output of F64. A negative index counts from the end; one out of range writes zeros in its place and"
+        " raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
     ),
     reference=_reference,
     normal_form=as_given,
@@ -60,6 +66,7 @@ embedding = declare(
     errors=[
         ErrorCase({"table": (3,), "indices": (2,)}, BadTensorShape),
         ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorDtype, dtypes={"indices": F32}),
+        ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorDtype, dtypes={"W": F64, "T": F32}),
         ErrorCase({"table": (3, 4), "indices": (2,)}, BadTensorShape, outputs={"y": (2, 3)}),
     ],
     exact=True,

@@ -1,8 +1,8 @@
-"""generic: a loop nest over tensors whose index maps are projected permutations, with a scalar expression as body.
+"""generic: a loop nest over tensors whose dims are loops, with a scalar expression as body.
 
 Normal form of the stem, which the operators of `structured.py` share: every tensor has the loops as dims, first those
 of y, then the reduced ones, along which y and init have stride 0 (as in `reduce`). Dims of each kind are merged. A
-tensor has stride 0 along a loop that does not move it.
+tensor has stride 0 along a loop that does not move it, and the sum of its strides along a loop of several of its dims.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ Maps = tuple[tuple[str, ...], str]
 def parse_maps(where: str, given: str, inputs: int) -> Maps:
     """Return the letters of each input and of the output: `mk,nk->mn`.
 
-    A letter is a loop; each tensor has a letter at most once.
+    A letter is a loop. An input that has one twice is read along its diagonal: `ii->i`.
     """
     left, arrow, out = given.replace(" ", "").partition("->")
     ins = tuple(left.split(","))
     every = (*ins, out)
-    if not arrow or any(m != "" and not (m.isalpha() and len(set(m)) == len(m)) for m in every):
-        raise InvalidArgument(
-            where, f"maps {given!r}", allowed="letters of each input and of the output, as in 'mk,nk->mn', each once"
-        )
+    if not arrow or any(m != "" and not m.isalpha() for m in every) or len(set(out)) != len(out):
+        allowed = "letters of each input and of the output, as in 'mk,nk->mn', those of the output each once"
+        raise InvalidArgument(where, f"maps {given!r}", allowed=allowed)
     if len(ins) != inputs:
         raise InvalidArgument(where, f"maps {given!r} for {inputs} inputs", allowed="letters of each input")
     strange = [c for c in out if c not in left]
@@ -92,7 +91,9 @@ def _clear(d: TensorDesc, kept: int) -> TensorDesc:
 
 def over(d: TensorDesc, letters: str, loops: str, sizes: Mapping[str, int]) -> TensorDesc:
     """Return a tensor over all loops."""
-    steps = dict(zip(letters, d.strides, strict=True))
+    steps: dict[str, int] = {}
+    for letter, stride in zip(letters, d.strides, strict=True):
+        steps[letter] = steps.get(letter, 0) + stride
     return TensorDesc(d.dtype, [sizes[c] for c in loops], [steps.get(c, 0) for c in loops], d.offset)
 
 
@@ -194,6 +195,16 @@ def combine_terms(combine: str, terms: Any, axes: tuple[int, ...], init: Any) ->
     return join(init, reduced(terms, axes))
 
 
+def _diagonals(array: Any, letters: str) -> tuple[Any, str]:
+    """Return an array with each letter's dims as one, and its letters, each once."""
+    for letter in dict.fromkeys(letters):
+        while letters.count(letter) > 1:
+            first, second = letters.index(letter), letters.index(letter, letters.index(letter) + 1)
+            array = np.diagonal(array, 0, first, second)
+            letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :] + letter
+    return array, letters
+
+
 def _wide(x: Sequence[Any], maps: Maps) -> tuple[dict[str, Any], list[int], tuple[int, ...]]:
     """Return the inputs over all loops, the lengths of the loops, and the reduced axes.
 
@@ -203,7 +214,8 @@ def _wide(x: Sequence[Any], maps: Maps) -> tuple[dict[str, Any], list[int], tupl
     kind = np.float64 if x[0].dtype.kind in "fV" else np.uint64 if x[0].dtype == np.uint64 else np.int64
     sizes = _sizes("generic", maps, [a.shape for a in x])
     wide = {}
-    for i, (array, letters) in enumerate(zip(x, maps[0], strict=True)):
+    for i, (given, spelt) in enumerate(zip(x, maps[0], strict=True)):
+        array, letters = _diagonals(given, spelt)
         order = [letters.index(c) for c in loops if c in letters]
         lifted = [sizes[c] if c in letters else 1 for c in loops]
         wide[f"x{i}"] = array.astype(kind).transpose(order).reshape(lifted)
@@ -306,6 +318,12 @@ def _samples() -> list[Sample]:
         _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)",
             (67,), (67,), types=bits),
         _sample("ab,b->ab", "x0 if x1 > 0 or x0 != x0 else -1e999", (4, 65), (65,), types=(F32, F16)),
+        _sample("aa->a", "x0", (37, 37), types=PLAIN),
+        _sample("aba,b->ba", "x0 - x1", (5, 41, 5), (41,), types=(F32, F16, I64)),
+        _sample("aa->", "x0", (65, 65), combine="sum", types=(F32, F64, I32)),
+        _sample("aabb,bc->ac", "x0 * x1", (3, 3, 33, 33), (33, 7), combine="sum", types=(F32, F16)),
+        _sample("abca->cb", "abs(x0)", (17, 2, 5, 17), combine="maximum", types=(F32, I32)),
+        _sample("aa->a", "x0", (0, 0), types=(F32,)),
         _sample("ab->", "x0", (33, 65), combine="sum", types=PLAIN),
         _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
         _sample("ab->b", "x0", (1025, 37), combine="maximum", types=numbers),
@@ -353,8 +371,9 @@ generic = declare(
     doc=(
         "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all"
         " loops that the output lacks. `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter"
-        " is a loop. The body is computed in the inputs' compute type; sums are made in blocks (error grows with log2"
-        " of the length), products in any order, each in the compute type; a maximum or minimum with NaN is NaN."
+        " is a loop, and an input that has it twice is read along its diagonal. The body is computed in the inputs'"
+        " compute type; sums are made in blocks (error grows with log2 of the length), products in any order, each in"
+        " the compute type; a maximum or minimum with NaN is NaN."
     ),
     reference=_generic,
     tolerance=Tolerance(1, _scale),
@@ -377,7 +396,8 @@ generic = declare(
         ErrorCase({"x": [(3,), (3,)], "init": (3,)}, InvalidArgument, _MAPS),
         ErrorCase({"x": [(3,), (3,)]}, InvalidArgument, {**_MAPS, "combine": "sum"}),
         ErrorCase({"x": [(3,), (3,)], "init": (4,)}, BadTensorShape, {**_MAPS, "combine": "sum"}),
-        ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "aa->a", "body": "x0"}),
+        ErrorCase({"x": [(3, 4)]}, BadTensorShape, {"maps": "aa->a", "body": "x0"}),
+        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->aa", "body": "x0"}),
         ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "ab->a", "body": "x0"}),
         ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "ab->c", "body": "x0"}),
         ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x1"}),

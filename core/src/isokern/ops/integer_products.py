@@ -262,7 +262,7 @@ declare(
     "scaled_mm",
     "SCMM",
     "a: I8[*p], b: I8[*q], a_scale: F32[*r], b_scale: F32[*c], bias?: T[n] -> y: T[*d]",
-    {"T": (F32, F16, BF16)},
+    {"T": (F32, F16, BF16)},  # no F64: the scales are F32, in which the products are scaled
     family="contraction",
     doc=(
         "a @ b of 8-bit integers, added in I32, times a_scale and b_scale, plus bias, in F32, rounded once. A scale is"

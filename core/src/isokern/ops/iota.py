@@ -14,6 +14,7 @@ from ..dtypes import F32, F64, I32, I64
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
+COUNTED = (I64, I32, F32, F64)
 MOST = (1 << 63) - 1  # the largest number of 64 bits
 
 
@@ -45,7 +46,7 @@ declare(
     "iota",
     "IOTA",
     "-> y: T[*d]",
-    {"T": (I64, I32, F32, F64)},
+    {"T": COUNTED},
     family="movement",
     doc=(
         "y[…, i, …] = start + step · i along `axis`, in integers of 64 bits, converted to y's dtype as `cast` does."

@@ -268,7 +268,7 @@ IN_ORDER = f"bitand(quotient(x0, {_NIBBLE.format(4, 2, 1)}), 15)"
 # Columns 0 to 7 of AWQ lie in the nibbles 0, 4, 1, 5, 2, 6, 3, 7
 INTERLEAVED = f"bitand(quotient(x0, {_NIBBLE.format(1, 4, 2)}), 15)"
 AWQ_NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)
-FORMATS = (F16, BF16, F32)
+FORMATS = (F16, BF16, F32)  # no F64: the formats define 4-bit values with scales of these, and F32 holds each exactly
 
 
 def _unpack(e: Emitter[V], packed: V, body: str) -> V:

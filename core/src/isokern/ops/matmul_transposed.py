@@ -107,7 +107,7 @@ matmul_transposed = declare(
     "matmul_transposed",
     "MMTR",
     "x: T[*b, k], w: W[n, k] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},
+    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     doc=(
         "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=float takes x as it is; q8_0"
@@ -164,7 +164,7 @@ linear_mixed = declare(
     "linear_mixed",
     "LNMX",
     "x: T[*b, k], w: W[n, k], bias?: T[n], c?: T[*b, n] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},
+    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     stem="matmul_transposed",
     doc=(
@@ -209,7 +209,7 @@ matmul_mixed = declare(
     "matmul_mixed",
     "MMMX",
     "x: T[*b, k], w: W[k, n] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},
+    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     stem="matmul_transposed",
     doc=(

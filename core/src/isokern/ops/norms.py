@@ -115,7 +115,7 @@ _declare(
     flag("keepdims", False, "leave reduced dims as 1"),
     reference=_norm,
     tolerance=Tolerance(4, _norm_scale),
-    shapes=reduced_shapes("norm", True),
+    shapes=reduced_shapes("norm"),
     normal_form=reduced_form("norm"),
     decompose=_reduce,
     samples=lambda: [

@@ -39,7 +39,7 @@ quantize = declare(
     "quantize",
     "QUAN",
     "x: T[*b, k] -> y: Q[*b, k]",
-    {"Q": BLOCKS, "T": ACTIVATIONS},
+    {"Q": BLOCKS, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
     family="conversion",
     doc=(
         "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the"
@@ -64,7 +64,7 @@ dequantize = declare(
     "dequantize",
     "DEQU",
     "x: Q[*b, k] -> y: T[*b, k]",
-    {"Q": BLOCKS, "T": ACTIVATIONS},
+    {"Q": BLOCKS, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
     family="conversion",
     doc="The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y.",
     reference=_dequantize,

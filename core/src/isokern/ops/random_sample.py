@@ -155,7 +155,7 @@ random_sample = declare(
     "random_sample",
     "RSMP",
     "logits: T[*b, v], history?: I[*p], steps?: J[*q] -> y: I64[*b]",
-    {"T": ACTIVATIONS, "I": TOKENS, "J": INDICES},
+    {"T": ACTIVATIONS, "I": TOKENS, "J": INDICES},  # no F64: each step is defined in F32; cast logits of F64 first
     family="sampling",
     doc=(
         "A token for each row of logits: softmax((logits, those of `history` penalised) / temperature), cut to top_k,"

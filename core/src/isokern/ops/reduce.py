@@ -62,18 +62,13 @@ def reduced_form(where: str) -> Any:
     return normal_form
 
 
-def reduced_shapes(where: str, empty: bool) -> Any:
-    """Return the shape function of a reduction; `empty` says whether it is defined for no elements."""
+def reduced_shapes(where: str) -> Any:
+    """Return the shape function of a reduction."""
 
     def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
         (x,) = inputs
         axes = reduced_axes(where, len(x), values)
-        y = kept_shape(x, axes, values["keepdims"])
-        if not empty and 0 in [x[a] for a in axes] and 0 not in y:
-            raise BadTensorShape(
-                where, f"x is {list(x)}: nothing to choose from along axes {axes}", allowed="at least one element each"
-            )
-        return [y]
+        return [kept_shape(x, axes, values["keepdims"])]
 
     return shapes
 
@@ -120,11 +115,10 @@ def reduction(
     reference: Callable[..., Any],
     dtypes: tuple[DType, ...],
     *,
-    empty: bool,
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Declare one reduction; `empty` says whether it is defined for no elements."""
+    """Declare one reduction, which of no elements is its identity."""
     near = {"x": "near_one"} if name == "reduce_prod" else {}  # long products of others leave the range
     extremes = {"reduce_max": ["peaks"], "reduce_min": ["valleys"], "reduce_mean": ["tiny"]}.get(name, [])
     shapes = [
@@ -138,9 +132,8 @@ def reduction(
         ((5, 1025), (1,)),
         ((1025, 3), (0,)),
     ]
-    shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))] + (
-        [((3, 0), (1,)), ((0,), ())] if empty else []
-    )
+    shapes += [((2, 1, 3, 1, 2, 1, 2, 2), (1, 2, 6)), ((0, 3), (1,)), ((4, 33, 5), (1,))]
+    shapes += [((3, 0), (1,)), ((0,), ()), ((0, 3), (0,)), ((2, 0, 5), (1,)), ((4, 0, 2, 0), (1, 3))]
     beyond = [(2**24 + 1, 2)] if name == "reduce_mean" else []  # elements that F32 cannot count
     wide = [((601, 1025), (1,), "wide"), ((601, 1025), (0,), "wide"), ((601, 1025), (), "wide")]
     bench = [*wide, ((64, 64), (1,), "small"), ((512, 512), (1,), "medium"), ((4096, 4096), (1,), "large")]
@@ -156,7 +149,7 @@ def reduction(
         attrs=attrs(
             "RED1", integers("axes", (), "all where empty"), flag("keepdims", False, "leave reduced dims as 1")
         ),
-        shapes=reduced_shapes(name, empty),
+        shapes=reduced_shapes(name),
         normal_form=reduced_form(name),
         decompose=_loop(name),
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
@@ -178,7 +171,6 @@ def reduction(
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (2,)}),
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axes": (0, 0)}),
             ErrorCase({"x": (3, 4)}, BadTensorShape, {"axes": (0,)}, outputs={"y": (3,)}),
-            *([] if empty else [ErrorCase({"x": (3, 0)}, BadTensorShape, {"axes": (1,)})]),
         ],
         **fields,
     )
@@ -226,7 +218,6 @@ reduction(
     "RSUM",
     _sum,
     NUMBERS,
-    empty=True,
     tolerance=Tolerance(2, _sum_scale),
     doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.",
 )
@@ -235,7 +226,6 @@ reduction(
     "RPRD",
     _product,
     NUMBERS,
-    empty=True,
     tolerance=Tolerance(1, _product_scale),
     doc=(
         "Product over axes, in any order (error grows with the length); 1 for none; integers wrap. Where the product of"
@@ -247,15 +237,17 @@ reduction(
     "RMEA",
     _mean,
     FLOATS,
-    empty=True,
     tolerance=Tolerance(3, _mean_scale),
     doc="Mean over axes; NaN for none.",
 )
 
 
 def _extreme(pick: Any, x: Any, axes: Any, keepdims: bool) -> Any:
-    """Return the extreme along the axes; an empty x, for which NumPy raises, has no results here."""
-    return (pick if x.size else np.sum)(x, _axes(axes), keepdims=keepdims)
+    """Return the extreme along the axes; of nothing, for which NumPy raises, what no value is beyond."""
+    last = {np.max: -np.inf, np.min: np.inf}[pick]
+    if x.dtype.kind in "iu":
+        last = (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)[pick is np.min]
+    return pick(x, _axes(axes), keepdims=keepdims, initial=last)
 
 
 reduction(
@@ -263,16 +255,14 @@ reduction(
     "RMAX",
     lambda x, axes, keepdims: _extreme(np.max, x, axes, keepdims),
     NUMBERS,
-    empty=False,
     tolerance=Tolerance(0),
-    doc="Largest over axes; NaN if any is NaN.",
+    doc="Largest over axes; NaN if any is NaN; of none -∞, or the least integer of the type (ONNX ReduceMax).",
 )
 reduction(
     "reduce_min",
     "RMIN",
     lambda x, axes, keepdims: _extreme(np.min, x, axes, keepdims),
     NUMBERS,
-    empty=False,
     tolerance=Tolerance(0),
-    doc="Smallest over axes; NaN if any is NaN.",
+    doc="Smallest over axes; NaN if any is NaN; of none ∞, or the largest integer of the type (ONNX ReduceMin).",
 )

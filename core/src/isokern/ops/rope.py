@@ -16,7 +16,7 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, choice, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import ACTIVATIONS, F32, I64, INDICES
+from ..dtypes import F32, FLOATS, I64, INDICES
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -171,7 +171,7 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     """Emit the two elements of the pairs as loop nests over positions and frequencies, and join them."""
     x, positions, freqs = [*inputs, None, None][:3]
     assert x is not None
-    y, rank = outputs[0], x.spec.ndim
+    y, rank, compute = outputs[0], x.spec.ndim, outputs[0].dtype.compute
     turned, d = _rotated_dims(values["dims"], y.shape[-1]), y.shape[-1]
     if turned == 0:
         return e("copy", x)
@@ -184,11 +184,11 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
             positions = e.collapse(positions, (rank - 3, 1))
     b, s, h, _ = x.spec.shape
     if positions is None:
-        positions = e("iota", dtypes={"T": F32}, shape=(s,), start=values["start_pos"])
+        positions = e("iota", dtypes={"T": compute}, shape=(s,), start=values["start_pos"])
     else:
         positions = e.cast(positions, I64)
     if freqs is None:
-        number = e.iota(turned // 2, F32)
+        number = e.iota(turned // 2, compute)
         freqs = e.loop("f->f", f"pow({constant(values['theta'])}, -x0 / {constant(turned // 2)})", number)
     half, step = values["pairing"] == "half", 1 if values["pairing"] == "half" else 2
     ends = ((0, turned // 2), (turned // 2, turned)) if half else ((0, turned), (1, turned))
@@ -215,13 +215,13 @@ rope = declare(
     "rope",
     "ROPE",
     "x: T[*b, s, h, d], positions?: I[*p], freqs?: F32[r] -> y: T[*b, s, h, d]",
-    {"T": ACTIVATIONS, "I": INDICES},
+    {"T": FLOATS, "I": INDICES},
     family="position",
     doc=(
         "Pairs of the first `dims` elements of each head turned by position · frequency (Su et al. 2021): adjacent (0"
         " with 1, 2 with 3, …) or half (0 with dims/2, …). Positions are those given, one a step s (and batch), or"
-        " start_pos + s; frequencies those given (see isokern.ops.rope.frequencies for linear, NTK, YaRN and Llama 3"
-        " scaling), or theta^(-2i/dims). The other elements are copied."
+        " start_pos + s; frequencies those given (F32; see isokern.ops.rope.frequencies for linear, NTK, YaRN and"
+        " Llama 3 scaling), or theta^(-2i/dims) in the compute type. The other elements are copied."
     ),
     reference=_reference,
     tolerance=Tolerance(4, _scale),

@@ -67,13 +67,13 @@ def _reference(x: Any, indices: Any, updates: Any, axis: int, reduction: str) ->
 
 
 SAMPLES = [
+    ((9, 33), (12,), 0, "none", "small"),  # first: a device that only moves a type takes it in part
     ((7,), (3,), 0, "add", "small"),
     ((7,), (), 0, "none", "small"),
     ((5, 4), (6,), 0, "mul", "small"),
     ((5, 4), (2, 3), 1, "max", "small"),
     ((2, 3, 4), (5,), -2, "min", "small"),
     ((2, 3, 4), (0,), 1, "add", "small"),
-    ((9, 33), (12,), 0, "none", "small"),
     ((3, 2, 5, 4), (2, 3, 2), 2, "add", "small"),
     ((2, 1, 2, 1, 3, 1, 2, 2), (2,), 4, "max", "small"),
     ((3, 300), (7,), 0, "add", "small"),

@@ -12,10 +12,11 @@ from ..declare.attributes import attrs, integer, integers, number
 from ..declare.conversion import convert
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given, axis_of
-from ..dtypes import BOOL, F32, F64, FLOATS, I32, I64, INDICES, PLAIN
+from ..dtypes import BOOL, F32, FLOATS, I64, INDICES, NUMBERS, PLAIN
 from ..layout import MAX_RANK, TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pad_border, pair, patches, sides
+from .iota import COUNTED
 
 Shape = tuple[int, ...]
 
@@ -124,17 +125,22 @@ def _arange_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sha
 
 
 def _arange(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    return e.iota(outputs[0].shape[0], outputs[0].dtype, start=values["start"], step=values["step"])
+    y = outputs[0]
+    own = y.dtype if y.dtype in COUNTED else I64
+    return e.cast(e.iota(y.shape[0], own, start=values["start"], step=values["step"]), y.dtype)
 
 
 declare(
     "arange",
     "ARNG",
     "-> y: T[n]",
-    {"T": (I64, I32, F32, F64)},
+    {"T": (I64, *(d for d in NUMBERS if d is not I64))},
     family="movement",
-    doc="Whole numbers from start, up to but without stop, by step (NumPy's arange, ONNX Range).",
-    reference=lambda start, stop, step, out: np.arange(start, stop, step).astype(out[0].dtype.numpy),
+    doc=(
+        "Whole numbers from start, up to but without stop, by step (NumPy's arange, ONNX Range): numbers of I64,"
+        " converted as `cast` does."
+    ),
+    reference=lambda start, stop, step, out: convert(np.arange(start, stop, step), out[0].dtype.numpy),
     attrs=attrs(
         "ARG1",
         integer("start", 0, "the first number"),

@@ -97,7 +97,7 @@ def _statistic(
     ]
     first = outputs.partition(":")[0]
     fields.setdefault("normal_form", reduced_form(name))
-    fields.setdefault("shapes", reduced_shapes(name, True))
+    fields.setdefault("shapes", reduced_shapes(name))
     return declare(
         name,
         kind,

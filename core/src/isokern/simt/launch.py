@@ -200,9 +200,16 @@ def bits(x: TensorDesc) -> TensorDesc:
     return TensorDesc(unsigned, x.shape, x.strides, x.offset)
 
 
-def convert_bits(value: float, dtype: DType) -> int:
-    """The bits of a number that is converted as `cast` does, as an integer."""
-    return int.from_bytes(convert(np.array(value, np.float64), dtype.numpy).tobytes(), "little", signed=True)
+def convert_bits(value: float, dtype: DType, offset: int = 0) -> int:
+    """The bits of a number that is converted as `cast` does, as an integer.
+
+    An offset is added to what integers become, and else to the number.
+    """
+    whole = dtype.kind in "iu"
+    made = convert(np.array(value if whole else value + offset, np.float64), dtype.numpy)
+    bits = int.from_bytes(made.tobytes(), "little", signed=True) + (offset if whole else 0)
+    half = 1 << 8 * dtype.itemsize - 1
+    return (bits + half) % (2 * half) - half
 
 
 def pieces(x: TensorDesc) -> int:

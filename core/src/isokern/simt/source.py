@@ -52,16 +52,18 @@ def is_wide(plan: Plan, request: LaunchRequest, told: Sequence[Attr]) -> bool:
     return most + 2 * FAR >= NARROW or any(abs(n) >= FAR for n in numbers)
 
 
-def computes(plan: Plan, request: LaunchRequest) -> DType:
-    """Return the compute type of a launch.
-
-    That is the compute type of the last tensor of the signature's first type variable, or else of the last tensor.
-    """
+def find_type(plan: Plan, request: LaunchRequest) -> DType:
+    """Return the type of a launch: of the last tensor of the signature's first type variable, or else of the last."""
     signature = plan.operator.signature
     principal = next(iter(signature.types))
     operands = (*signature.outputs, *signature.inputs)
     of_type = [d for _, at, d in request.tensors if operands[min(at, len(operands) - 1)].type == principal]
-    return (of_type or [d for _, _, d in request.tensors])[-1].dtype.compute
+    return (of_type or [d for _, _, d in request.tensors])[-1].dtype
+
+
+def computes(plan: Plan, request: LaunchRequest) -> DType:
+    """Return the compute type of a launch, that of its type."""
+    return find_type(plan, request).compute
 
 
 def _mentioned_attributes(plan: Plan, text: str) -> list[Attr]:
@@ -181,12 +183,12 @@ def _fields(told: Sequence[Attr], request: LaunchRequest, compute: DType) -> Ite
 
 def record(plan: Plan, request: LaunchRequest, text: str) -> bytes:
     """Return the parameters of a launch, laid out in memory as `ik_args`."""
-    compute, told = computes(plan, request), _mentioned_attributes(plan, text)
+    element, told = find_type(plan, request), _mentioned_attributes(plan, text)
     packed = b""
     for attr in told:
         value = plan.attrs[attr.name]
         if attr.kind == "float":
-            packed += _number(value, compute)
+            packed += _number(value, element)
         elif attr.kind == "ints":
             packed += _list(value)
         else:
@@ -209,9 +211,10 @@ def _pad(dims: Sequence[int]) -> list[int]:
     return [*dims, *[0] * (MAX_RANK - len(dims))]
 
 
-def _number(value: float, compute: DType) -> bytes:
-    """Return a float attribute in the compute type, converted as cast does."""
-    number: bytes = convert(np.array(value, np.float64), compute.numpy).tobytes()
+def _number(value: float, element: DType) -> bytes:
+    """Return a float attribute in the compute type of a launch's type; an integer type's is converted to it first."""
+    own = element if element.kind in "iu" else element.compute
+    number: bytes = convert(np.array(value, np.float64), own.numpy).astype(element.compute.numpy).tobytes()
     return number.ljust(8, b"\0")
 
 

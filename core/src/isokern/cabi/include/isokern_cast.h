@@ -82,6 +82,16 @@ static inline void ik_convert_value(double value, int32_t dtype, void *to)
     default: memcpy(to, &byte, 1);
     }
 }
+
+/* Write `value` plus `offset` to the 8 bytes at `to` as one element of `dtype`: integers are added after the
+ * conversion, and wrap; other types are converted from the sum in F64. */
+static inline void ik_convert_sum(double value, int64_t offset, int32_t dtype, uint64_t *to)
+{
+    *to = 0;
+    ik_convert_value(ik_is_integer(dtype) ? value : value + (double)offset, dtype, to);
+    if (ik_is_integer(dtype))
+        *to += (uint64_t)offset;
+}
 #endif
 
 #endif

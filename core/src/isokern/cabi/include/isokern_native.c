@@ -153,7 +153,7 @@ ik_status ik_plan_supported(const ik_plan *given, uint32_t variant, uint64_t *wo
     const ik_variant *v = &ik_variants[variant];
     const ik_plan *plan = with_defaults(given, op, &copy);
     *reason = ik_level_missing(v->level);
-    if (*reason == NULL)
+    if (*reason == NULL && !v->moves)
         *reason = find_missing_dtype(plan);
     if (*reason == NULL && v->supported != NULL)
         *reason = v->supported(plan);

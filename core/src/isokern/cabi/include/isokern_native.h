@@ -11,9 +11,10 @@
 
 /* A kernel file `<stem>` defines IK_KERNEL(stem) and, where they are not trivial, IK_SUPPORTED(stem) and
  * IK_WORKSPACE(stem), each at the start of a line; IK_WORKSPACE_KIND(stem, "l3") where the workspace is not in the
- * device's default memory; IK_PACKED_LAYOUT(stem) and IK_PACK(stem) where it has packed layouts of its own for constant
- * tensors (ik_op_packed_layout). It is built for one or more levels (IK_LEVEL), and the build writes the table of
- * variants from the files it finds. */
+ * device's default memory; IK_MOVES(stem) where it moves elements by their size and computes with none, so that it
+ * takes types that ik_dtype_missing refuses; IK_PACKED_LAYOUT(stem) and IK_PACK(stem) where it has packed layouts of
+ * its own for constant tensors (ik_op_packed_layout). It is built for one or more levels (IK_LEVEL), and the build
+ * writes the table of variants from the files it finds. */
 #ifdef __cplusplus
 #define IK_C extern "C"
 #else
@@ -29,6 +30,7 @@
 #define IK_SUPPORTED(stem) IK_C const char *IK_JOIN(stem, _supported, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE(stem) IK_C uint64_t IK_JOIN(stem, _workspace, IK_LEVEL)(const ik_plan *plan)
 #define IK_WORKSPACE_KIND(stem, kind) /* the build reads it */
+#define IK_MOVES(stem)                /* the build reads it */
 #define IK_PACKED_LAYOUT(stem) \
     IK_C const char *IK_JOIN(stem, _packed_layout, IK_LEVEL)(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 #define IK_PACK(stem) \
@@ -73,6 +75,7 @@ typedef struct ik_variant {
     ik_packed_layout *packed_layout; /* this and `pack`: both or neither */
     ik_pack *pack;
     const char *workspace_kind;
+    int32_t moves; /* whether it moves elements of any type */
 } ik_variant;
 
 extern const ik_variant ik_variants[];
@@ -93,8 +96,8 @@ ik_status ik_plan_select(ik_plan *plan);
 ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
-/* Null when this machine can run the level, otherwise what it lacks; null when the kernels take elements of this dtype,
- * otherwise why not. The plug-in defines both. */
+/* Null when this machine can run the level, otherwise what it lacks; null when the kernels compute with elements of
+ * this dtype, otherwise why not. The plug-in defines both. */
 const char *ik_level_missing(const char *level);
 const char *ik_dtype_missing(int32_t dtype);
 

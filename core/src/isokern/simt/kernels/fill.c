@@ -1,6 +1,6 @@
 /* fill: write one value, converted by the host, to every element. */
 /* launch
- * let(value=convert_bits(attrs.value, y.dtype), y=bits(y))
+ * let(value=convert_bits(attrs.value, y.dtype, attrs.offset), y=bits(y))
  * let(lines=y.shape[-1] * 2 >= min(64, device.group))
  * fill_lines(when=lines and y.numel > 0, groups=pieces(y), local=256, value=value)
  * fill_elements(when=not lines, items=y.numel, value=value)

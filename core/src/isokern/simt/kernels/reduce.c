@@ -3,8 +3,14 @@
  * and short, or are adjacent in memory.
  *
  * Where outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch
- * joins in order. */
+ * joins in order. An output of no elements is a value that the host knows. */
 #include "reductions.h"
+
+IK_ENTRY(reduce_none)(IK_PARAMS)
+{
+    if (IK_ITEM < p.items)
+        y[p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, IK_ITEM)] = (IK_ELEMENT(y))p.value;
+}
 
 IK_ENTRY(reduce)(IK_PARAMS)
 {

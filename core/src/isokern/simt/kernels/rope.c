@@ -32,21 +32,21 @@ IK_ENTRY(rope)(IK_PARAMS)
         return;
     }
 #ifdef IK_HAS_positions
-    const float position = (float)positions[p.positions.offset + ik_offset_within(p.positions, 0, last - 1, place)];
+    const ik_c position = (ik_c)positions[p.positions.offset + ik_offset_within(p.positions, 0, last - 1, place)];
 #else
     const ik_index step = place - place / (ik_index)p.steps * (ik_index)p.steps;
-    const float position = (float)(p.attr_start_pos + step);
+    const ik_c position = (ik_c)(p.attr_start_pos + step);
 #endif
 #ifdef IK_HAS_freqs
-    const float angle = position * IK_LOAD(freqs, p.freqs.offset + i * p.freqs.strides[0]);
+    const ik_c angle = position * IK_LOAD(freqs, p.freqs.offset + i * p.freqs.strides[0]);
 #else
-    const float angle = position * ik_pow_f32(p.attr_theta, -((float)i / (float)pairs));
+    const ik_c angle = position * IK_FN(pow)(p.attr_theta, -((ik_c)i / (ik_c)pairs));
 #endif
-    const float cosine = p.attr_magnitude * ik_cos_f32(angle), sine = p.attr_magnitude * ik_sin_f32(angle);
+    const ik_c cosine = p.attr_magnitude * IK_FN(cos)(angle), sine = p.attr_magnitude * IK_FN(sin)(angle);
     const ik_index a = p.attr_pairing == 0 ? 2 * i : i, b = p.attr_pairing == 0 ? a + 1 : i + pairs;
     for (ik_index h = first; h < end; h++) {
-        const float u = IK_LOAD(x, from + h * x_head + a * p.x.strides[last]),
-                    v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
+        const ik_c u = IK_LOAD(x, from + h * x_head + a * p.x.strides[last]),
+                   v = IK_LOAD(x, from + h * x_head + b * p.x.strides[last]);
         IK_STORE(y, to + h * y_head + a * p.y.strides[last], u * cosine - v * sine);
         IK_STORE(y, to + h * y_head + b * p.y.strides[last], u * sine + v * cosine);
     }

@@ -11,6 +11,8 @@
 #include "kernel.h"
 #if IK_IN_PART(0)
 #include "walk.h"
+
+#include "isokern_cast.h"
 #endif
 
 typedef struct ik_row {
@@ -73,9 +75,10 @@ static const ik_row *find_row(const ik_plan *plan)
     return row->run != NULL ? row : NULL;
 }
 
-/* Read the float attributes of the blob in the compute type (for integers truncated and saturated). */
+/* Read the float attributes of the blob in the compute type; for integers as `cast` converts them to their type. */
 static void read_attrs(job *j)
 {
+    const int32_t dtype = j->plan->tensors[j->inputs].dtype;
     int64_t count = ik_min((int64_t)(j->plan->attr_bytes / 8), MAX_ATTRS);
     for (int64_t i = 0; i < count; i++) {
         double value;
@@ -84,11 +87,11 @@ static void read_attrs(job *j)
             j->attrs.f32[i] = (float)value;
         else if (j->row->compute == IK_F64)
             j->attrs.f64[i] = value;
-        else
-            j->attrs.i64[i] = value >= 0x1p63 ? INT64_MAX
-                : value <= -0x1p63            ? INT64_MIN
-                : value == value              ? (int64_t)value
-                                              : 0;
+        else {
+            uint64_t bits = 0;
+            ik_convert_value(value, dtype, &bits);
+            ik_load_i64(dtype, (const char *)&bits, 1, 1, &j->attrs.i64[i]); /* of U64: its bits */
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-/* embedding: y[i] = table[indices[i]], the rows of a table of floats or blocks cast to the type of y.
+/* embedding: y[i] = table[indices[i]], the rows of a table of floats or blocks cast to the type of y; a table of F64
+ * is one for y of F64.
  *
  * A negative index counts from the end. For an index out of range zeros are written, and the first such index is
  * reported at the end. Each row is prefetched while the one before it is converted. */
@@ -20,7 +21,7 @@ typedef struct job {
 
 enum { PIECE = IK_TILE / 2 }; /* PIECE: elements prefetched at once */
 
-static const float zeros[PIECE];
+static const double zeros[PIECE]; /* of either compute type */
 
 /* The row that index `at` selects, -1 where it is out of range. */
 static int64_t row_of(const job *j, int64_t at)
@@ -36,7 +37,7 @@ static const char *address(const job *j, int64_t row)
 static void copy_row(const job *j, const char *x, char *y, const char *next)
 {
     int64_t from = j->table->strides[1], to = j->ty->strides[j->ty->ndim - 1];
-    float scratch[PIECE] IK_ALIGNED;
+    double scratch[PIECE] IK_ALIGNED;
     for (int64_t at = 0; at < j->d; at += PIECE) {
         int64_t n = ik_min(j->d - at, PIECE);
         char *place = y + ik_bytes(j->ty->dtype, at * to);
@@ -54,7 +55,9 @@ static void copy_row(const job *j, const char *x, char *y, const char *next)
                 memcpy(place, source, (size_t)ik_bytes(j->ty->dtype, n));
             continue;
         }
-        ik_put(j->ty->dtype, ik_fetch_weights(j->table->dtype, source, from, n, scratch), place, to, n, j->stream);
+        const void *v = j->table->dtype == IK_F64 ? ik_fetch(IK_F64, source, from, n, scratch)
+                                                  : ik_fetch_weights(j->table->dtype, source, from, n, (void *)scratch);
+        ik_put(j->ty->dtype, v, place, to, n, j->stream);
     }
 }
 

@@ -9,8 +9,9 @@ IK_KERNEL(fill)
     const ik_tensor *y = &plan->tensors[IK_FILL_Y];
     const ik_fill_attrs *attrs = plan->attrs;
     const int64_t still[IK_MAX_RANK] = { 0 };
-    char value[8];
-    ik_convert_value(attrs->value, y->dtype, value);
+    uint64_t bits;
+    ik_convert_sum(attrs->value, attrs->offset, y->dtype, &bits);
+    const char *value = (const char *)&bits; /* of a little-endian machine: the low bytes are first */
     ik_block block =
         ik_block_of(ik_itemsize(y->dtype), y->ndim, y->shape, ik_ptr(plan, data, IK_FILL_Y), y->strides, value, still);
     ik_move(&block);

@@ -7,6 +7,7 @@
  * double and int64_t (U64 with its top bit flipped). */
 #ifndef IK_T
 #include "runs.h"
+#include "isokern_cast.h"
 #include "operators/reduce_max.h"
 #include "operators/reduce_mean.h"
 #include "operators/reduce_min.h"
@@ -38,6 +39,7 @@ typedef struct job {
     int32_t dtype, what, kept, reduced;
     bool integer, columns, direct; /* direct: x has the compute type */
     double divisor; /* of a sum: 1, or for a mean the number of elements */
+    int64_t last; /* of an extreme of integers: the last value that the type has, which no elements give */
     int64_t size, flip, outputs, length; /* length: elements for each output */
     int64_t shape[2][IK_MAX_RANK], step[2][IK_MAX_RANK], to[IK_MAX_RANK]; /* [0] kept, [1] reduced */
     int64_t columns_dim, column_step, column_to, group; /* the last kept dim; rows of x that are one run in memory */
@@ -82,8 +84,10 @@ static void join(const job *j, value *into, value part)
 static value nothing(const job *j)
 {
     value v = { .f = { 0, 0 } };
-    if (j->integer)
-        v.i = j->what == IK_SUM ? 0 : j->what == IK_PRODUCT ? 1 : j->what == IK_MAX ? INT64_MIN : INT64_MAX;
+    if (j->integer && (j->what == IK_SUM || j->what == IK_PRODUCT))
+        v.i = j->what == IK_PRODUCT;
+    else if (j->integer)
+        v.i = j->last;
     else if (j->what == IK_PRODUCT)
         v.f.high = 1;
     else if (j->what != IK_SUM)
@@ -215,6 +219,12 @@ static bool set_up(const ik_plan *plan, job *j)
         : plan->kind == IK_OP_REDUCE_PROD    ? IK_PRODUCT
                                              : IK_SUM;
     j->flip = x->dtype == IK_U64 && (j->what == IK_MAX || j->what == IK_MIN) ? INT64_MIN : 0;
+    if (j->integer) {
+        uint64_t bits = 0;
+        ik_convert_value(j->what == IK_MAX ? -__builtin_inf() : __builtin_inf(), x->dtype, &bits);
+        ik_load_i64(x->dtype, &bits, 1, 1, &j->last);
+        j->last ^= j->flip;
+    }
     j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
     int32_t column = -1; /* the kept dim with the smallest step goes last */
     for (int32_t i = 0; i < x->ndim && y->strides[i] != 0; i++)

@@ -40,6 +40,7 @@ static inline ik_key_form ik_key_form_of(int dtype)
     const unsigned long long top = 1ull << (8 * size - 1);
     switch (dtype) {
     case IK_F32: return { size, 0x7f800000, top };
+    case IK_F64: return { size, 0x7ff0000000000000, top };
     case IK_F16: return { size, 0x7c00, top };
     case IK_BF16: return { size, 0x7f80, top };
     case IK_I8:
