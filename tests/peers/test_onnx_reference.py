@@ -73,7 +73,7 @@ STEPS, WAYS = draw(4, 2, 3), (("forward", 1), ("reverse", 1), ("bidirectional", 
 
 def layer(n: int, gates: int, width: int = 3, h: int = 5) -> tuple[Any, ...]:
     """Return w, r and the biases of a recurrent layer of n directions."""
-    return draw(n, gates * h, width, low=-1), draw(n, gates * h, h, low=-1), draw(n, 2 * gates * h)
+    return tuple(draw(n, *dims, low=-1, high=1) for dims in ((gates * h, width), (gates * h, h), (2 * gates * h,)))
 
 
 def attend(q: Any, k: Any, v: Any, state: Any, *rest: Any, scale: float, update_rule: str) -> Any:
