@@ -11,4 +11,12 @@ def launch(call: Call) -> None:
     state = t.last.shape[2]
     if state > MAX_STATE:
         call.refuse(f"a state of more than {MAX_STATE} numbers")
-    call.launch("selective_scan", items=t.u.shape[0] * t.u.shape[1], HELD=max(1, state), STATE=state)
+    along = [x for x in (t.y, t.u, t.delta, t.b, t.c, t.z) if x is not None]
+    call.launch(
+        "selective_scan",
+        items=t.u.shape[0] * t.u.shape[1],
+        HELD=max(1, state),
+        STATE=state,
+        TILE=64 if call.device.group == 1 else 8,
+        UNIT=int(all(x.strides[2] == 1 for x in along)),
+    )
