@@ -68,6 +68,24 @@ ZERO, ZEROS, ONE = np.uint8(3), np.array([0, 7, 200], np.uint8), np.int8(1)
 SIGNED = ints(7, 4, low=-100, high=100, dtype=np.int8)
 SMALL, FILTERS = ints(1, 2, 5, 6, low=0, dtype=np.uint8), ints(3, 2, 3, 2, low=0, dtype=np.uint8)
 
+STEPS, WAYS = draw(4, 2, 3), (("forward", 1), ("reverse", 1), ("bidirectional", 2))
+
+
+def layer(n: int, gates: int, width: int = 3, h: int = 5) -> tuple[Any, ...]:
+    """Return w, r and the biases of a recurrent layer of n directions."""
+    return tuple(draw(n, *dims, low=-1, high=1) for dims in ((gates * h, width), (gates * h, h), (2 * gates * h,)))
+
+
+def attend(q: Any, k: Any, v: Any, state: Any, *rest: Any, scale: float, update_rule: str) -> Any:
+    """Return linear_attention of ONNX's packed tensors."""
+    q, k, v = (isokern.reshape(x, shape=(2, 5, h, -1)) for x, h in ((q, 4), (k, 2), (v, 2)))
+    gated = update_rule.startswith("gated")
+    decay = isokern.reshape(rest[0], shape=(2, 5, 2, -1)) if gated else None
+    beta = rest[-1] if update_rule.endswith("delta") else None
+    y, _state = isokern.linear_attention(q, k, v, state, decay, beta, scale=scale)
+    return isokern.reshape(y, shape=(2, 5, -1))
+
+
 # Elementwise: ONNX's name, ours, and the inputs
 UNARY = """Abs Asinh Atan Ceil Cos Cosh Erf Exp Floor HardSwish Mish Neg Reciprocal Relu Round Sigmoid Sign Sin Sinh
     Softplus Softsign Tan Tanh"""
@@ -454,6 +472,55 @@ ROWS = [
         {"kernel_shape": [2, 2], "strides": [2, 2]},
     ),
     Row("GlobalMaxPool", (IMAGE,), isokern.global_max_pool),
+    # Recurrences: x, w, r and bias, sequence_lens (which the reference ignores), the states, peepholes
+    *(
+        Row(
+            "RNN",
+            (STEPS, *layer(n, 1), None, draw(n, 2, 5)),
+            lambda x, w, r, b, h, way=way: isokern.rnn(x, w, r, b, None, h, direction=way)[0],
+            {"hidden_size": 5, "direction": way, "activations": ["Tanh"] * n},
+            22,
+        )
+        for way, n in WAYS
+    ),
+    *(
+        Row(
+            "GRU",
+            (STEPS, *layer(n, 3), None, draw(n, 2, 5)),
+            lambda x, w, r, b, h, way=way, late=late: isokern.gru(
+                x, w, r, b, None, h, direction=way, linear_before_reset=bool(late)
+            )[0],
+            {"hidden_size": 5, "direction": way, "linear_before_reset": late},
+            22,
+        )
+        for (way, n), late in zip(WAYS, (0, 1, 1), strict=True)
+    ),
+    *(
+        Row(
+            "LSTM",
+            (STEPS, *layer(n, 4), None, draw(n, 2, 5), draw(n, 2, 5), draw(n, 15)),
+            lambda x, w, r, b, h, c, p, way=way: isokern.lstm(x, w, r, b, None, h, c, p, direction=way)[0],
+            {"hidden_size": 5, "direction": way},
+            22,
+        )
+        for way, n in WAYS
+    ),
+    *(
+        Row(
+            "LinearAttention",
+            (draw(2, 5, 12), draw(2, 5, 6), draw(2, 5, 8), draw(2, 2, 3, 4), decay, beta),
+            lambda *of, rule=rule, scale=scale: attend(*of, update_rule=rule, scale=scale),
+            {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule, "scale": scale},
+            27,
+            atol=1e-5,
+        )
+        for rule, decay, beta, scale in [
+            ("linear", None, None, 0.0),
+            ("gated", draw(2, 5, 2, low=-1, high=0), None, 0.5),
+            ("delta", None, draw(2, 5, 2, low=0, high=1), 0.0),
+            ("gated_delta", draw(2, 5, 6, low=-1, high=0), draw(2, 5, 2, low=0, high=1), -1.5),
+        ]
+    ),
     # Quantised integers
     Row("QuantizeLinear", (A, SCALE, ZERO), isokern.quantize_linear),
     Row("QuantizeLinear", (B, SCALES, ZEROS), isokern.quantize_linear, {"axis": 1}),

@@ -205,7 +205,7 @@ declare(
         "The selective state space model of Mamba (Gu and Dao 2023): with steps s = delta + bias, or softplus of that"
         " with `delta_softplus`, h[t] = e^(s[t] a) · h[t-1] + s[t] b[t] u[t] for each of the `state` numbers of a"
         " channel, from init or 0 on; y[t] = Σ c[t] h[t] + d u[t], times silu(z[t]) where z is given. last is h after"
-        " the last step. b and c are shared by all channels of a sequence. All h of the sequence are held in memory."
+        " the last step. b and c are shared by all channels of a sequence."
     ),
     reference=_selective_scan,
     tolerance=Tolerance(2, _selective_scale),

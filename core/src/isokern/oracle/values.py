@@ -34,6 +34,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - positive: floats or integers above 0
     - tiny: as any, times 2^-100, which is 0 in F16
     - unit: within (-1, 1)
+    - small: within (-1/8, 1/8), as a trained matrix that a state meets again and again
     - above_one: from 1
     - near_one: of either sign, within a factor of 1.006 of 1, so that long products stay within the range
     - moderate: -8 to 8, some of them whole
@@ -89,6 +90,7 @@ _FLOATS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
     "nonzero": lambda rng, size: rng.choice([-1.0, 1.0], size) * np.exp(rng.standard_normal(size)),
     "positive": lambda rng, size: np.exp(2 * rng.standard_normal(size)),
     "unit": lambda rng, size: rng.uniform(-0.999, 0.999, size),
+    "small": lambda rng, size: rng.uniform(-0.125, 0.125, size),
     "near_one": lambda rng, size: rng.choice([-1.0, 1.0], size) * np.exp2(rng.uniform(-1 / 128, 1 / 128, size)),
     "above_one": lambda rng, size: 1 + np.exp(2 * rng.standard_normal(size)),
     "moderate": lambda rng, size: np.where(rng.random(size) < 0.4, rng.integers(-8, 9, size), rng.uniform(-8, 8, size)),
