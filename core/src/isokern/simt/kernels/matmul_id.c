@@ -12,9 +12,12 @@
 #endif
 #include "contraction.h"
 #include "group.h"
+#ifdef IK_HAS_indices
 #define IK_GIVEN IK_ELEMENT(indices)
+#endif
 #include "min.h"
 
+#ifdef IK_HAS_indices
 /* The expert of a pair; `count` where its index names none. */
 static IK_INLINE ik_index expert_of(
     IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index pair, ik_index count)
@@ -22,6 +25,7 @@ static IK_INLINE ik_index expert_of(
     const ik_i64 index = indices[ik_offset(p.indices, pair)];
     return index >= 0 && index < count ? (ik_index)index : count;
 }
+#endif
 
 IK_ENTRY(experts_check)(IK_PARAMS)
 {
