@@ -12,111 +12,30 @@
 #endif
 #include "contraction.h"
 #include "group.h"
-#ifdef IK_HAS_indices
-#define IK_GIVEN IK_ELEMENT(indices)
-#endif
-#include "min.h"
-
-#ifdef IK_HAS_indices
-/* The expert of a pair; `count` where its index names none. */
-static IK_INLINE ik_index expert_of(
-    IK_RECORD(ik_args) p, IK_GLOBAL const IK_GIVEN *indices, ik_index pair, ik_index count)
-{
-    const ik_i64 index = indices[ik_offset(p.indices, pair)];
-    return index >= 0 && index < count ? (ik_index)index : count;
-}
-#endif
-
-IK_ENTRY(experts_check)(IK_PARAMS)
-{
-    IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
-    const ik_index pairs = (ik_index)p.pairs, count = (ik_index)p.count;
-    ik_index first = pairs;
-    for (ik_index pair = IK_LOCAL_ID; pair < first; pair += IK_GROUP)
-        if (expert_of(p, indices, pair, count) == count)
-            first = pair;
-    first = group_min(first, places);
-    if (IK_LOCAL_ID == 0 && first < pairs)
-        ik_report(error, first, indices[ik_offset(p.indices, first)]);
-}
-
-/* In the workspace: where the pairs of each expert end in `order`, and of the pairs that have none; where the tiles of
- * each begin, and how many there are; and the pairs, sorted by expert. An item owns neighbouring experts. */
-IK_ENTRY(experts_sort)(IK_PARAMS)
-{
-    const ik_index count = (ik_index)p.count, pairs = (ik_index)p.pairs;
-    IK_GLOBAL ik_index *const ends = (IK_GLOBAL ik_index *)workspace, *const tiles = ends + count + 1,
-                              *const order = tiles + count + 2;
-    const ik_index share = (count + IK_GROUP) / IK_GROUP, first = IK_LOCAL_ID * share, last = first + share;
-    for (ik_index i = first; i < last && i <= count; i++)
-        ends[i] = 0;
-    for (ik_index pair = 0; pair < pairs; pair++) {
-        const ik_index expert = expert_of(p, indices, pair, count);
-        if (expert >= first && expert < last)
-            ends[expert]++;
-    }
-    IK_BARRIER_GLOBAL();
-    if (IK_LOCAL_ID == 0) {
-        ik_index begin = 0, tile = 0;
-        for (ik_index i = 0; i <= count; i++) {
-            const ik_index rows = ends[i];
-            ends[i] = begin;
-            tiles[i] = tile;
-            begin += rows;
-            tile += (rows + (ik_index)p.height - 1) / (ik_index)p.height;
-        }
-        tiles[count + 1] = tile;
-    }
-    IK_BARRIER_GLOBAL();
-    for (ik_index pair = 0; pair < pairs; pair++) {
-        const ik_index expert = expert_of(p, indices, pair, count);
-        if (expert >= first && expert < last)
-            order[ends[expert]++] = pair;
-    }
-}
-
-IK_ENTRY(experts_gather)(IK_PARAMS)
-{
-    IK_GLOBAL const ik_index *const order = (IK_GLOBAL const ik_index *)workspace + 2 * (ik_index)p.count + 3;
-    IK_GLOBAL float *const to = (IK_GLOBAL float *)(workspace + p.rows) + (ik_i64)IK_GROUP_ID * p.k;
-    const ik_index from = p.a.offset + ik_offset_within(p.a, 0, 2, order[IK_GROUP_ID]);
-    for (ik_index q = IK_LOCAL_ID; q < p.k; q += IK_GROUP)
-        to[q] = IK_LOAD(a, from + q * p.a.strides[2]);
-}
+#include "experts.h"
 
 #ifdef TILE_ROWS
 IK_ENTRY(experts_tiles)(IK_PARAMS)
 {
     IK_LOCAL_ARRAY(ik_acc, left, IK_DEPTH * IK_LEFT);
     IK_LOCAL_ARRAY(ik_acc, right, IK_DEPTH * IK_RIGHT);
-    const ik_index count = (ik_index)p.count, n = p.y.shape[2], col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
-    IK_GLOBAL const ik_index *const ends = (IK_GLOBAL const ik_index *)workspace, *const tiles = ends + count + 1,
-                                    *const order = tiles + count + 2;
+    const ik_index n = p.y.shape[2], col_tiles = (n + TILE_COLS - 1) / TILE_COLS;
     const ik_index tile = IK_GROUP_ID / col_tiles, col = (IK_GROUP_ID - tile * col_tiles) * TILE_COLS;
-    ik_index expert = 0, above = count + 1; /* the last expert whose tiles begin at or before this one */
-    while (above - expert > 1) {
-        const ik_index middle = (expert + above) / 2;
-        if (tiles[middle] <= tile)
-            expert = middle;
-        else
-            above = middle;
-    }
-    const ik_index begin = (expert > 0 ? ends[expert - 1] : 0) + (tile - tiles[expert]) * TILE_ROWS;
     /* Nothing is left for the last groups; a return would part them from the others at the barriers. */
-    const ik_index rows = tile < tiles[count + 1] ? ends[expert] - begin : 0;
-    IK_GLOBAL const float *const a = (IK_GLOBAL const float *)(workspace + p.rows) + (ik_i64)begin * p.k;
+    const ik_expert_tile own = ik_expert_tile_of(p, workspace, TILE_ROWS, tile);
+    IK_GLOBAL const float *const a = (IK_GLOBAL const float *)(workspace + p.rows) + (ik_i64)own.begin * p.k;
     const ik_factor of_a = { 0, (ik_index)p.k, 1 },
-                    of_b = { p.b.offset + expert * p.b.strides[0] + col * (ik_index)p.b_col, (ik_index)p.b_col,
+                    of_b = { p.b.offset + own.expert * p.b.strides[0] + col * (ik_index)p.b_col, (ik_index)p.b_col,
                         (ik_index)p.b_k };
     ik_acc total[IK_SIDE * IK_SIDE];
-    ik_tile(a, of_a, 1, rows, b, of_b, of_b.k <= of_b.line, n - col, rows > 0 && expert < count ? (ik_index)p.k : 0,
-        left, right, total);
+    ik_tile(a, of_a, 1, own.rows, b, of_b, of_b.k <= of_b.line, n - col,
+        own.rows > 0 && own.expert < p.count ? (ik_index)p.k : 0, left, right, total);
     const int box_row = IK_LOCAL_ID / IK_BOX_COLS, box_col = IK_LOCAL_ID & (IK_BOX_COLS - 1);
     for (int i = 0; i < IK_SIDE; i++) {
         const ik_index r = box_row + i * IK_BOX_ROWS;
-        if (r >= rows)
+        if (r >= own.rows)
             continue;
-        const ik_index to = p.y.offset + ik_offset_within(p.y, 0, 2, order[begin + r]);
+        const ik_index to = p.y.offset + ik_offset_within(p.y, 0, 2, own.pairs[r]);
         for (int j = 0; j < IK_SIDE; j++) {
             const ik_index s = col + box_col + j * IK_BOX_COLS;
             if (s < n)
