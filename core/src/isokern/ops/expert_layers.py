@@ -37,7 +37,7 @@ def _record(schema: str) -> Record:
 # The layer
 
 
-def _gate_parts(e: Emitter[V], h: V, values: Mapping[str, Any]) -> V:
+def _emit_gate(e: Emitter[V], h: V, values: Mapping[str, Any]) -> V:
     """Emit the gate of the two halves of the last dim."""
     width = h.spec.shape[-1]
     starts, ends, steps = (
@@ -51,7 +51,7 @@ def _gate_parts(e: Emitter[V], h: V, values: Mapping[str, Any]) -> V:
     return e(values["gate"], a, b, **own)
 
 
-def _layer(e: Emitter[V], given: Sequence[V | None], values: Mapping[str, Any], y: TensorDesc) -> V:
+def _emit_layer(e: Emitter[V], given: Sequence[V | None], values: Mapping[str, Any], y: TensorDesc) -> V:
     """Emit the layer of x, both weights, ids and weights of the experts, both biases, and the shared weights."""
     x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down = given
     assert x is not None and gate_up is not None and down is not None and ids is not None and weights is not None
@@ -60,16 +60,16 @@ def _layer(e: Emitter[V], given: Sequence[V | None], values: Mapping[str, Any], 
     at = e.loop("ab->ab", f"x0 if x0 >= 0 else x0 - {experts}", e.cast(ids, I64))
     h = e("matmul_id", wide, gate_up, ids)
     h = h if gate_up_bias is None else e("add_id", h, e.cast(gate_up_bias, F32), at)
-    h = e("matmul_id", _gate_parts(e, h, values), down, ids)
+    h = e("matmul_id", _emit_gate(e, h, values), down, ids)
     h = h if down_bias is None else e("add_id", h, e.cast(down_bias, F32), at)
     result = e("moe_sum", h, weights)
     if shared_gate_up is not None and shared_down is not None:
-        h = _gate_parts(e, e("matmul_transposed", wide, shared_gate_up), values)
+        h = _emit_gate(e, e("matmul_transposed", wide, shared_gate_up), values)
         result = e("add", result, e("matmul_transposed", h, shared_down))
     return e.cast(result, y.dtype)
 
 
-def _gate(h: Any, gate: str, interleaved: bool, alpha: float, limit: float) -> tuple[Any, Any, Any]:
+def _apply_gate(h: Any, gate: str, interleaved: bool, alpha: float, limit: float) -> tuple[Any, Any, Any]:
     """Return both halves of the last dim, and the gate of them."""
     half = h.shape[-1] // 2
     a, b = (h[..., ::2], h[..., 1::2]) if interleaved else (h[..., :half], h[..., half:])
@@ -89,9 +89,9 @@ def _pick(table: Any, ids: Any) -> Any:
 def _layer_reference(given: Sequence[Any], values: Mapping[str, Any]) -> Any:
     x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down = given
     h = apply_experts(np.matmul, x, gate_up, ids) + _pick(gate_up_bias, ids)
-    h = apply_experts(np.matmul, _gate(h, **values)[2], down, ids) + _pick(down_bias, ids)
+    h = apply_experts(np.matmul, _apply_gate(h, **values)[2], down, ids) + _pick(down_bias, ids)
     y = (h * weights[:, :, None]).sum(1)
-    return y if shared_down is None else y + _gate(x @ shared_gate_up.T, **values)[2] @ shared_down.T
+    return y if shared_down is None else y + _apply_gate(x @ shared_gate_up.T, **values)[2] @ shared_down.T
 
 
 def _expert_scale(of_rows: Any, x: Any, first: Any, second: Any, biases: tuple[Any, Any], values: Any) -> Any:
@@ -101,8 +101,8 @@ def _expert_scale(of_rows: Any, x: Any, first: Any, second: Any, biases: tuple[A
     """
     h = of_rows(np.matmul, x, first) + biases[0]
     sizes = 2 * of_rows(accumulated_magnitude, x, first) + 2 * np.abs(biases[0])
-    a, b, y = _gate(h, **values)
-    error_a, error_b, _ = _gate(sizes, "relu_mul", values["interleaved"], 0, 0)
+    a, b, y = _apply_gate(h, **values)
+    error_a, error_b, _ = _apply_gate(sizes, "relu_mul", values["interleaved"], 0, 0)
     other = np.abs(b) + (values["gate"] == "swiglu_clamped")
     size = np.abs(a) * other if values["gate"].startswith("gelu") else np.abs(y)
     error = 1.2 * error_a * other + np.abs(a) * error_b + 12 * size
@@ -147,8 +147,8 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [(x[0], down[1])]
 
 
-def _moe(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    return _layer(e, [*inputs, *[None] * (9 - len(inputs))], values, outputs[0])
+def _emit_moe(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    return _emit_layer(e, [*inputs, *[None] * (9 - len(inputs))], values, outputs[0])
 
 
 def _moe_reference(*given: Any, **values: Any) -> Any:
@@ -198,7 +198,7 @@ declare(
     attrs=_record("FMO1"),
     shapes=_shapes,
     normal_form=as_given,
-    decompose=_moe,
+    decompose=_emit_moe,
     constants=("gate_up", "down"),
     flops=_flops,
     domains={"weights": "unit"},
@@ -252,7 +252,7 @@ def _packed_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tup
     return [(x[0], down[1])]
 
 
-def _packed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+def _emit_packed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     """Emit the weights as BF16, which has all their values, of all experts, or of those chosen where they are fewer."""
     x, *packed, ids, weights = inputs[:7]
     biases = [find_optional(inputs, i) for i in (7, 8)]
@@ -265,7 +265,7 @@ def _packed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
         places = e.loop("a,a->a", f"x0 if x1 > 0 else {rows * top}", e.iota(rows * top, I64), known)
         ids = e.reshape(places, (rows, top))
     gate_up, down = (e("dequantize_mxfp4", *packed[i : i + 2], dtypes={"T": BF16}) for i in (0, 2))
-    return _layer(e, [x, gate_up, down, ids, weights, *biases, None, None], values, outputs[0])
+    return _emit_layer(e, [x, gate_up, down, ids, weights, *biases, None, None], values, outputs[0])
 
 
 def _unpack(given: Sequence[Any]) -> list[Any]:
@@ -317,7 +317,7 @@ declare(
     attrs=_record("FMX1"),
     shapes=_packed_shapes,
     normal_form=as_given,
-    decompose=_packed,
+    decompose=_emit_packed,
     constants=("gate_up", "down"),
     domains={
         "gate_up": "any",

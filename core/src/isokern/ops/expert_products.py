@@ -165,7 +165,7 @@ def apply_experts(of_rows: Any, x: Any, w: Any, ids: Any) -> Any:
     return y
 
 
-def _product(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+def _multiply(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     """Emit a product of matrices for each block of rows of one expert, with the experts' weights gathered.
 
     A block holds as many rows as an expert has on average, so there are at most twice as many weights and rows as the
@@ -262,7 +262,7 @@ declare(
     tolerance=Tolerance(2, lambda x, w, ids: 2 * apply_experts(accumulated_magnitude, x, w, ids)),
     shapes=_product_shapes,
     normal_form=_product_normal_form,
-    decompose=_product,
+    decompose=_multiply,
     constants=("w",),
     flops=_flops,
     samples=lambda: [
@@ -285,7 +285,7 @@ declare(
 # grouped_gemm
 
 
-def _grouped(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+def _multiply_groups(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     """Emit the group of each row, and matmul_id; rows of no group are multiplied by the last one's weights, then 0."""
     x, w, ends = inputs
     (rows, n), groups = outputs[0].shape, w.spec.shape[0]
@@ -319,7 +319,7 @@ declare(
     reference=lambda x, w, ends: _apply_groups(np.matmul, x, w, ends),
     tolerance=Tolerance(2, lambda x, w, ends: 2 * _apply_groups(accumulated_magnitude, x, w, ends)),
     normal_form=as_given,
-    decompose=_grouped,
+    decompose=_multiply_groups,
     constants=("w",),
     flops=_flops,
     samples=lambda: [

@@ -1,5 +1,5 @@
-/* The pairs of tokens and experts, sorted by expert, for matmul_id: indices[m, top] name the experts, of which there are
- * p.count.
+/* The pairs of tokens and experts, sorted by expert, for matmul_id: indices[m, top] name the experts, of which there
+ * are p.count.
  *
  * The workspace has, as numbers of type ik_index: where the pairs of each expert end in `order`, and behind them those
  * that have none; where the tiles of each begin, and how many there are; and the pairs in their order. From byte p.rows

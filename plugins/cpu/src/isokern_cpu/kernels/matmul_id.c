@@ -1,6 +1,6 @@
 /* matmul_id: y[i, t] = w[ids[i, t]] x[i, t], the products of rows with the weights of their experts.
  *
- * The pairs (i, t) are counted and sorted by expert. An expert's rows of x are gathered, at most MOST_ROWS at a time,
+ * The pairs (i, t) are counted and sorted by expert. An expert's rows of x are gathered, at most MAX_ROWS at a time,
  * multiplied by its weights as matmul_transposed does, and scattered to y; a single row is read and written in place.
  * So the weights of the experts that have rows are read once, and no others.
  *
@@ -9,7 +9,7 @@
 #include "move.h"
 #include "operators/matmul_id.h"
 
-enum { MOST_ROWS = 512, COPY_BYTES = 1 << 16 };
+enum { MAX_ROWS = 512, COPY_BYTES = 1 << 16 };
 
 /* A call, and the rows that are being copied. */
 typedef struct experts {
@@ -35,7 +35,7 @@ static experts experts_of(const ik_plan *plan)
     e.count = e.w->shape[0];
     e.n = e.w->shape[1];
     e.k = e.w->shape[2];
-    const int64_t rows = e.pairs > 1 ? ik_min(e.pairs, MOST_ROWS) : 0;
+    const int64_t rows = e.pairs > 1 ? ik_min(e.pairs, MAX_ROWS) : 0;
     e.x_bytes = ik_round_up(rows * e.k * ik_itemsize(e.x->dtype), 64);
     e.y_bytes = ik_round_up(rows * e.n * ik_itemsize(e.y->dtype), 64);
     return e;
@@ -60,8 +60,11 @@ static void set_product(product *p, const experts *e, int64_t rows)
     set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_Y], e->y->dtype, rows, e->n, e->n, one ? e->y->strides[2] : 1);
     set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_X], e->x->dtype, rows, e->k, e->k, one ? e->x->strides[2] : 1);
     set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_W], e->w->dtype, e->n, e->k, e->w->strides[1], e->w->strides[2]);
-    p->plan = (ik_plan){ .kind = IK_OP_MATMUL_TRANSPOSED, .tensor_count = 3, .tensors = p->tensors,
-        .attrs = &as_floats, .attr_bytes = sizeof as_floats };
+    p->plan = (ik_plan){ .kind = IK_OP_MATMUL_TRANSPOSED,
+        .tensor_count = 3,
+        .tensors = p->tensors,
+        .attrs = &as_floats,
+        .attr_bytes = sizeof as_floats };
 }
 
 static int64_t id_at(const experts *e, int64_t pair)
@@ -116,8 +119,8 @@ static void scatter_rows(void *context, int64_t begin, int64_t end, int32_t work
     const experts *e = context;
     const int64_t size = ik_itemsize(e->y->dtype);
     for (int64_t i = begin; i < end; i++)
-        ik_move_line(size, e->n, row_of_y(e, e->order[e->at + i]), e->y->strides[2] * size,
-            e->y_rows + i * e->n * size, size, false);
+        ik_move_line(size, e->n, row_of_y(e, e->order[e->at + i]), e->y->strides[2] * size, e->y_rows + i * e->n * size,
+            size, false);
 }
 
 /* Compute rows of one expert, from place e->at in the order on. */
@@ -147,14 +150,14 @@ static void clear_row(const experts *e, int64_t pair)
 IK_WORKSPACE(matmul_id)
 {
     const experts e = experts_of(plan);
-    uint64_t most = 0;
-    for (int64_t rows = 1; rows <= ik_min(e.pairs, MOST_ROWS); rows++) {
+    uint64_t space = 0;
+    for (int64_t rows = 1; rows <= ik_min(e.pairs, MAX_ROWS); rows++) {
         product p;
         set_product(&p, &e, rows);
         const uint64_t bytes = weights_workspace(&p.plan);
-        most = bytes > most ? bytes : most;
+        space = bytes > space ? bytes : space;
     }
-    return most + (uint64_t)(sorting_bytes(&e) + e.x_bytes + e.y_bytes);
+    return space + (uint64_t)(sorting_bytes(&e) + e.x_bytes + e.y_bytes);
 }
 
 IK_KERNEL(matmul_id)
@@ -172,8 +175,8 @@ IK_KERNEL(matmul_id)
     e.workspace = e.y_rows + e.y_bytes;
     const int64_t bad = sort_pairs(&e);
     for (int64_t i = 0; i < e.count; i++)
-        for (e.at = e.begins[i]; e.at < e.begins[i + 1]; e.at += MOST_ROWS) {
-            const ik_status status = multiply_rows(&e, i, ik_min(MOST_ROWS, e.begins[i + 1] - e.at));
+        for (e.at = e.begins[i]; e.at < e.begins[i + 1]; e.at += MAX_ROWS) {
+            const ik_status status = multiply_rows(&e, i, ik_min(MAX_ROWS, e.begins[i + 1] - e.at));
             if (status != IK_SUCCESS)
                 return status;
         }

@@ -1,4 +1,4 @@
-/* Products with weights of a type of their own, as the plan of matmul_transposed, linear_mixed or matmul_mixed has them.
+/* Products with weights of a type of their own, as a plan of matmul_transposed, linear_mixed or matmul_mixed has them.
  *
  * Weights of floats, and many float rows of x, use the loops of gemm, which unpack blocks while packing. All else is
  * computed as dot products of rows. */
