@@ -463,7 +463,7 @@ def _mxfp4_reference(x: Any, scales: Any) -> Any:
     return np.array([*FP4, *(-v for v in FP4)])[codes] * np.repeat(factors, 32, -1)
 
 
-declare(
+dequantize_mxfp4 = declare(
     "dequantize_mxfp4",
     "DMX4",
     "x: U8[*b, p], scales: U8[*b, c] -> y: T[*b, d]",

@@ -45,6 +45,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
     - equal: all alike
+    - exponents: exponents of scales a little below 1, as MXFP4 has them in U8
     - nan_behind: NaN in the last quarter of dim 1
     - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
@@ -153,6 +154,8 @@ def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gen
     limits = np.iinfo(dtype.numpy)
     if kind == "equal":
         return np.full(size, 3, dtype.numpy)
+    if kind == "exponents":
+        return rng.integers(120, 128, size, dtype=dtype.numpy)
     if kind in ("peaks", "valleys"):
         return np.asarray(np.clip(_FLOATS[kind](rng, size), max(limits.min, -100), 100)).astype(dtype.numpy)
     low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(
