@@ -9,7 +9,7 @@ from mlir_graphs import EXPORTED, FUNCTIONS, argmax_graph, cases_of, functions_g
 
 from isokern import DeviceNotAvailable
 from isokern.demo.zoo import digits, mlp, resnet18
-from isokern.dtypes import BF16, dtype
+from isokern.dtypes import BF16, F64, dtype
 from isokern.expr.evaluate import evaluate
 from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, parse
 from isokern.graph.mlir import PASSES, export
@@ -72,12 +72,14 @@ def test_models_agree_with_isokern(model, passes):
 
 PAIRS = [(name, "drawn") for name in EXPORTED]
 PAIRS += [(name, "special") for name in ("cast", "sort", "topk")]
-PAIRS += [(name, "out_of_range") for name in ("gather", "scatter")]
+PAIRS += [(name, "out_of_range") for name in ("gather", "scatter", "lstm_recurrence")]
 
 
 @pytest.mark.parametrize(("name", "values"), PAIRS)
 def test_primitives_agree_with_their_references(name, values):
-    cases = [c for c in cases_of(name, values) if BF16 not in c.types]  # IREE's runtime accepts no array of BF16
+    # IREE's runtime accepts no array of BF16, and the cells of recurrences call tanh, which it lacks in F64
+    beyond = {BF16, F64} if name.endswith("_recurrence") else {BF16}
+    cases = [c for c in cases_of(name, values) if not beyond & set(c.types)]
     problems = [Problems(subnormal=False).of(case) for case in cases]
     arrays = [a for p in problems for a in p.inputs if a is not None]
     wrong, results = [], iter(execute(graph_of(cases), arrays))

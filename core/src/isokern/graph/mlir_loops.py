@@ -34,7 +34,8 @@ from .mlir_tensors import (
 Step = Callable[[SSAValue, Sequence[SSAValue]], Sequence[SSAValue]]
 
 
-def _index(value: int) -> SSAValue:
+def index(value: int) -> SSAValue:
+    """Return a constant index."""
     return arith.ConstantOp(IntegerAttr(value, IndexType())).result
 
 
@@ -44,7 +45,7 @@ def repeat(count: int, carried: Sequence[SSAValue], step: Step) -> Sequence[SSAV
     with ImplicitBuilder(block):
         at, *values = block.args
         scf.YieldOp(*step(at, values))
-    return scf.ForOp(_index(0), _index(count), _index(1), list(carried), Region(block)).results
+    return scf.ForOp(index(0), index(count), index(1), list(carried), Region(block)).results
 
 
 def _bounds(shape: Sequence[int], axis: int, at: SSAValue) -> tuple[list[SSAValue | int], list[int], list[int]]:
@@ -91,7 +92,7 @@ def emit_scan(op: Op, args: Operands) -> SSAValue:
 
     def step(t: SSAValue, carried: Sequence[SSAValue]) -> Sequence[SSAValue]:
         before, made = carried
-        at = arith.SubiOp(_index(y.shape[axis] - 1), t).result if attrs["reverse"] else t
+        at = arith.SubiOp(index(y.shape[axis] - 1), t).result if attrs["reverse"] else t
         given = [*(pick(x, axis, at) for x in xs), before]
         after = nest(given, [same] * (len(given) + 1), empty(compute, rest), body)
         shown = cast(before if attrs["exclusive"] else after, compute, y.dtype)
@@ -210,7 +211,7 @@ def emit_random_bits(op: Op, args: Operands) -> SSAValue:
         return combine(word, a, b, U64)
 
     def body(_: SSAValue) -> SSAValue:
-        key, first = (tensor.ExtractOp(seed, [_index(i)], element_type(U64)).result for i in (0, 1))
+        key, first = (tensor.ExtractOp(seed, [index(i)], element_type(U64)).result for i in (0, 1))
         at, step = number(0), 1
         for i in reversed(range(y.ndim)):
             here = arith.IndexCastOp(linalg.IndexOp(i).result, i64).result

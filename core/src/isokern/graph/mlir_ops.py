@@ -38,6 +38,7 @@ from .mlir_loops import (
     emit_sort,
     emit_topk,
 )
+from .mlir_recurrences import emit_recurrence
 from .mlir_tensors import (
     Operands,
     Scalars,
@@ -353,13 +354,16 @@ EMITTERS: dict[str, Emit] = {
     "gather": _gather,
     "generalized_delta_rule": emit_generalized_delta_rule,
     "generic": _generic,
+    "gru_recurrence": emit_recurrence,
     "iota": _iota,
+    "lstm_recurrence": emit_recurrence,
     "matmul_transposed": _matmul_transposed,
     "pad": _pad,
     "pooling_nchw_max": _pooling(linalg.PoolingNchwMaxOp),
     "pooling_nchw_sum": _pooling(PoolingNchwSumOp),
     "random_bits": emit_random_bits,
     "rearrange": lambda op, args: args[0],
+    "rnn_recurrence": emit_recurrence,
     "scan": emit_scan,
     "scatter": emit_scatter,
     "slice": _slice,
