@@ -8,174 +8,22 @@ Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
 from __future__ import annotations
 
 import inspect
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
 from ..arguments import is_integer
-from ..backend import Device, Stream, check_stream, current_stream, renew_in_child
-from ..backend.discovery import device as find_device
-from ..call.descriptor import Descriptor
-from ..call.prepack import describe_original, is_prepacked
+from ..backend import check_stream, current_stream
 from ..declare.attributes import REQUIRED, in_float64
 from ..declare.operator import Operator
-from ..declare.signature import Operand
 from ..dtypes import I64, U64, DType, dtype as dtype_of
-from ..layout import TensorDesc
 from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
-from ..runtime.lowered import is_lowering
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
-from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
-from .create import create
-
-CACHE_SIZE = 1024
-_cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.RLock()
-
-
-@renew_in_child
-def _fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-def cached_descriptor(
-    op: Operator,
-    device: Device,
-    inputs: Sequence[TensorDesc | None],
-    outputs: Sequence[TensorDesc],
-    attrs: dict[str, Any],
-    prepacked: Sequence[str] = (),
-    on_missing: str | None = None,
-) -> Descriptor:
-    """Return a descriptor from the cache, or a new one; the least recently used are dropped.
-
-    The attribute blob distinguishes -0.0 from 0.0, and True from 1. One that is made of others is returned only where
-    the policy allows it.
-    """
-    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
-    with _lock:
-        found = _cache.get(key)
-        if found is not None:
-            _cache.move_to_end(key)
-    own = found is not None and not found.made_of
-    lowering = (own and on_missing is None) or is_lowering(op.name, on_missing)
-    if found is not None and (own or lowering):
-        return found
-    made = create(op, inputs, outputs, device=device, prepacked=prepacked, on_missing=on_missing, **attrs)
-    with _lock:
-        _cache[key] = made
-        if len(_cache) > CACHE_SIZE:
-            _cache.popitem(last=False)
-    return made
-
-
-def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
-    """Return the named device, else that of the first tensor given, else the default one."""
-    if device is not None:
-        return find_device(device)
-    outs = out if isinstance(out, (list, tuple)) else [out]
-    return next((v.device for v in (*values, *outs) if isinstance(v, Tensor)), None) or find_device(None)
-
-
-def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
-    """Return (operand, value) of each tensor, without the trailing optional ones that are absent."""
-    pairs: list[tuple[Operand, Any]] = []
-    for operand, item in zip(op.signature.inputs, given, strict=True):
-        if operand.variadic and not (isinstance(item, Iterable) and not isinstance(item, (str, bytes, dict))):
-            raise InvalidArgument(op.name, f"{operand.name} is a {type(item).__name__}", allowed="a list of tensors")
-        pairs += [(operand, v) for v in (item if operand.variadic else (item,))]
-    while pairs and pairs[-1][1] is None and not pairs[-1][0].variadic:
-        pairs.pop()
-    return pairs
-
-
-def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
-    """Return the values as tensors.
-
-    A number or list beside a tensor of the same type variable takes that tensor's dtype.
-    """
-    known: dict[str, Any] = {}
-    for operand, value in pairs:
-        if hasattr(value, "dtype"):
-            known.setdefault(operand.type, value.dtype)
-    result: list[Tensor | None] = []
-    for operand, value in pairs:
-        if value is None:
-            result.append(None)
-        elif hasattr(value, "dtype") or operand.type not in known:
-            result.append(as_tensor(value, target))
-        else:
-            result.append(_number(op, operand, value, dtype_of(known[operand.type]), target))
-    return result
-
-
-def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
-    """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them."""
-    array = numbers(op.name, value)
-    held = tensor(array, like, device=target)
-    if like.kind != "f" and not (held.numpy() == array).all():
-        raise InvalidArgument(
-            op.name,
-            f"{operand.name} is {quote(value)} beside a tensor of {like}",
-            allowed=f"what {like} can hold",
-            hint="cast the tensor, or give an array with a dtype",
-        )
-    return held
-
-
-def _each(out: Any) -> Sequence[Any]:
-    """Return what `out=` names, one by one."""
-    return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
-
-
-def _outputs(op: Operator, out: Any, target: Device) -> list[Tensor]:
-    """Return what `out=` names as tensors, in place: the result must reach the caller."""
-    result = []
-    for o in _each(out):
-        array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
-        if not isinstance(array, (Tensor, np.ndarray)):
-            raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
-        result.append(array if isinstance(array, Tensor) else from_numpy(array, device=target))
-    return result
-
-
-def call(
-    op: Operator,
-    given: Sequence[Any],
-    *,
-    out: Any = None,
-    device: str | Device | None = None,
-    stream: Stream | None = None,
-    dtype: Any = None,
-    on_missing: str | None = None,
-    **attrs: Any,
-) -> Any:
-    """Run `op` eagerly: see the module."""
-    pairs = _flat(op, given)
-    target = _target([v for _, v in pairs], out, device)
-    if stream is None:
-        stream = current_stream(target)
-    check_stream(op.name, stream, target)
-    tensors = _tensors(op, pairs, target)
-    prepacked = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepacked(t)]
-    inputs = [None if t is None else describe_original(t) for t in tensors]
-    if out is None:
-        free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
-        outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
-    else:
-        outputs = _outputs(op, out, target)
-    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
-    descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
-    if target.asynchronous and stream.recording is None and any(not isinstance(o, Tensor) for o in _each(out)):
-        stream.synchronize()  # an array cannot be waited for
-    result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
-    return result[0] if len(result) == 1 else tuple(result)
+from ..tensors import Tensor, as_tensor, empty, tensor
+from .calls import call, find_target, list_outputs, make_tensors, pair_operands
 
 
 def _function(op: Operator) -> Callable[..., Any]:
@@ -239,8 +87,12 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
     if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
         return call(find("matmul_mixed"), [a, b], **options)
     op = find("matmul")
-    pairs = _flat(op, [a, b])
-    left, right = [*_tensors(op, pairs, _target([a, b], options.get("out"), options.get("device"))), None, None][:2]
+    pairs = pair_operands(op, [a, b])
+    left, right = [
+        *make_tensors(op, pairs, find_target([a, b], options.get("out"), options.get("device"))),
+        None,
+        None,
+    ][:2]
     if left is None or right is None:
         return call(op, [left, right], **options)  # which says what is missing
     squeeze = (left.ndim == 1, right.ndim == 1)
@@ -310,7 +162,7 @@ def copy(x: Any, **options: Any) -> Any:
     """
     out, stream = options.get("out"), options.get("stream")
     if isinstance(x, Tensor) and isinstance(out, Tensor):
-        target = _target([x], out, options.get("device"))
+        target = find_target([x], out, options.get("device"))
         if stream is None:
             stream = current_stream(target)
         check_stream("copy", stream, target)
@@ -324,12 +176,12 @@ def fill(*, value: Any = 0.0, shape: Sequence[int] = (), **options: Any) -> Any:
 
     An I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is written by `copy`.
     """
-    out = _each(options.get("out"))
+    out = list_outputs(options.get("out"))
     wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
     element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
     if element not in (I64, U64) or not _is_in(element, value):
         return call(find("fill"), [], value=value, shape=shape, **options)
-    target = _target([], out, options.get("device"))
+    target = find_target([], out, options.get("device"))
     given = tensor(np.array(value, element.numpy), element, device=target)
     if not out:
         options["out"] = empty(shape, element, device=target)
