@@ -23,6 +23,7 @@ from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor, empty, tensor
+from . import conveniences
 from .calls import call, find_target, list_outputs, make_tensors, pair_operands
 
 
@@ -237,6 +238,12 @@ def functions_of(op: Operator) -> list[str]:
     return [*own, *(name for name, called in ALIASES.items() if op.name in called)]
 
 
+def find_alias(name: str) -> Callable[..., Any]:
+    """Return the function of ALIASES of that name, which is here or in conveniences.py."""
+    found: Callable[..., Any] = globals().get(name) or getattr(conveniences, name)
+    return found
+
+
 @cache
 def function(name: str) -> Callable[..., Any]:
     """Return the eager function of an operator, or one of the functions above.
@@ -245,7 +252,7 @@ def function(name: str) -> Callable[..., Any]:
     """
     if name not in ALIASES:
         return _function(find(name))
-    own: Callable[..., Any] = globals()[name]
+    own: Callable[..., Any] = find_alias(name)
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     return _check_arguments(own)
