@@ -64,6 +64,8 @@ WHOLE, BITS = ints(3, 7), ints(3, 7, low=0, high=250, dtype=np.uint8)
 LABELS = ints(4, 2, low=0, high=5, dtype=np.int64)
 TRUTHS = RNG.integers(0, 2, (3, 5)).astype(bool)
 SCALE, SCALES, WIDER = np.float32(0.125), np.array([0.5, 0.25, 2], np.float32), np.float32(64)
+CORNERS = np.sort(draw(3, 2, 2, low=0, high=6), 1).reshape(3, 4)
+BOXES = np.sort(draw(2, 9, 2, 2, low=0, high=3), 2).reshape(2, 9, 4)
 ZERO, ZEROS, ONE = np.uint8(3), np.array([0, 7, 200], np.uint8), np.int8(1)
 SIGNED = ints(7, 4, low=-100, high=100, dtype=np.int8)
 SMALL, FILTERS = ints(1, 2, 5, 6, low=0, dtype=np.uint8), ints(3, 2, 3, 2, low=0, dtype=np.uint8)
@@ -531,6 +533,67 @@ ROWS = [
     Row("ConvInteger", (SMALL, FILTERS, ZERO), lambda *of: isokern.conv_integer(*of, padding=1), {"pads": [1] * 4}),
     Row("QLinearMatMul", (BITS, SCALE, ZERO, SIGNED, SCALE, -ONE, SCALE, ONE), isokern.qlinear_matmul),
     Row("QLinearConv", (SMALL, SCALE, ZERO, FILTERS, SCALE, ZERO, WIDER, ZERO), isokern.qlinear_conv),
+    # Linear algebra, detection, spectra
+    Row("Det", (draw(2, 5, 5),), isokern.det, atol=1e-4),
+    *(
+        Row(
+            "RoiAlign",
+            (IMAGE, CORNERS, i64(0, 1, 1)),
+            lambda x, rois, images, how=how: isokern.roi_align(x, rois, images, spatial_scale=0.75, **how),
+            {**given, "output_height": 2, "output_width": 3, "spatial_scale": 0.75, "sampling_ratio": ratio},
+        )
+        for mode, how_places, ratio in [
+            ("avg", "half_pixel", 0),
+            ("avg", "output_half_pixel", 2),
+            ("max", "half_pixel", 2),
+        ]
+        for given in [{"mode": mode, "coordinate_transformation_mode": how_places}]
+        for how in [
+            {
+                "output_height": 2,
+                "output_width": 3,
+                "sampling_ratio": ratio,
+                "mode": mode,
+                "aligned": how_places == "half_pixel",
+            }
+        ]
+    ),
+    Row(
+        "DeformConv",
+        (IMAGE, draw(4, 3, 2, 3), draw(2, 12, 7, 7, low=-1, high=1), draw(4), draw(2, 6, 7, 7)),
+        lambda *of: isokern.deform_conv2d(*of, padding=1),
+        {"kernel_shape": [2, 3], "pads": [1] * 4},
+        atol=1e-4,
+    ),
+    Row(
+        "NonMaxSuppression",
+        (BOXES, draw(2, 3, 9), i64(4), np.array([0.2], np.float32), np.array([-1], np.float32)),
+        lambda boxes, scores, *of: cut(
+            *isokern.non_max_suppression(
+                boxes, scores, max_output_boxes_per_class=4, iou_threshold=float(np.float32(0.2)), score_threshold=-1
+            )
+        ),
+    ),
+    Row(
+        "MelWeightMatrix",
+        (np.int64(8), np.int64(64), np.int64(8192), np.float32(20), np.float32(4000)),
+        lambda *of: isokern.mel_weight_matrix(
+            num_mel_bins=8,
+            dft_length=64,
+            sample_rate=8192,
+            lower_edge_hertz=20,
+            upper_edge_hertz=4000,
+            dtype="F32",
+            device=of[0].device,
+        ),
+    ),
+    Row("DFT", (draw(2, 7, 1), None, np.int64(1)), lambda x, axis: isokern.dft(x, axis=1), opset=20, atol=1e-5),
+    Row(
+        "STFT",
+        (draw(1, 40, 1), np.int64(5), draw(16)),
+        lambda x, step, window: isokern.stft(x, window, step=5, onesided=True),
+        atol=1e-4,
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 import isokern
 from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, ops
 from isokern.declare import registry
-from isokern.eager import functions
+from isokern.eager import calls, functions
 
 
 def test_every_operator_has_one(device):
@@ -145,17 +145,17 @@ def test_wrong_arguments_name_the_operator(device):
 
 
 def test_cache_is_bounded_and_keyed_by_everything(device):
-    functions._cache.clear()
+    calls._cache.clear()
     x = isokern.tensor([1.0, 2.0], device=device)
     for _ in range(3):
         isokern.scale(x, value=2.0)
-    assert len(functions._cache) == 1
+    assert len(calls._cache) == 1
     isokern.scale(x, value=3.0)
     isokern.scale(isokern.tensor([1.0], device=device), value=2.0)
-    assert len(functions._cache) == 3
-    for i in range(functions.CACHE_SIZE + 5):
+    assert len(calls._cache) == 3
+    for i in range(calls.CACHE_SIZE + 5):
         isokern.scale(x, value=float(i))
-    assert len(functions._cache) == functions.CACHE_SIZE
+    assert len(calls._cache) == calls.CACHE_SIZE
 
 
 def test_cache_tells_attributes_apart_that_compare_equal(device):

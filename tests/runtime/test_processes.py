@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern.eager import functions
+from isokern.eager import calls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -41,7 +41,7 @@ def test_a_forked_child_can_call(device):
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with functions._lock, device.memory._lock:
+        with calls._lock, device.memory._lock:
             held.set()
             done.wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,17 +49,28 @@ def _translate(name: str) -> tuple[list[str], list[str]]:
     """Return the operators of that name, or of that name in another library, and what is said about these."""
     from ..backend.discovery import devices
     from ..ops import all_operators, find
+    from ..ops.aliases import ALIASES
     from ..ops.peers import find_peer_names
 
     devices()  # since a plug-in may bring operators of its own
-    known = find_peer_names(name)
-    if name in {op.name for op in all_operators()} or not known:
+    known, here = find_peer_names(name), name in {op.name for op in all_operators()}
+    if name in ALIASES and not here:
+        return list(ALIASES[name]), [_tell(name)]
+    if here or not known:
         return [find(name).name], []
     told = [f"{p.peer}'s {p.name}: {', '.join(filter(None, [' and '.join(p.operators), p.note]))}" for p in known]
     names = list(dict.fromkeys(n for p in known for n in p.operators))
     if not names:
         raise InvalidArgument("ops", repr(name), allowed="operators that are here", hint="; ".join(told))
     return names, told
+
+
+def _tell(name: str) -> str:
+    """Return how a function of Isokern's that is no operator is called, and what its first line says."""
+    from ..eager.functions import function
+
+    made = function(name)
+    return f"isokern.{name}{inspect.signature(made)}: {(inspect.getdoc(made) or '').partition(chr(10))[0]}"
 
 
 def rows(name: str | None = None, family: str | None = None) -> list[dict[str, Any]]:

@@ -8,214 +8,24 @@ Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
 from __future__ import annotations
 
 import inspect
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
 from ..arguments import is_integer
-from ..backend import Device, Stream, check_stream, current_stream, renew_in_child
-from ..backend.discovery import device as find_device
-from ..call.descriptor import Descriptor
-from ..call.prepack import describe_original, is_prepacked
+from ..backend import check_stream, current_stream
 from ..declare.attributes import REQUIRED, in_float64
 from ..declare.operator import Operator
-from ..declare.signature import Operand
 from ..dtypes import I64, U64, DType, dtype as dtype_of
-from ..layout import TensorDesc
 from ..ops import all_operators, find
 from ..ops.aliases import ALIASES
 from ..ops.fill import split_integer
-from ..runtime.lowered import is_lowering
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
-from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
-from .create import create
-
-CACHE_SIZE = 1024
-_cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.RLock()
-
-
-@renew_in_child
-def _fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-def cached_descriptor(
-    op: Operator,
-    device: Device,
-    inputs: Sequence[TensorDesc | None],
-    outputs: Sequence[TensorDesc],
-    attrs: dict[str, Any],
-    prepacked: Sequence[str] = (),
-    on_missing: str | None = None,
-) -> Descriptor:
-    """Return a descriptor from the cache, or a new one; the least recently used are dropped.
-
-    The attribute blob distinguishes -0.0 from 0.0, and True from 1. One that is made of others is returned only where
-    the policy allows it.
-    """
-    key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
-    with _lock:
-        found = _cache.get(key)
-        if found is not None:
-            _cache.move_to_end(key)
-    own = found is not None and not found.made_of
-    lowering = (own and on_missing is None) or is_lowering(op.name, on_missing)
-    if found is not None and (own or lowering):
-        return found
-    made = create(op, inputs, outputs, device=device, prepacked=prepacked, on_missing=on_missing, **attrs)
-    with _lock:
-        _cache[key] = made
-        if len(_cache) > CACHE_SIZE:
-            _cache.popitem(last=False)
-    return made
-
-
-def _target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
-    """Return the named device, else that of the first tensor given, else the default one."""
-    if device is not None:
-        return find_device(device)
-    outs = out if isinstance(out, (list, tuple)) else [out]
-    return next((v.device for v in (*values, *outs) if isinstance(v, Tensor)), None) or find_device(None)
-
-
-def _flat(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any]]:
-    """Return (operand, value) of each tensor, without the trailing optional ones that are absent."""
-    pairs: list[tuple[Operand, Any]] = []
-    for operand, item in zip(op.signature.inputs, given, strict=True):
-        if operand.variadic and not (isinstance(item, Iterable) and not isinstance(item, (str, bytes, dict))):
-            raise InvalidArgument(op.name, f"{operand.name} is a {type(item).__name__}", allowed="a list of tensors")
-        pairs += [(operand, v) for v in (item if operand.variadic else (item,))]
-    while pairs and pairs[-1][1] is None and not pairs[-1][0].variadic:
-        pairs.pop()
-    return pairs
-
-
-def _tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
-    """Return the values as tensors.
-
-    A number or list beside a tensor of the same type variable takes that tensor's dtype.
-    """
-    known: dict[str, Any] = {}
-    for operand, value in pairs:
-        if hasattr(value, "dtype"):
-            known.setdefault(operand.type, value.dtype)
-    result: list[Tensor | None] = []
-    for operand, value in pairs:
-        if value is None:
-            result.append(None)
-        elif hasattr(value, "dtype") or operand.type not in known:
-            result.append(as_tensor(value, target))
-        else:
-            result.append(_number(op, operand, value, dtype_of(known[operand.type]), target))
-    return result
-
-
-def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
-    """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them."""
-    array = numbers(op.name, value)
-    held = tensor(array, like, device=target)
-    if like.kind != "f" and not (held.numpy() == array).all():
-        raise InvalidArgument(
-            op.name,
-            f"{operand.name} is {quote(value)} beside a tensor of {like}",
-            allowed=f"what {like} can hold",
-            hint="cast the tensor, or give an array with a dtype",
-        )
-    return held
-
-
-def _each(out: Any) -> Sequence[Any]:
-    """Return what `out=` names, one by one."""
-    return () if out is None else out if isinstance(out, (list, tuple)) else (out,)
-
-
-def _outputs(op: Operator, out: Any, target: Device, stream: Stream) -> list[Tensor]:
-    """Return tensors for what `out=` names.
-
-    They lie over the caller's memory, or in the device's own where that cannot use the host's: `_give_back` then copies
-    what they hold to the caller's arrays.
-    """
-    result = []
-    for o in _each(out):
-        array = dlpack.to_numpy(o) if hasattr(o, "__dlpack__") and not isinstance(o, (Tensor, np.ndarray)) else o
-        if not isinstance(array, (Tensor, np.ndarray)):
-            raise InvalidArgument(op.name, f"out is a {type(o).__name__}", allowed="a tensor or an array")
-        if isinstance(array, Tensor):
-            result.append(array)
-        elif target.memory.wraps:
-            result.append(from_numpy(array, device=target))
-        else:
-            result.append(_stand_in(op, array, target, stream))
-    return result
-
-
-def _stand_in(op: Operator, array: Any, target: Device, stream: Stream) -> Tensor:
-    """Return a tensor of the device for an array of the host; it has the array's content where the operator keeps some.
-
-    A wrong shape or dtype is refused with the call, before anything is written.
-    """
-    if not array.flags.writeable:
-        raise InvalidArgument(op.name, "out is a read-only array", allowed="an array that may be written")
-    if stream.recording is not None:
-        allowed = f"a tensor of {target.name}, whose memory the host's is not"
-        raise InvalidArgument(op.name, "out is an array while the stream records", allowed=allowed)
-    if not array.dtype.isnative:
-        raise InvalidArgument(op.name, f"out has dtype {array.dtype}", allowed="this machine's byte order")
-    return tensor(array, device=target) if op.inout else empty(array.shape, dtype_of(array.dtype), device=target)
-
-
-def _give_back(out: Any, made: Sequence[Tensor], stream: Stream) -> None:
-    """Bring results to the caller's arrays, which cannot be waited for."""
-    arrays = [(o, y) for o, y in zip(_each(out), made, strict=True) if not isinstance(o, Tensor)]
-    if not arrays or stream.recording is not None:
-        return
-    target = arrays[0][1].device
-    try:
-        if target.asynchronous:
-            stream.synchronize()
-    finally:  # where the device found a wrong index, its result is defined all the same
-        for o, y in arrays if not target.memory.wraps else ():
-            array = o if isinstance(o, np.ndarray) else dlpack.to_numpy(o)
-            array[...] = y.numpy()
-
-
-def call(
-    op: Operator,
-    given: Sequence[Any],
-    *,
-    out: Any = None,
-    device: str | Device | None = None,
-    stream: Stream | None = None,
-    dtype: Any = None,
-    on_missing: str | None = None,
-    **attrs: Any,
-) -> Any:
-    """Run `op` eagerly: see the module."""
-    pairs = _flat(op, given)
-    target = _target([v for _, v in pairs], out, device)
-    if stream is None:
-        stream = current_stream(target)
-    check_stream(op.name, stream, target)
-    tensors = _tensors(op, pairs, target)
-    prepacked = [o.name for (o, _), t in zip(pairs, tensors, strict=True) if t is not None and is_prepacked(t)]
-    inputs = [None if t is None else describe_original(t) for t in tensors]
-    if out is None:
-        free = dict.fromkeys(op.free_types, dtype) if dtype is not None else None
-        outputs = [empty(d.shape, d.dtype, device=target) for d in op.infer(inputs, attrs, free)]
-    else:
-        outputs = _outputs(op, out, target, stream)
-    descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
-    descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
-    if out is not None:
-        _give_back(out, outputs, stream)
-    result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
-    return result[0] if len(result) == 1 else tuple(result)
+from ..tensors import Tensor, as_tensor
+from . import conveniences
+from .calls import call, find_target, list_outputs, make_tensors, pair_operands
 
 
 def _function(op: Operator) -> Callable[..., Any]:
@@ -279,8 +89,12 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
     if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
         return call(find("matmul_mixed"), [a, b], **options)
     op = find("matmul")
-    pairs = _flat(op, [a, b])
-    left, right = [*_tensors(op, pairs, _target([a, b], options.get("out"), options.get("device"))), None, None][:2]
+    pairs = pair_operands(op, [a, b])
+    left, right = [
+        *make_tensors(op, pairs, find_target([a, b], options.get("out"), options.get("device"))),
+        None,
+        None,
+    ][:2]
     if left is None or right is None:
         return call(op, [left, right], **options)  # which says what is missing
     squeeze = (left.ndim == 1, right.ndim == 1)
@@ -353,7 +167,7 @@ def copy(x: Any, **options: Any) -> Any:
     """
     out, stream = options.get("out"), options.get("stream")
     if isinstance(x, Tensor) and isinstance(out, Tensor):
-        target = _target([x], out, options.get("device"))
+        target = find_target([x], out, options.get("device"))
         if stream is None:
             stream = current_stream(target)
         check_stream("copy", stream, target)
@@ -367,7 +181,7 @@ def fill(*, value: Any = 0.0, shape: Sequence[int] = (), offset: int = 0, **opti
 
     An I64 or U64 that float64 cannot represent is written as such a number and an `offset`.
     """
-    out = _each(options.get("out"))
+    out = list_outputs(options.get("out"))
     wanted = getattr(out[0], "dtype", None) if out else options.get("dtype")
     element = None if _is_attribute(value) or wanted is None else dtype_of(wanted)
     if element in (I64, U64) and not offset and _is_in(element, value):
@@ -424,6 +238,12 @@ def functions_of(op: Operator) -> list[str]:
     return [*own, *(name for name, called in ALIASES.items() if op.name in called)]
 
 
+def find_alias(name: str) -> Callable[..., Any]:
+    """Return the function of ALIASES of that name, which is here or in conveniences.py."""
+    found: Callable[..., Any] = globals().get(name) or getattr(conveniences, name)
+    return found
+
+
 @cache
 def function(name: str) -> Callable[..., Any]:
     """Return the eager function of an operator, or one of the functions above.
@@ -432,7 +252,7 @@ def function(name: str) -> Callable[..., Any]:
     """
     if name not in ALIASES:
         return _function(find(name))
-    own: Callable[..., Any] = globals()[name]
+    own: Callable[..., Any] = find_alias(name)
     if any(op.name == name for op in all_operators()):
         own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     return _check_arguments(own)

@@ -11,7 +11,7 @@ from typing import Any
 from ..ops import by_kind
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor
-from .functions import cached_descriptor
+from .calls import cached_descriptor
 
 
 def op_call(

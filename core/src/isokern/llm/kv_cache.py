@@ -9,7 +9,7 @@ from ..arguments import integer
 from ..backend import Device, Stream, check_stream
 from ..backend.discovery import device as find_device
 from ..dtypes import DType, dtype as dtype_of, names
-from ..eager import functions
+from ..eager import calls
 from ..layout import TensorDesc
 from ..ops import find
 from ..ops.cache_update import CACHED
@@ -78,7 +78,7 @@ class KVCache:
         at = tensor([start] * self.batch, "I64", device=self.device)
         try:
             for held, new in pairs:
-                functions.call(find("cache_update"), [new, at], out=held, stream=stream)
+                calls.call(find("cache_update"), [new, at], out=held, stream=stream)
         except BaseException:
             self.current_pos = start
             raise
@@ -139,7 +139,7 @@ def _move(held: Tensor, sequence: int, n: int, left: int, stream: Stream | None)
     width, element = next((w, e) for w, e in _WIDTHS if each % w == 0 and start % w == 0)
     count = (n + left) * each // width
     run = Tensor(TensorDesc(element, (count,), None, start // width), held.buffer)
-    moved: Callable[..., Any] = functions.call
+    moved: Callable[..., Any] = calls.call
     moved(
         find("copy_slice"),
         [run],

@@ -46,6 +46,10 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - valleys: peaks with the other sign
     - equal: all alike
     - exponents: exponents of scales a little below 1, as MXFP4 has them in U8
+    - hilbert: 1 / (i + j + 1) at row i and column j, the matrix whose systems are the badly conditioned example
+    - boxes: in the last dim, four corners (a0, a1, b0, b1) of a box with a ≤ b, many of which overlap
+    - regions: in the last dim, a place (down, across) and the height and width of a bin there
+    - rois: in the last dim, the number of the first image, 0, and the corners of a box
     - nan_behind: NaN in the last quarter of dim 1
     - nans: in each row, and in each column, a NaN on the diagonal, and a larger one, by its bits, at the end
 
@@ -112,6 +116,29 @@ def _peaks(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     return values
 
 
+def _hilbert(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    row, column = np.ogrid[: size[-2], : size[-1]]
+    return np.broadcast_to(1 / (row + column + 1.0), size)
+
+
+def _boxes(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    drawn = rng.uniform(0, 8, size)
+    drawn[..., 2:] = drawn[..., :2] + rng.uniform(0.25, 4, size)[..., 2:]
+    return drawn
+
+
+def _regions(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    drawn = rng.uniform(-2, 5, size)
+    drawn[..., 2:] = rng.uniform(0.1, 3, size)[..., 2:]
+    return drawn
+
+
+def _rois(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    drawn = np.zeros(size)
+    drawn[..., 1:] = _boxes(rng, (*size[:-1], 4))
+    return drawn
+
+
 def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
     values = rng.standard_normal(size)
     values[:, size[1] - size[1] // 4 :] = np.nan
@@ -121,6 +148,10 @@ def _nan_behind(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 _FLOATS["tiny"] = lambda rng, size: _FLOATS["any"](rng, size) * 2.0**-100
 _FLOATS["logits"] = _logits
 _FLOATS["peaks"] = _peaks
+_FLOATS["hilbert"] = _hilbert
+_FLOATS["boxes"] = _boxes
+_FLOATS["regions"] = _regions
+_FLOATS["rois"] = _rois
 _FLOATS["nan_behind"] = _nan_behind
 _FLOATS["equal"] = lambda rng, size: np.full(size, 1.5)
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from types import EllipsisType
 from typing import Any
 
@@ -74,6 +75,78 @@ class Tensor(BufferView):
                 "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
             )
         return self._view(desc)
+
+    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+        """Return the view in which the dims from start_axis to end_axis are one; BadTensorStrides as `reshape`."""
+        if self.ndim == 0:
+            return self.reshape(1)
+        first, last = self._axis("flatten", start_axis), self._axis("flatten", end_axis)
+        if first > last:
+            raise InvalidArgument(
+                "flatten", f"start_axis={start_axis}, end_axis={end_axis} of {self.desc}", allowed="start up to end"
+            )
+        return self.reshape(*self.shape[:first], math.prod(self.shape[first : last + 1]), *self.shape[last + 1 :])
+
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Tensor:
+        """Return the view without the dims of 1 at `axis`, or without any (NumPy's squeeze)."""
+        given = [i for i, d in enumerate(self.shape) if d == 1] if axis is None else axis
+        axes = {self._axis("squeeze", a) for a in (given if isinstance(given, (list, tuple)) else (given,))}
+        for a in axes:
+            if self.shape[a] != 1:
+                raise BadTensorShape("squeeze", f"dim {a} of {self.desc} is {self.shape[a]}", allowed="dims of 1")
+        return self[tuple(0 if i in axes else slice(None) for i in range(self.ndim))]
+
+    def unsqueeze(self, axis: int | Sequence[int]) -> Tensor:
+        """Return the view with dims of 1 at the places `axis` of the result (PyTorch's and ONNX's unsqueeze)."""
+        given = axis if isinstance(axis, (list, tuple)) else (axis,)
+        rank = self.ndim + len(given)
+        axes = {self._axis("unsqueeze", a, rank) for a in given}
+        if len(axes) != len(given):
+            raise InvalidArgument("unsqueeze", f"axis={quote(axis)}", allowed="each place once")
+        return self[tuple(None if i in axes else slice(None) for i in range(rank))]
+
+    def transpose(self, *axes: int) -> Tensor:
+        """Return the view with its dims in the order `axes`, reversed where none are given (NumPy's transpose)."""
+        return self.permute(*axes) if axes else self.T
+
+    def split(self, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+        """Return views of parts along the axis: of these lengths, or all of one but a shorter last."""
+        at = self._axis("split", axis)
+        n = self.shape[at]
+        if isinstance(sizes, (list, tuple)):
+            lengths = _integers("split", (tuple(sizes),))
+        else:
+            (size,) = _integers("split", (sizes,))
+            if size < 1:
+                raise InvalidArgument("split", f"sizes={quote(sizes)}", allowed="parts from 1")
+            lengths = tuple(min(size, n - first) for first in range(0, n, size)) or (0,)
+        if min(lengths, default=0) < 0 or sum(lengths) != n:
+            raise InvalidArgument("split", f"sizes={quote(sizes)}", allowed=f"lengths that add up to {n}")
+        ends = accumulate(lengths)
+        places = [(slice(None),) * at + (slice(end - d, end),) for end, d in zip(ends, lengths, strict=True)]
+        return tuple(self[place] for place in places)
+
+    def tile(self, *repeats: int) -> Tensor:
+        """Return the view with each dim repeated so often, where only dims of 1 are: BadTensorStrides for others."""
+        counts = _integers("tile", repeats)
+        rank = max(self.ndim, len(counts))
+        counts = (1,) * (rank - len(counts)) + counts
+        whole = self[(None,) * (rank - self.ndim) + (...,)]
+        for i, (d, n) in enumerate(zip(whole.shape, counts, strict=True)):
+            if n < 0:
+                raise InvalidArgument("tile", f"repeats={quote(repeats)}", allowed="numbers from 0")
+            if d != 1 and n != 1:
+                given = f"dim {i} of {whole.desc}, {n} times"
+                raise BadTensorStrides("tile", given, allowed="dims of 1", hint="a copy: isokern.tile(x, repeats=…)")
+        return whole.broadcast_to(*(d * n for d, n in zip(whole.shape, counts, strict=True)))
+
+    def _axis(self, where: str, axis: int, rank: int | None = None) -> int:
+        """Return an axis counted from the front, or raise InvalidArgument with the range."""
+        (given,), count = _integers(where, (axis,)), self.ndim if rank is None else rank
+        if not -count <= given < count:
+            allowed = f"{-count}..{count - 1}" if count else "rank 1 or more"
+            raise InvalidArgument(where, f"axis {given} of {self.desc}", allowed=allowed)
+        return given % count
 
     def __iter__(self) -> Iterator[Tensor]:
         """Iterate over views along the first dim."""
