@@ -153,7 +153,7 @@ def _product_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mappi
     assert x is not None and ids is not None
     if x.ndim == 2:
         x = TensorDesc(x.dtype, (*ids.shape, x.shape[1]), (x.strides[0], 0, x.strides[1]), x.offset)
-    return [x, w, ids], outputs
+    return [x, w, ids], list(outputs)
 
 
 def apply_experts(of_rows: Any, x: Any, w: Any, ids: Any) -> Any:

@@ -31,7 +31,8 @@ def split_integer(value: int) -> tuple[float, int]:
 def _reference(value: float, offset: int, shape: Any, out: Sequence[TensorDesc]) -> Any:
     element = out[0].dtype
     if element.kind not in "iu":
-        return np.full(out[0].shape, convert(np.array(value + offset), element.numpy))
+        given = value + offset if offset else value  # -0 + 0 is 0
+        return np.full(out[0].shape, convert(np.array(given), element.numpy))
     assert element.numpy is not None
     bits = int(convert(np.array(value), element.numpy)) + offset
     return np.full(out[0].shape, np.array(bits % (1 << 64), np.uint64).astype(element.numpy))

@@ -206,7 +206,7 @@ def convert_bits(value: float, dtype: DType, offset: int = 0) -> int:
     An offset is added to what integers become, and else to the number.
     """
     whole = dtype.kind in "iu"
-    made = convert(np.array(value if whole else value + offset, np.float64), dtype.numpy)
+    made = convert(np.array(value if whole or offset == 0 else value + offset, np.float64), dtype.numpy)
     bits = int.from_bytes(made.tobytes(), "little", signed=True) + (offset if whole else 0)
     half = 1 << 8 * dtype.itemsize - 1
     return (bits + half) % (2 * half) - half

@@ -84,11 +84,11 @@ static inline void ik_convert_value(double value, int32_t dtype, void *to)
 }
 
 /* Write `value` plus `offset` to the 8 bytes at `to` as one element of `dtype`: integers are added after the
- * conversion, and wrap; other types are converted from the sum in F64. */
+ * conversion, and wrap; other types are converted from the sum in F64, in which -0 + 0 would be 0. */
 static inline void ik_convert_sum(double value, int64_t offset, int32_t dtype, uint64_t *to)
 {
     *to = 0;
-    ik_convert_value(ik_is_integer(dtype) ? value : value + (double)offset, dtype, to);
+    ik_convert_value(ik_is_integer(dtype) || offset == 0 ? value : value + (double)offset, dtype, to);
     if (ik_is_integer(dtype))
         *to += (uint64_t)offset;
 }
