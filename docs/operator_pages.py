@@ -347,7 +347,7 @@ def write_values(domain: str, slot: Any, first: int) -> Written:
 def choose_range(domain: str, dtype: Any) -> tuple[Any, int]:
     """Return (low, step): the numbers 0 to 18, plus `low`, over `step` are in the domain and the dtype."""
     if dtype.kind == "u":
-        return (0, 1) if domain == "any" else (1, 1)
+        return {"any": 0, "exponents": 113}.get(domain, 1), 1
     if dtype.kind == "i":
         return (1, 1) if domain in ("positive", "nonzero") else (-9, 1)
     ranges = {"unit": (-9, 10), "positive": (1, 4), "above_one": (4, 4), "nonzero": (-9.5, 4)}

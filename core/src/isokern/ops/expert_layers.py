@@ -329,6 +329,7 @@ declare(
         _packed_sample((3, 64, 4, 32, 2)),
         _packed_sample((5, 32, 3, 96, 2), BIASES, gate="swiglu_clamped", interleaved=True),
         _packed_sample((1, 96, 6, 32, 2), "down_bias"),
+        _packed_sample((1, 32, 2, 32, 1), gate="relu_mul"),
         _packed_sample((0, 32, 3, 32, 2)),
         _packed_sample((90, 64, 6, 96, 4), BIASES, "wide", gate="swiglu_clamped", interleaved=True),
         _packed_sample((1, 1024, 16, 512, 4), BIASES, "medium", gate="swiglu_clamped", interleaved=True),

@@ -45,7 +45,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
     - equal: all alike
-    - exponents: exponents of scales a little below 1, as MXFP4 has them in U8
+    - exponents: 112 to 127, exponents of scales up to 1, as MXFP4 has them in U8
     - hilbert: 1 / (i + j + 1) at row i and column j, the matrix whose systems are the badly conditioned example
     - boxes: in the last dim, four corners (a0, a1, b0, b1) of a box with a ≤ b, many of which overlap
     - regions: in the last dim, a place (down, across) and the height and width of a bin there
@@ -153,6 +153,7 @@ _FLOATS["boxes"] = _boxes
 _FLOATS["regions"] = _regions
 _FLOATS["rois"] = _rois
 _FLOATS["nan_behind"] = _nan_behind
+_FLOATS["exponents"] = lambda rng, size: rng.integers(112, 128, size)
 _FLOATS["equal"] = lambda rng, size: np.full(size, 1.5)
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
@@ -186,7 +187,7 @@ def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Gen
     if kind == "equal":
         return np.full(size, 3, dtype.numpy)
     if kind == "exponents":
-        return rng.integers(120, 128, size, dtype=dtype.numpy)
+        return np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
     if kind in ("peaks", "valleys"):
         return np.asarray(np.clip(_FLOATS[kind](rng, size), max(limits.min, -100), 100)).astype(dtype.numpy)
     low, high = {"any": (limits.min, limits.max), "nonzero": (1, limits.max), "positive": (1, limits.max)}.get(

@@ -51,12 +51,15 @@ static inline __device__ float block_product(int dtype, const char *w, __shared_
 }
 
 /* How a stretch of rows of x, as blocks or as floats, is brought to shared memory, and what a row of w adds to the sums
- * of these rows. Units are blocks or floats; `stretch` is the most units of a stretch. */
+ * of these rows. Units are blocks or floats; `stretch` is the most units of a stretch. A task has `tile_rows` rows of
+ * x, and multiplies them as at_row of the first one says. */
 struct by_blocks {
-    enum { stretch = BLOCKS, size = 34 };
+    enum { stretch = BLOCKS, size = 34, tile_rows = X_ROWS };
     int dtype;       /* the dtype of w */
     long long w_row; /* elements */
     long long units; /* units of a row of x */
+
+    inline __device__ const by_blocks &at_row(long long, char *) const { return *this; }
 
     inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows,
         long long at, int n, char *, __shared_ptr__ char *shared) const
@@ -88,9 +91,11 @@ struct by_blocks {
 };
 
 struct by_floats {
-    enum { stretch = FLOATS };
+    enum { stretch = FLOATS, tile_rows = X_ROWS };
     int dtype;
     long long w_row, units, step; /* step: between neighbours of x */
+
+    inline __device__ const by_floats &at_row(long long, char *) const { return *this; }
 
     inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows,
         long long at, int n, char *memory, __shared_ptr__ char *shared) const
@@ -148,10 +153,10 @@ static inline __device__ void finish_row(const ik_geometry &g, const row_epilogu
     activate_f32(e.activation, n, sums);
 }
 
-/* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is X_ROWS rows of x and `cols` rows of w
+/* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is some rows of x, and `cols` rows of w
  * for each core. */
 template <class By>
-static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, const row_epilogue &e, int cols,
+static inline __device__ void multiply_rows(const ik_geometry &g, const By &whole, const row_epilogue &e, int cols,
     __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w, __global_ptr__ const char *bias,
     __global_ptr__ const char *c, char *memory, __shared_ptr__ char *shared, __shared_ptr__ float *results)
 {
@@ -160,9 +165,10 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &by, 
     long long rows = 1;
     for (int d = 0; d < g.ndim - 1; d++)
         rows *= g.shape[d];
-    for (long long task = cluster_id(); task < ik_ceil_div(rows, X_ROWS) * tiles; task += cluster_num()) {
-        const long long row = task / tiles * X_ROWS, col = task % tiles * wide, own = col + core_id() * cols;
-        const int here = (int)ik_min(X_ROWS, rows - row), mine = (int)ik_max(0, ik_min(cols, n - own));
+    for (long long task = cluster_id(); task < ik_ceil_div(rows, By::tile_rows) * tiles; task += cluster_num()) {
+        const long long row = task / tiles * By::tile_rows, col = task % tiles * wide, own = col + core_id() * cols;
+        const By &by = whole.at_row(row, memory);
+        const int here = (int)ik_min(By::tile_rows, rows - row), mine = (int)ik_max(0, ik_min(cols, n - own));
         for (int i = 0; i < mine * X_ROWS; i++)
             sums[i] = 0;
         for (long long at = 0; at < by.units; at += By::stretch) {
