@@ -8,7 +8,8 @@ from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.rewriting.target import primitives
 
-REFUSED = {"dequantize", "generalized_delta_rule", "quantize", "random_bits", "scan", "scatter", "sort", "topk"}
+RECURRENCES = {"generalized_delta_rule", "gru_recurrence", "lstm_recurrence", "rnn_recurrence", "scan"}
+REFUSED = {"dequantize", "quantize", "random_bits", "scatter", "sort", "topk", *RECURRENCES}
 EXPORTED = [name for name in primitives() if name not in REFUSED]
 FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in SHARED_FUNCTIONS]
 
