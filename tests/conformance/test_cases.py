@@ -65,6 +65,7 @@ def test_indices_of_every_dtype_are_judged() -> None:
         **dict.fromkeys(("scatter", "scatter_elements", "scatter_nd"), ("I",)),
         **dict.fromkeys(("fused_moe", "fused_moe_mxfp4", "grouped_gemm", "matmul_id"), ("I",)),
         **dict.fromkeys(("cross_entropy", "ldexp", "multi_margin_loss", "nll_loss"), ("I",)),
+        **dict.fromkeys(("gru", "gru_recurrence", "lstm", "lstm_recurrence", "rnn", "rnn_recurrence"), ("I",)),
         **dict.fromkeys(("conv_integer", "matmul_integer", "qlinear_conv", "qlinear_matmul"), ("B",)),
         "random_sample": ("I", "J"),
     }
@@ -162,6 +163,7 @@ def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
     low, high = {
         "positive": (0, np.inf),
         "unit": (-1, 1),
+        "small": (-1 / 8, 1 / 8),
         "above_one": (1, np.inf),
         "moderate": (-8, 8),
         "index:9": (-9, 8),
