@@ -524,7 +524,7 @@ declare(
 
 
 def _response(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit sums of squares over windows of channels: x as images of [channels, the rest]."""
+    """Emit means of squares over windows of channels: x as images of [channels, the rest]."""
     (x,), y, size = inputs, outputs[0], values["size"]
     n, c, *rest = y.shape
     if c == 0:
@@ -532,11 +532,11 @@ def _response(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], out
     flat = e.reshape(e.cast(x, y.dtype.compute), (n, 1, c, math.prod(rest)))
     squares = e.loop("abcd->abcd", "x0 * x0", flat)
     before, after = min(c - 1, (size - 1) // 2), min(c - 1, size // 2)  # a window may be wider than all channels
-    padded = e("pad", squares, low=(0, 0, before, 0), high=(0, 0, after, 0), value=0.0)
-    total = e("pooling_nchw_sum", e.fill(flat.spec.shape, 0.0, y.dtype.compute), padded, kernel=(before + 1 + after, 1))
-    share = constant(values["alpha"] / size)
+    window: dict[str, Any] = {"kernel": (before + 1 + after, 1), "stride": (1, 1), "padding": (before, 0, after, 0)}
+    mean = e("avg_pool2d", squares, count_include_pad=True, **window)
+    share = constant(values["alpha"] / size * (before + 1 + after))
     body = f"x0 / pow({constant(values['bias'])} + {share} * x1, {constant(values['beta'])})"
-    return e.reshape(e.loop("abcd,abcd->abcd", body, flat, total, dtype=y.dtype), y.shape)
+    return e.reshape(e.loop("abcd,abcd->abcd", body, flat, mean, dtype=y.dtype), y.shape)
 
 
 def _window_sums(x: Any, size: int) -> Any:

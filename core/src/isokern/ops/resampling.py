@@ -248,9 +248,10 @@ def _affine(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
     columns = [e.collapse(e("slice", theta, starts=(i,), ends=(i + 1,), axes=(2,)), (1, 2)) for i in range(dims + 1)]
     lines = [_axis_line(e, size, values["align_corners"], wide) for size in sizes]
     letters = LETTERS[:dims]
-    maps = ",".join(["ni"] * (dims + 1) + list(letters)) + f"->n{letters}i"
+    maps = ",".join(["ni"] * (dims + 1) + list(letters)) + f"->ni{letters}"  # lines are long, dim i is not
     body = " + ".join([f"x{i} * x{2 * dims - i}" for i in range(dims)] + [f"x{dims}"])
-    return e.loop(maps, body, *(e.cast(c, wide) for c in columns), *lines, dtype=y.dtype)
+    made = e.loop(maps, body, *(e.cast(c, wide) for c in columns), *lines, dtype=y.dtype)
+    return e("transpose", made, axes=(0, *range(2, 2 + dims), 1))
 
 
 def _affine_reference(theta: Any, shape: Any, align_corners: bool) -> Any:
