@@ -65,7 +65,7 @@ def _axis_taps(e: Emitter[V], at: V, size: int, values: Mapping[str, Any]) -> tu
 
 
 def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit indices and weights of all elements that a place reads, and a weighted gather of x with its channels last."""
+    """Emit indices and weights of the elements that a place reads, and a weighted gather of x, its channels last."""
     (x, grid), y = inputs, outputs[0]
     n, c, *sizes = x.spec.shape
     dims, points = len(sizes), math.prod(y.shape[2:])

@@ -69,9 +69,9 @@ weighted_gather = declare(
     {"T": FLOATS, "I": INDICES},
     family="reduction",
     doc=(
-        "y[a, o, b] = Σ_t weights[o, t] · x[a, indices[o, t], b], added in the compute type: `gather` and a weighted sum."
-        " An element of weight 0 does not count, even where it is not finite. Negative indices count from the end. An"
-        " index out of range adds nothing, and is reported as by `gather`."
+        "y[a, o, b] = Σ_t weights[o, t] · x[a, indices[o, t], b], added in the compute type: `gather` and a weighted"
+        " sum. An element of weight 0 does not count, even where it is not finite. Negative indices count from the"
+        " end. An index out of range adds nothing, and is reported as by `gather`."
     ),
     reference=_reference,
     tolerance=Tolerance(1, _scale),

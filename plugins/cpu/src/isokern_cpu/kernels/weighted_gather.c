@@ -1,9 +1,11 @@
-/* weighted_gather: y[a, o, b] = Σ_t weights[o, t] * x[a, indices[o, t], b], added in the order of t in the compute type.
+/* weighted_gather: y[a, o, b] = Σ_t weights[o, t] * x[a, indices[o, t], b], in the order of t and the compute type.
  *
- * The rows of x and the weights of y's rows are listed first: -1 for a row whose weight is 0 or whose index is out of
- * range; the first of the latter is reported at the end. Then vector lanes are b, or, where b is short, o: a row of x is
- * widened, and its elements are picked. Against a gather and a loop nest it takes between a twentieth and a fifth of the
- * time, a few rows of one element each excepted (three fifths). */
+ * The rows of x and the weights of y's rows are listed first; what does not count has no row, and the first index that
+ * is out of range is reported at the end. Then vector lanes are b, or, where b is short, o: a row of x is widened, and
+ * its elements are picked.
+ *
+ * Against a gather and a loop nest it takes between a twentieth and a fifth of the time; three fifths where y has a
+ * few hundred elements. */
 #ifndef IK_T
 #include <stdatomic.h>
 
@@ -17,11 +19,11 @@ typedef struct job {
     char *y;
     const char *x, *index, *factor;
     int64_t size, a, n, b, o, t; /* bytes of an element, and dims */
-    bool across;                 /* lanes are o */
-    int64_t *row;                /* [o, t]; where lanes are o, 32 bits each, [t, o] */
-    void *weight;                /* the same, in the compute type */
-    char *wide;                  /* where lanes are o: a row of x for each thread */
-    _Atomic int64_t first_bad;   /* position in indices of the first index out of range */
+    bool across; /* lanes are o */
+    int64_t *row; /* [o, t]; where lanes are o, 32 bits each, [t, o] */
+    void *weight; /* the same, in the compute type */
+    char *wide; /* where lanes are o: a row of x for each thread */
+    _Atomic int64_t first_bad; /* position in indices of the first index out of range */
 } job;
 
 static int64_t index_at(const job *j, int64_t o, int64_t t)
@@ -61,9 +63,17 @@ IK_KERNEL(weighted_gather)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[IK_WEIGHTED_GATHER_Y], *x = &plan->tensors[IK_WEIGHTED_GATHER_X];
-    job j = { .ty = y, .tx = x, .indices = &plan->tensors[IK_WEIGHTED_GATHER_INDICES],
-        .weights = &plan->tensors[IK_WEIGHTED_GATHER_WEIGHTS], .size = ik_itemsize(y->dtype), .a = x->shape[0],
-        .n = x->shape[1], .b = x->shape[2], .o = y->shape[1], .across = goes_across(plan), .first_bad = INT64_MAX };
+    job j = { .ty = y,
+        .tx = x,
+        .indices = &plan->tensors[IK_WEIGHTED_GATHER_INDICES],
+        .weights = &plan->tensors[IK_WEIGHTED_GATHER_WEIGHTS],
+        .size = ik_itemsize(y->dtype),
+        .a = x->shape[0],
+        .n = x->shape[1],
+        .b = x->shape[2],
+        .o = y->shape[1],
+        .across = goes_across(plan),
+        .first_bad = INT64_MAX };
     const bool wide = y->dtype == IK_F64;
     j.t = j.indices->shape[1];
     j.index = ik_ptr(plan, data, IK_WEIGHTED_GATHER_INDICES);
@@ -172,8 +182,8 @@ static void IK_OF(pick)(void *context, int64_t begin, int64_t end, int32_t worke
     IK_T sum[IK_TILE] IK_ALIGNED;
     for (int64_t i = begin; i < end; i++) {
         const int64_t a = i / j->b, b = i % j->b;
-        ik_load(sizeof *wide == 8 ? IK_F64 : IK_F32, j->tx->dtype, j->x + (a * xs[0] + b * xs[2]) * j->size, xs[1], j->n,
-            wide);
+        ik_load(sizeof *wide == 8 ? IK_F64 : IK_F32, j->tx->dtype, j->x + (a * xs[0] + b * xs[2]) * j->size, xs[1],
+            j->n, wide);
         wide[j->n] = 0;
         for (int64_t at = 0; at < j->o; at += IK_TILE) {
             const int64_t n = ik_min(IK_TILE, j->o - at);
