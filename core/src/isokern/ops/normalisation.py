@@ -136,6 +136,7 @@ declare(
     CHANNELS,
     {"T": FLOATS},
     family="normalization",
+    stem="group_norm",
     doc="(x - mean) / sqrt(variance + eps) · w + bias, each channel of each item by itself (Ulyanov et al. 2016).",
     reference=lambda x, w, bias, eps: _group_norm(x, w, bias, eps, x.shape[1]),
     tolerance=Tolerance(16, lambda x, w, bias, eps: _group_scale(x, w, bias, eps, x.shape[1])),

@@ -24,7 +24,7 @@ static ik_stat measure(const job *j, const char *from, int64_t n, float *e)
     double sum = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
         sum += ik_exp_run_f32(ik_min(n - at, IK_EXP_PIECE), x + at, max, e + at);
-    return (ik_stat){ max, sum };
+    return (ik_stat){ .a = max, .b = sum };
 }
 
 static void rows(void *context, int64_t begin, int64_t end, int32_t worker)
