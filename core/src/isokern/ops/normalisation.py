@@ -13,7 +13,7 @@ from ..declare.attributes import attrs, integer, integers, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given, axis_of
 from ..declare.registry import find
-from ..dtypes import FLOATS, DType
+from ..dtypes import F32, FLOATS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from .layer_norm import layer_norm
@@ -436,8 +436,10 @@ def _hardmax_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any]
     axis = values["axis"] % y.ndim
     rows = loops.replace(loops[axis], "")
     first = e("argmax", x, axis=axis)
-    numbers = e.iota(y.shape[axis], first.spec.dtype)
-    return e.cast(e.loop(f"{rows},{loops[axis]}->{loops}", "1 if x0 == x1 else 0", first, numbers), y.dtype)
+    exact = F32 if y.shape[axis] <= 1 << 24 else first.spec.dtype
+    numbers = e.iota(y.shape[axis], exact)
+    body = "1 if x0 == x1 else 0"
+    return e.loop(f"{rows},{loops[axis]}->{loops}", body, e.cast(first, exact), numbers, dtype=y.dtype)
 
 
 def _hardmax_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
