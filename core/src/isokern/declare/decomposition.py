@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..dtypes import BOOL, DType
+from ..dtypes import DType
 from ..layout import TensorDesc
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -98,13 +98,8 @@ class Emitter(Generic[V]):
         return flat if len(shape) == 1 else self("expand_shape", flat, groups=(len(shape),), shape=tuple(shape))
 
     def repeat(self, x: V, shape: Sequence[int]) -> V:
-        """Return x broadcast to a shape, bit for bit: `where` chooses x or x by a mask that has the repeated dims."""
-        lead = len(shape) - x.spec.ndim
-        own = (*(1 if d != 1 else 0 for d in shape[:lead]), *x.spec.shape)
-        if own == tuple(shape):
-            return x
-        mask = self.fill([1 if d == n else n for d, n in zip(own, shape, strict=True)], 1.0, BOOL)
-        return self("where", mask, x, x)
+        """Return x broadcast to a shape, bit for bit; x itself where it has that shape."""
+        return x if x.spec.shape == tuple(shape) else self("broadcast_to", x, shape=tuple(shape))
 
     def squeeze(self, x: V, letters: str, out: Mapping[str, int]) -> tuple[V, str]:
         """Return x without the dims of 1 that repeat along a longer loop, and the letters of the dims that remain."""

@@ -33,6 +33,8 @@ def _causal_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sha
 def _causal(x: Any, w: Any, bias: Any, state: Any, activation: str) -> Any:
     before = np.zeros((*x.shape[:2], w.shape[1] - 1), x.dtype) if state is None else state
     full = np.concatenate([before, x], 2)
+    if x.shape[2] == 0:
+        return x, full
     view = np.lib.stride_tricks.sliding_window_view(full, w.shape[1], 2)
     y = add_and_activate(np.einsum("bclk,ck->bcl", view, w), bias, activation)
     return y, full[:, :, x.shape[2] :]
@@ -53,7 +55,7 @@ def _causal_parts(
     before = e.fill(outputs[1].shape, 0.0, x.spec.dtype) if state is None else state
     full = e("concat", before, x, axis=2)
     filters = e.reshape(w, (c, 1, k))
-    if c == 0:
+    if c == 0 or size == 0:
         return e.fill(outputs[0].shape, 0.0, x.spec.dtype), before
     y = e("conv1d", full, filters, bias, groups=c, activation=values["activation"])
     return y, e("slice", full, starts=(size,), ends=(size + k - 1,), axes=(2,))
@@ -94,7 +96,13 @@ declare(
             ((1, 3, 1), 4, "s", "none", "small"),
             ((2, 3, 5), 1, "b", "none", "small"),
             ((0, 3, 5), 4, "bs", "silu", "small"),
+            ((2, 3, 0), 4, "bs", "silu", "small"),
+            ((2, 300, 3), 4, "bs", "silu", "small"),
+            ((1, 2, 35), 18, "bs", "gelu", "small"),
             ((2, 33, 1025), 4, "bs", "silu", "wide"),
+            ((1, 2048, 1), 4, "bs", "silu", "medium"),  # a step of generation
+            ((1, 768, 256), 4, "bs", "silu", "medium"),
+            ((4, 2048, 2048), 4, "bs", "silu", "large"),
         ]
     ],
     errors=[

@@ -16,7 +16,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent
 from .convolutions import GROUPS, borders, each
-from .resampling import WEIGHTED
+from .weighted_gather import WEIGHTED
 
 Shape = tuple[int, ...]
 WHERE = "deform_conv2d"

@@ -11,11 +11,12 @@ import numpy as np
 from ..declare import ErrorCase, Operator, Sample, declare
 from ..declare.attributes import Attr, attrs, integer, integers
 from ..declare.decomposition import Emitter, V
-from ..declare.normal_form import as_given, axis_of
+from ..declare.normal_form import as_given, axis_of, pointwise
 from ..declare.operator import Decompose, Shapes
 from ..dtypes import BOOL, I64, PLAIN
 from ..layout import MAX_RANK, TensorDesc, broadcast_shapes
 from ..status import BadTensorShape, InvalidArgument
+from .rearrange import broadcast
 
 Shape = tuple[int, ...]
 START = -(2**63)  # an end of a slice with a negative step: past the first element
@@ -47,7 +48,7 @@ def _move(
         reference=reference,
         attrs=attrs("L" + kind[:3], *fields),
         shapes=shapes,
-        normal_form=as_given,
+        normal_form=more.pop("normal_form", as_given),
         decompose=decompose,
         samples=lambda: [
             Sample({"x": shape}, values, size="wide" if i == len(samples) - 1 else "small")
@@ -175,14 +176,23 @@ def _tile_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape
 
 
 def _tile(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit x with a dim of 1 before each that repeats, those broadcast, and the dims merged: the last three at a time.
+
+    So the broadcast has at most seven dims.
+    """
     (x,), y = inputs, outputs[0]
     shape = [1] * (y.ndim - x.spec.ndim) + list(x.spec.shape)
     times = [1] * (y.ndim - len(values["repeats"])) + list(values["repeats"])
-    for axis in reversed(range(y.ndim)):
-        if times[axis] != 1:
-            lead, rest = math.prod(shape[:axis]), math.prod(shape[axis:])
-            x = e.repeat(e.reshape(x, (lead, 1, rest)), (lead, times[axis], rest))
+    repeated = [axis for axis in range(y.ndim) if times[axis] != 1]
+    while repeated:
+        axes, repeated = repeated[-3:], repeated[:-3]
+        single, wide = [math.prod(shape[: axes[0]])], [math.prod(shape[: axes[0]])]
+        for axis, end in zip(axes, [*axes[1:], y.ndim], strict=True):
+            run = math.prod(shape[axis:end])
+            single += [1, run]
+            wide += [times[axis], run]
             shape[axis] *= times[axis]
+        x = e("broadcast_to", e.reshape(x, single), shape=wide)
     return e.reshape(x, y.shape)
 
 
@@ -264,7 +274,7 @@ _move(
     "broadcast_to",
     "BRTO",
     _broadcast_shapes,
-    lambda e, inputs, values, outputs: e.repeat(inputs[0], outputs[0].shape),
+    broadcast,
     lambda x, shape: np.broadcast_to(x, shape),
     [integers("shape", doc="of y", minimum=0)],
     [
@@ -285,6 +295,8 @@ _move(
         ErrorCase({"x": (3, 4)}, InvalidArgument, {"shape": (-1, 4)}),
     ],
     doc="x with its dims of 1 repeated, and new dims in front, as `shape` says (NumPy's broadcast_to).",
+    stem="rearrange",
+    normal_form=pointwise,
 )
 
 

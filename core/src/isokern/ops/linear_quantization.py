@@ -261,12 +261,9 @@ declare(
 
 # Weights of 4 bits, eight in each I32, or two in each byte
 
-_NIBBLE = (
-    "(65536 if bitand(x1, {}) > 0 else 1) * (256 if bitand(x1, {}) > 0 else 1) * (16 if bitand(x1, {}) > 0 else 1)"
-)
-IN_ORDER = f"bitand(quotient(x0, {_NIBBLE.format(4, 2, 1)}), 15)"
+IN_ORDER = "bitand(shift_right(x0, x1 * 4), 15)"
 # Columns 0 to 7 of AWQ lie in the nibbles 0, 4, 1, 5, 2, 6, 3, 7
-INTERLEAVED = f"bitand(quotient(x0, {_NIBBLE.format(1, 4, 2)}), 15)"
+INTERLEAVED = "bitand(shift_right(x0, shift_right(x1, 1) * 4 + bitand(x1, 1) * 16), 15)"
 AWQ_NIBBLES = (0, 4, 1, 5, 2, 6, 3, 7)
 FORMATS = (F16, BF16, F32)  # no F64: the formats define 4-bit values with scales of these, and F32 holds each exactly
 
@@ -442,16 +439,17 @@ def _mxfp4_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shap
 
 
 def _mxfp4(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit a table of the two numbers of each byte, whose rows the bytes name, and the products with the scales."""
     x, scales = inputs
     rows, blocks, y = outputs[0].numel // 32 if outputs[0].shape[-1] else 0, 32, outputs[0]
-    packed = e.cast(e.reshape(x, (rows, 16)), I32)
-    codes = e.loop("ab,c->abc", "bitand(quotient(x0, 16) if x1 > 0 else x0, 15)", packed, e.iota(2, I32))
+    codes = e.loop("a,b->ab", "bitand(shift_right(x0, x1 * 4), 15)", e.iota(256, I32), e.iota(2, I32))
     size = "x0 * 0.5 if x0 < 4 else x0 - 2 if x0 < 6 else x0 * 2 - 8"
     signed = size.replace("x0", "(x0 - 8)")
-    values_ = e.loop("abc->abc", f"-({signed}) if x0 >= 8 else ({size})", e.cast(codes, F32))
+    table = e.loop("ab->ab", f"-({signed}) if x0 >= 8 else ({size})", e.cast(codes, F32))
+    found = e("gather", table, e.cast(e.reshape(x, (16 * rows,)), I32), axis=0)
     factor = e.loop("a->a", "0 * 1e999 if x0 == 255 else exp2(x0 - 127)", e.cast(e.reshape(scales, (rows,)), F32))
-    wide = e.loop("ab,a->ab", "x0 * x1", e.reshape(values_, (rows, blocks)), factor)
-    return e.cast(e.reshape(wide, y.shape), y.dtype)
+    wide = e.loop("ab,a->ab", "x0 * x1", e.reshape(found, (rows, blocks)), factor, dtype=y.dtype)
+    return e.reshape(wide, y.shape)
 
 
 FP4 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)

@@ -62,10 +62,15 @@ def _scale(names: Sequence[str], tree: Expr) -> Callable[..., Any]:
 
 def reduce_terms(e: Emitter[V], y: V, reduction: str, element: DType) -> V:
     """Emit the reduction of all elements, in their dtype, and the cast to the output's."""
-    if reduction != "none":
-        loops, count = LETTERS[: y.spec.ndim], y.spec.numel
-        y = e.loop(f"{loops}->", "x0", y, combine="sum")
-        y = e.loop("->", f"x0 / {constant(count)}", y) if reduction == "mean" else y
+    if reduction == "none":
+        return e.cast(y, element)
+    total = e.loop(f"{LETTERS[: y.spec.ndim]}->", "x0", y, combine="sum")
+    return finish_sum(e, total, reduction, y.spec.numel, element)
+
+
+def finish_sum(e: Emitter[V], total: V, reduction: str, count: int, element: DType) -> V:
+    """Emit the mean of so many terms from their sum, or the sum, and the cast to the output's dtype."""
+    y = e.loop("->", f"x0 / {constant(count)}", total) if reduction == "mean" else total
     return e.cast(y, element)
 
 
@@ -74,9 +79,11 @@ def _decompose(names: Sequence[str], tree: Expr) -> Decompose:
         element, reduction, loops = outputs[0].dtype, values["reduction"], LETTERS[: inputs[0].spec.ndim]
         given = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
         body = to_text(substitute(tree, given | attributes(values, element.compute)))
-        wide = element if reduction == "none" else element.compute
-        y = e.loop(f"{','.join([loops] * len(names))}->{loops}", body, *inputs, dtype=wide)
-        return reduce_terms(e, y, reduction, element)
+        maps = f"{','.join([loops] * len(names))}->"
+        if reduction == "none":
+            return e.loop(maps + loops, body, *inputs)
+        total = e.loop(maps, body, *inputs, dtype=element.compute, combine="sum")
+        return finish_sum(e, total, reduction, inputs[0].spec.numel, element)
 
     return decompose
 

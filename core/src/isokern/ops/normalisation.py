@@ -13,7 +13,7 @@ from ..declare.attributes import attrs, integer, integers, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given, axis_of
 from ..declare.registry import find
-from ..dtypes import FLOATS, DType
+from ..dtypes import F32, FLOATS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from .layer_norm import layer_norm
@@ -136,6 +136,7 @@ declare(
     CHANNELS,
     {"T": FLOATS},
     family="normalization",
+    stem="group_norm",
     doc="(x - mean) / sqrt(variance + eps) · w + bias, each channel of each item by itself (Ulyanov et al. 2016).",
     reference=lambda x, w, bias, eps: _group_norm(x, w, bias, eps, x.shape[1]),
     tolerance=Tolerance(16, lambda x, w, bias, eps: _group_scale(x, w, bias, eps, x.shape[1])),
@@ -435,8 +436,10 @@ def _hardmax_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any]
     axis = values["axis"] % y.ndim
     rows = loops.replace(loops[axis], "")
     first = e("argmax", x, axis=axis)
-    numbers = e.iota(y.shape[axis], first.spec.dtype)
-    return e.cast(e.loop(f"{rows},{loops[axis]}->{loops}", "1 if x0 == x1 else 0", first, numbers), y.dtype)
+    exact = F32 if y.shape[axis] <= 1 << 24 else first.spec.dtype
+    numbers = e.iota(y.shape[axis], exact)
+    body = "1 if x0 == x1 else 0"
+    return e.loop(f"{rows},{loops[axis]}->{loops}", body, e.cast(first, exact), numbers, dtype=y.dtype)
 
 
 def _hardmax_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
@@ -524,7 +527,7 @@ declare(
 
 
 def _response(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit sums of squares over windows of channels: x as images of [channels, the rest]."""
+    """Emit means of squares over windows of channels: x as images of [channels, the rest]."""
     (x,), y, size = inputs, outputs[0], values["size"]
     n, c, *rest = y.shape
     if c == 0:
@@ -532,11 +535,11 @@ def _response(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], out
     flat = e.reshape(e.cast(x, y.dtype.compute), (n, 1, c, math.prod(rest)))
     squares = e.loop("abcd->abcd", "x0 * x0", flat)
     before, after = min(c - 1, (size - 1) // 2), min(c - 1, size // 2)  # a window may be wider than all channels
-    padded = e("pad", squares, low=(0, 0, before, 0), high=(0, 0, after, 0), value=0.0)
-    total = e("pooling_nchw_sum", e.fill(flat.spec.shape, 0.0, y.dtype.compute), padded, kernel=(before + 1 + after, 1))
-    share = constant(values["alpha"] / size)
+    window: dict[str, Any] = {"kernel": (before + 1 + after, 1), "stride": (1, 1), "padding": (before, 0, after, 0)}
+    mean = e("avg_pool2d", squares, count_include_pad=True, **window)
+    share = constant(values["alpha"] / size * (before + 1 + after))
     body = f"x0 / pow({constant(values['bias'])} + {share} * x1, {constant(values['beta'])})"
-    return e.reshape(e.loop("abcd,abcd->abcd", body, flat, total, dtype=y.dtype), y.shape)
+    return e.reshape(e.loop("abcd,abcd->abcd", body, flat, mean, dtype=y.dtype), y.shape)
 
 
 def _window_sums(x: Any, size: int) -> Any:

@@ -83,11 +83,15 @@ def _pool_windows(
 
 
 def _pool_image(e: Emitter[V], x: V, windows: Sequence[Shape], kind: str, fill: float, dtype: Any) -> V:
-    """Emit a pooling primitive, whose initial value is `fill`."""
-    places = [(s - d * (k - 1) - 1) // t + 1 for s, (k, t, d) in zip(x.spec.shape[2:], windows, strict=True)]
+    """Emit a pool of two dims: the largest elements, or the sums in `dtype` as means times the elements of a window."""
     kernel, stride, dilation = zip(*windows, strict=True)
-    init = e.fill((*x.spec.shape[:2], *places), fill, dtype)
-    return e(kind, init, x, kernel=kernel, stride=stride, dilation=dilation)
+    if kernel == (1, 1) and stride == (1, 1):
+        return e.cast(x, dtype)
+    fields: dict[str, Any] = {"kernel": kernel, "stride": stride, "dilation": dilation}
+    if kind.endswith("max"):
+        return e("max_pool2d", x, **fields)
+    mean = e("avg_pool2d", e.cast(x, dtype), **fields)
+    return e.loop("abcd->abcd", f"x0 * {math.prod(kernel)}", mean)
 
 
 def _max_parts(where: str) -> Decompose:
@@ -267,31 +271,49 @@ def _adaptive_shapes(where: str, dims: int) -> Any:
     return shapes
 
 
-def _bins_of_axis(e: Emitter[V], x: V, out: int, largest: bool) -> V:
-    """Return x[a, i, b] with its middle dim as bins: reshaped where they are even, else by a matrix of membership."""
+MOST_SLICES = 64  # bins that are reduced one by one; more are gathered first
+
+
+def _bins_of_axis(e: Emitter[V], x: V, out: int) -> V:
+    """Return the largest elements of bins of the middle dim of x[a, i, b]: of even ones, of a few, or of many.
+
+    A bin that is shorter than others repeats its last element.
+    """
     lead, size, rest = x.spec.shape
-    combine, absent = ("maximum", "-1e999") if largest else ("sum", "0")
     if size % out == 0:
-        made = e.loop("aokb->aob", "x0", e.reshape(x, (lead, out, size // out, rest)), combine=combine)
-        return made if largest else e.loop("aob->aob", f"x0 / {size // out}", made)
+        return e("reduce_max", e.reshape(x, (lead, out, size // out, rest)), axes=(2,))
+    runs = bins(size, out)
+    if out <= MOST_SLICES:
+        parts = [e("slice", x, starts=(r.start,), ends=(r.stop,), axes=(1,)) for r in runs]
+        return e("concat", *(e("reduce_max", part, axes=(1,), keepdims=True) for part in parts), axis=1)
+    longest = max(r.stop - r.start for r in runs)
     begin, end = f"quotient(x0 * {size}, {out})", f"quotient((x0 + 1) * {size} + {out - 1}, {out})"
-    numbers = e.iota(out, I64), e.iota(size, I64)
-    inside = e.cast(e.loop("o,i->oi", f"1 if x1 >= {begin} and x1 < {end} else 0", *numbers), x.spec.dtype)
-    made = e.loop("aib,oi->aob", f"x0 if x1 != 0 else {absent}", x, inside, combine=combine)
-    return made if largest else e.loop("aob,o->aob", "x0 / x1", made, e.loop("oi->o", "x0", inside, combine="sum"))
+    at = e.loop("o,k->ok", f"minimum({begin} + x1, {end} - 1)", e.iota(out, I64), e.iota(longest, I64))
+    return e("reduce_max", e("gather", x, at, axis=1), axes=(2,))
 
 
-def _adaptive_parts(largest: bool) -> Decompose:
-    def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-        y = outputs[0]
-        made, shape = inputs[0] if largest else e.cast(inputs[0], y.dtype.compute), list(inputs[0].spec.shape)
-        for axis in range(2, y.ndim):
-            rows = e.reshape(made, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
-            made = _bins_of_axis(e, rows, y.shape[axis], largest)
-            shape[axis] = y.shape[axis]
-        return e.reshape(e.cast(made, y.dtype), y.shape)
+def _largest_bins(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit the bins of one axis after the other, that which shrinks most first."""
+    made, shape, y = inputs[0], list(inputs[0].spec.shape), outputs[0]
+    for axis in sorted(range(2, y.ndim), key=lambda i: y.shape[i] / max(1, shape[i])):
+        rows = e.reshape(made, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
+        if shape[axis] != y.shape[axis]:
+            made = _bins_of_axis(e, rows, y.shape[axis])
+        shape[axis] = y.shape[axis]
+    return e.reshape(made, y.shape) if tuple(shape) != inputs[0].spec.shape else e("copy", inputs[0])
 
-    return decompose
+
+def _mean_bins(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit adaptive_avg_pool2d of the last one or two dims, then of the first of three."""
+    (x,), y = inputs, outputs[0]
+    n, c, *sizes = x.spec.shape
+    if len(sizes) == 1:
+        made = e("adaptive_avg_pool2d", e.reshape(x, (n, c, 1, *sizes)), output_size=(1, y.shape[2]))
+        return e.reshape(made, y.shape)
+    wide, (od, oh, ow) = e.cast(x, y.dtype.compute), y.shape[2:]
+    flat = e("adaptive_avg_pool2d", e.collapse(wide, (1, 2, 1, 1)), output_size=(oh, ow))
+    made = e("adaptive_avg_pool2d", e.reshape(flat, (n, c, sizes[0], oh * ow)), output_size=(od, oh * ow))
+    return e.reshape(e.cast(made, y.dtype), y.shape)
 
 
 def _adaptive(largest: bool) -> Callable[..., Any]:
@@ -337,7 +359,7 @@ for _name, _kind, _dims, _largest in (
         attrs=attrs(_kind, integers("output_size", doc=f"one or {_dims}", minimum=1)),
         shapes=_adaptive_shapes(_name, _dims),
         normal_form=as_given,
-        decompose=_adaptive_parts(_largest),
+        decompose=_largest_bins if _largest else _mean_bins,
         flops=lambda i, o: float(i[0].numel if i[0] is not None else 0),
         samples=lambda dims=_dims: [
             *(Sample({"x": (*n, *s[:dims])}, {"output_size": o[:dims]}) for n, s, o in BINNED),

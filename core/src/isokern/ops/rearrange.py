@@ -25,7 +25,8 @@ def _bench(name: str = "x") -> list[Sample]:
     return [wide, *(Sample({name: (n, n)}, size=size) for size, n in sizes.items())]
 
 
-def _broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+def broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit a loop that reads x for each element of y, to whose shape it broadcasts."""
     (x,), y = inputs, outputs[0]
     loops = LETTERS[: y.ndim]
     given, letters = e.squeeze(x, loops[y.ndim - x.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
@@ -55,7 +56,7 @@ copy = declare(
     doc="y = x, where x broadcasts to y's shape (NumPy's copyto) and both may have any strides.",
     reference=lambda x, out: np.broadcast_to(x, out[0].shape),
     shapes=_copy_shape,
-    decompose=_broadcast,
+    decompose=broadcast,
     samples=lambda: [
         *(Sample({"x": s}) for s in SHAPES),
         *(

@@ -27,7 +27,6 @@ ROUNDINGS = {  # the element nearest to n / c, as an integer quotient
     "ceil": "quotient({n} + {c} - 1, {c})",
 }
 RADIUS = {"linear": 1, "cubic": 2}  # of the weights' support, in elements
-WEIGHTED = "x0 * x1 if x1 != 0 else 0"  # an element of weight 0 does not count, even where it is not finite
 
 
 def _line(coordinates: str, size: int, out: int) -> tuple[int, int, int]:
@@ -86,18 +85,17 @@ def _axis_taps(e: Emitter[V], size: int, out: int, values: Mapping[str, Any], dt
 
 
 def _interpolate(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit a gather, and the weighted sum of what it reads, for each axis that changes; the shrinking ones first."""
+    """Emit a gather, or a weighted one, for each axis that changes; the shrinking ones first."""
     x, y = inputs[0], outputs[0]
-    lead = x.spec.ndim - len(values["sizes"])
+    lead, nearest = x.spec.ndim - len(values["sizes"]), values["mode"] == "nearest"
     shape = list(x.spec.shape)
     for axis in sorted(range(lead, x.spec.ndim), key=lambda i: y.shape[i] / max(1, shape[i])):
         if shape[axis] == y.shape[axis]:
             continue
-        rows = e.reshape(x, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
+        wide = x if nearest else e.cast(x, y.dtype.compute)
+        rows = e.reshape(wide, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
         at, weights = _axis_taps(e, shape[axis], y.shape[axis], values, y.dtype.compute)
-        x = e("gather", rows, at, axis=1)
-        if weights is not None:
-            x = e.loop("aotb,ot->aob", WEIGHTED, x, weights, combine="sum")
+        x = e("gather", rows, at, axis=1) if weights is None else e("weighted_gather", rows, at, weights)
         shape[axis] = y.shape[axis]
     return e.cast(e.reshape(x, shape), y.dtype) if tuple(shape) != inputs[0].spec.shape else e("copy", x)
 
@@ -248,9 +246,10 @@ def _affine(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
     columns = [e.collapse(e("slice", theta, starts=(i,), ends=(i + 1,), axes=(2,)), (1, 2)) for i in range(dims + 1)]
     lines = [_axis_line(e, size, values["align_corners"], wide) for size in sizes]
     letters = LETTERS[:dims]
-    maps = ",".join(["ni"] * (dims + 1) + list(letters)) + f"->n{letters}i"
+    maps = ",".join(["ni"] * (dims + 1) + list(letters)) + f"->ni{letters}"  # lines are long, dim i is not
     body = " + ".join([f"x{i} * x{2 * dims - i}" for i in range(dims)] + [f"x{dims}"])
-    return e.loop(maps, body, *(e.cast(c, wide) for c in columns), *lines, dtype=y.dtype)
+    made = e.loop(maps, body, *(e.cast(c, wide) for c in columns), *lines, dtype=y.dtype)
+    return e("transpose", made, axes=(0, *range(2, 2 + dims), 1))
 
 
 def _affine_reference(theta: Any, shape: Any, align_corners: bool) -> Any:

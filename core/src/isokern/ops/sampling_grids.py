@@ -15,7 +15,7 @@ from ..declare.normal_form import as_given
 from ..dtypes import F32, F64, FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape
-from .resampling import WEIGHTED, weight
+from .resampling import weight
 
 Shape = tuple[int, ...]
 # Coordinates beyond it count as this: neighbours are different numbers in F32 up to there, and fit in 64 bits in F64
@@ -65,7 +65,7 @@ def _axis_taps(e: Emitter[V], at: V, size: int, values: Mapping[str, Any]) -> tu
 
 
 def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit indices and weights of all elements that a place reads, and a gather of x with its channels last."""
+    """Emit indices and weights of the elements that a place reads, and a weighted gather of x, its channels last."""
     (x, grid), y = inputs, outputs[0]
     n, c, *sizes = x.spec.shape
     dims, points = len(sizes), math.prod(y.shape[2:])
@@ -82,9 +82,11 @@ def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs
     assert index is not None and weights is not None
     index = e.loop("npt,n->npt", f"x0 + x1 * {math.prod(sizes)}", index, e.iota(n, I64))
     rows = e.reshape(e("transpose", x, axes=(0, *range(2, 2 + dims), 1)), (n * math.prod(sizes), c))
-    found = e("gather", rows, index, axis=0)
-    made = e.loop("nptc,npt->ncp", WEIGHTED, found, weights, combine="sum")
-    return e.reshape(e.cast(made, y.dtype), y.shape)
+    taps = index.spec.shape[2]
+    flat = e.reshape(e.cast(rows, weights.spec.dtype), (1, n * math.prod(sizes), c))
+    picked, factors = (e.reshape(v, (n * points, taps)) for v in (index, weights))
+    made = e.reshape(e("weighted_gather", flat, picked, factors), (n, points, c))
+    return e.reshape(e("transpose", e.cast(made, y.dtype), axes=(0, 2, 1)), y.shape)
 
 
 def _keys(d: Any) -> Any:

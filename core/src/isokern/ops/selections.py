@@ -385,16 +385,11 @@ def _im2col_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sha
 
 
 def _im2col(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit rows, then columns, chosen by the index of each window's place and each place of a window."""
+    """Emit the windows of the image with its border, channels and places of a window before places of windows."""
     (x,), (kernel, stride, border, dilation) = inputs, _windows(values)
-    top, left, bottom, right = border
-    y = pad_border(e, x, border, 0.0)
-    for i, (low, high) in enumerate(((top, bottom), (left, right))):
-        size = extent("", "", x.spec.shape[2 + i], low, high, kernel[i], stride[i], dilation[i])
-        body = f"x0 * {dilation[i]} + x1 * {stride[i]}"
-        at = e.loop("a,b->ab", body, e.iota(kernel[i], I64), e.iota(size, I64))
-        y = e("gather", y, at, axis=2 + 2 * i)
-    return e.collapse(e("transpose", y, axes=(0, 1, 2, 4, 3, 5)), (1, 3, 2))
+    padded = pad_border(e, x, border, 0.0)
+    y = e("sliding_windows", padded, axes=(2, 3), sizes=kernel, steps=stride, dilations=dilation)
+    return e.collapse(e("transpose", y, axes=(0, 1, 4, 5, 2, 3)), (1, 3, 2))
 
 
 def _im2col_reference(x: Any, **values: Any) -> Any:

@@ -215,8 +215,16 @@ def _logsumexp_scale(x: Any, axes: Any, keepdims: bool) -> Any:
     return _fold(np.nan_to_num(error, nan=0.0, posinf=0.0), axes, keepdims)
 
 
+def _reduce(e: Emitter[V], kind: str, x: V, every: str, kept: str) -> V:
+    """Emit the mean or the maximum over the loops that are not kept; of no elements, NaN or -∞."""
+    axes = tuple(i for i, c in enumerate(every) if c not in kept)
+    if kind == "reduce_max" and any(x.spec.shape[i] == 0 for i in axes):
+        return e.loop(f"{every}->{kept}", "x0", x, combine="maximum")
+    return e(kind, x, axes=axes) if axes else e("copy", x)
+
+
 def _logsumexp_loops(e: Emitter[V], x: V, every: str, kept: str, values: Mapping[str, Any]) -> V:
-    top = e.loop(f"{every}->{kept}", "x0", x, combine="maximum")
+    top = _reduce(e, "reduce_max", x, every, kept)
     top = e.loop(f"{kept}->{kept}", "x0 if x0 - x0 == 0 else 0", top)
     total = e.loop(f"{every},{kept}->{kept}", "exp(x0 - x1)", x, top, combine="sum")
     return e.loop(f"{kept},{kept}->{kept}", "x0 + log(x1)", top, total)
@@ -274,8 +282,7 @@ def _var_mean_scale(x: Any, axes: Any, keepdims: bool, correction: float, comput
 def _moments(then: str) -> Loops[Any]:
     def loops(e: Emitter[V], x: V, every: str, kept: str, values: Mapping[str, Any]) -> tuple[V, V]:
         count = math.prod(d for c, d in zip(every, x.spec.shape, strict=True) if c not in kept)
-        mean = e.loop(f"{every}->{kept}", "x0", x, combine="sum")
-        mean = e.loop(f"{kept}->{kept}", f"x0 / {constant(count)}", mean)
+        mean = _reduce(e, "reduce_mean", x, every, kept)
         squares = e.loop(f"{every},{kept}->{kept}", "(x0 - x1) * (x0 - x1)", x, mean, combine="sum")
         freedom = constant(max(0.0, count - values["correction"]))
         return e.loop(f"{kept}->{kept}", then.format(f"x0 / {freedom}"), squares), mean

@@ -1,4 +1,4 @@
-"""Windows as a tensor of their own: im2col_3d and unfold."""
+"""Windows as a tensor of their own: sliding_windows, unfold and im2col_3d."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, declare
+from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.decomposition import Emitter, V
-from ..declare.normal_form import as_given, axis_of
+from ..declare.normal_form import Descs, as_given, axis_of, pointwise
 from ..dtypes import I64, PLAIN
 from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorShape, InvalidArgument
@@ -35,12 +35,9 @@ def _columns(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outp
     x, windows = inputs[0], window("im2col_3d", values, 3)
     low, high = borders("im2col_3d", values["padding"], 3)
     y = e("pad", x, low=(0, 0, *low), high=(0, 0, *high)) if any((*low, *high)) else x
-    for i, (kernel, stride, dilation) in enumerate(windows):
-        places = extent("", "", y.spec.shape[2 + 2 * i], 0, 0, kernel, stride, dilation)
-        body = f"x0 * {dilation} + x1 * {stride}"
-        at = e.loop("a,b->ab", body, e.iota(kernel, I64), e.iota(places, I64))
-        y = e("gather", y, at, axis=2 + 2 * i)
-    return e.collapse(e("transpose", y, axes=(0, 1, 2, 4, 6, 3, 5, 7)), (1, 4, 3))
+    kernel, stride, dilation = zip(*windows, strict=True)
+    y = e("sliding_windows", y, axes=(2, 3, 4), sizes=kernel, steps=stride, dilations=dilation)
+    return e.collapse(e("transpose", y, axes=(0, 1, 5, 6, 7, 2, 3, 4)), (1, 4, 3))
 
 
 def _columns_reference(x: Any, **values: Any) -> Any:
@@ -88,6 +85,128 @@ declare(
 )
 
 
+def _sliding(values: Mapping[str, Any], rank: int) -> list[tuple[int, int, int, int]]:
+    """Return (axis, size, step, dilation) of each axis along which windows lie."""
+    axes, sizes = values["axes"], values["sizes"]
+    steps, dilations = values["steps"] or (1,) * len(axes), values["dilations"] or (1,) * len(axes)
+    if not len(axes) == len(sizes) == len(steps) == len(dilations):
+        given = f"{len(axes)} axes, {len(sizes)} sizes, {len(steps)} steps, {len(dilations)} dilations"
+        raise InvalidArgument("sliding_windows", given, allowed="as many of each")
+    found = []
+    seen: set[int] = set()
+    for axis, size, step, dilation in zip(axes, sizes, steps, dilations, strict=True):
+        at = axis_of("sliding_windows", axis, rank)
+        if at in seen:
+            raise InvalidArgument("sliding_windows", f"axis {axis} twice", allowed="each axis once")
+        seen.add(at)
+        found.append((at, size, step, dilation))
+    return found
+
+
+def _sliding_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
+    (x,) = inputs
+    if len(x) + len(values["axes"]) > MAX_RANK:
+        given = f"x has rank {len(x)}, with {len(values['axes'])} axes"
+        raise BadTensorShape("sliding_windows", given, allowed=f"up to {MAX_RANK} of both")
+    places = list(x)
+    sizes = []
+    for axis, size, step, dilation in _sliding(values, len(x)):
+        places[axis] = extent("sliding_windows", f"dim {axis}", x[axis], 0, 0, size, step, dilation)
+        sizes.append(size)
+    return [(*places, *sizes)]
+
+
+def _windows_of(x: TensorDesc, y: TensorDesc, windows: Sequence[tuple[int, int, int]]) -> TensorDesc:
+    """Return the view of x that has y's dims: its own, then one for each (axis, step, dilation)."""
+    steps = list(x.strides)
+    inner = []
+    for axis, step, dilation in windows:
+        steps[axis] = x.strides[axis] * step if y.shape[axis] > 1 else x.strides[axis]
+        inner.append(x.strides[axis] * dilation)
+    return TensorDesc(x.dtype, y.shape, [*steps, *inner], x.offset)
+
+
+def _sliding_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` of y and of x's windows, which share elements."""
+    (x,), (y,) = inputs, outputs
+    assert x is not None
+    windows = [(axis, step, dilation) for axis, _, step, dilation in _sliding(values, x.ndim)]
+    return pointwise([_windows_of(x, y, windows)], outputs, values)
+
+
+def _sliding_gathers(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit a gather along each axis, and the dims of the windows behind all others."""
+    y, rank = inputs[0], inputs[0].spec.ndim
+    windows = _sliding(values, rank)
+    order, behind = list(range(rank)), []
+    for axis, size, step, dilation in sorted(windows):
+        at = order[axis]
+        numbers = e.iota(outputs[0].shape[axis], I64), e.iota(size, I64)
+        y = e("gather", y, e.loop("a,b->ab", f"x0 * {step} + x1 * {dilation}", *numbers), axis=at)
+        order = [i + 1 if i > at else i for i in order]
+        behind.append((axis, at + 1))
+    places = dict(behind)
+    axes = (*order, *(places[axis] for axis, *_ in windows))
+    return y if axes == tuple(range(len(axes))) else e("transpose", y, axes=axes)
+
+
+def _sliding_reference(x: Any, **values: Any) -> Any:
+    windows = _sliding(values, x.ndim)
+    reach = [d * (k - 1) + 1 for _, k, _, d in windows]
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(axis for axis, *_ in windows))
+    index = [slice(None)] * x.ndim + [slice(None, None, d) for *_, d in windows]
+    for axis, _, step, _ in windows:
+        index[axis] = slice(None, None, step)
+    return view[tuple(index)]
+
+
+SLIDING: SampleTable = [
+    ((7,), {"axes": (0,), "sizes": (3,)}, "small"),
+    ((3, 5), {"axes": (0,), "sizes": (2,)}, "small"),
+    ((2, 3, 9), {"axes": (-1,), "sizes": (4,), "steps": (3,)}, "small"),
+    ((2, 5, 9), {"axes": (2, 1), "sizes": (3, 2), "steps": (2, 1), "dilations": (1, 3)}, "small"),
+    ((2, 1, 2, 1, 4, 3), {"axes": (4, 5), "sizes": (2, 3), "steps": (2, 5)}, "small"),
+    ((4, 3), {"axes": (), "sizes": ()}, "small"),
+    ((0, 5), {"axes": (1,), "sizes": (2,), "steps": (2,)}, "small"),
+    ((2, 1025), {"axes": (1,), "sizes": (5,), "steps": (4,)}, "small"),
+    ((1, 8, 103, 101), {"axes": (2, 3), "sizes": (3, 3)}, "wide"),
+]
+
+declare(
+    "sliding_windows",
+    "SLWN",
+    "x: T[*s] -> y: T[*d]",
+    {"T": PLAIN},
+    family="movement",
+    stem="rearrange",
+    doc=(
+        "Windows of `sizes` elements along `axes`, each a step behind the one before, its elements `dilations` apart,"
+        " as new last dims in the order of the axes (NumPy's sliding_window_view)."
+    ),
+    reference=_sliding_reference,
+    attrs=attrs(
+        "SLW1",
+        integers("axes", doc="along which windows lie"),
+        integers("sizes", doc="elements of a window along each", minimum=1),
+        integers("steps", (), "from one window to the next; 1 where empty", minimum=1),
+        integers("dilations", (), "from one element to the next; 1 where empty", minimum=1),
+    ),
+    shapes=_sliding_shapes,
+    normal_form=_sliding_form,
+    decompose=_sliding_gathers,
+    samples=lambda: [Sample({"x": x}, values, size=size) for x, values, size in SLIDING],
+    errors=[
+        ErrorCase({"x": (3,)}, BadTensorShape, {"axes": (0,), "sizes": (4,)}),
+        ErrorCase({"x": (3, 3)}, InvalidArgument, {"axes": (2,), "sizes": (1,)}),
+        ErrorCase({"x": (3, 3)}, InvalidArgument, {"axes": (0, -2), "sizes": (1, 1)}),
+        ErrorCase({"x": (3, 3)}, InvalidArgument, {"axes": (0, 1), "sizes": (1,)}),
+        ErrorCase({"x": (3, 3)}, InvalidArgument, {"axes": (0,), "sizes": (0,)}),
+        ErrorCase({"x": (1,) * 8}, BadTensorShape, {"axes": (0,), "sizes": (1,)}),
+    ],
+    exact=True,
+)
+
+
 def _unfold_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
     x, size, step = inputs[0], values["size"], values["step"]
     if len(x) == MAX_RANK:
@@ -96,14 +215,17 @@ def _unfold_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sha
     return [(*x[:axis], extent("unfold", f"dim {axis}", x[axis], 0, 0, size, step), *x[axis + 1 :], size)]
 
 
+def _unfold_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of `pointwise` of y and of x's windows, which share elements."""
+    (x,), (y,) = inputs, outputs
+    assert x is not None
+    axis = axis_of("unfold", values["axis"], x.ndim)
+    return pointwise([_windows_of(x, y, [(axis, values["step"], 1)])], outputs, values)
+
+
 def _unfold(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    x, y = inputs[0], outputs[0]
-    axis = values["axis"] % x.spec.ndim
-    numbers = e.iota(y.shape[axis], I64), e.iota(values["size"], I64)
-    at = e.loop("a,b->ab", f"x0 * {values['step']} + x1", *numbers)
-    order = [i for i in range(y.ndim) if i != axis + 1] + [axis + 1]
-    made = e("gather", x, at, axis=axis)
-    return e("transpose", made, axes=tuple(order)) if order != sorted(order) else made
+    axis, size, step = ((values[n],) for n in ("axis", "size", "step"))
+    return e("sliding_windows", inputs[0], axes=axis, sizes=size, steps=step)
 
 
 declare(
@@ -112,6 +234,7 @@ declare(
     "x: T[*s] -> y: T[*d]",
     {"T": PLAIN},
     family="movement",
+    stem="rearrange",
     doc="Windows of `size` elements, each `step` behind the one before, along `axis`, as a new last dim"
     " (PyTorch's Tensor.unfold).",
     reference=lambda x, axis, size, step: np.moveaxis(
@@ -124,7 +247,7 @@ declare(
         integer("step", 1, "from one window to the next", minimum=1),
     ),
     shapes=_unfold_shapes,
-    normal_form=as_given,
+    normal_form=_unfold_form,
     decompose=_unfold,
     samples=lambda: [
         Sample({"x": x}, {"axis": axis, "size": size, "step": step}, size=of)

@@ -8,6 +8,9 @@ which pack their operands anyway (a transposed matrix is what trans_a and trans_
 the elements itself, so that they move once. Otherwise the operator that makes the transpose's operand may write it in
 that order: a product or an elementwise operator, if the last dim stays the last. The target is asked whether each of
 these operators has a kernel for the layout.
+
+A slice, or what gives a view another shape, becomes a view too, where its readers read runs of it or move its elements
+themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from dataclasses import dataclass
 
 from ..graph.ir import Op, TensorSpec, Value, specs_of
 from ..layout import contiguous_strides
+from ..ops.rearrange import slice_desc, slices
 from ..rewriting.rewriter import Rewriter, State, is_plain
+
+RESHAPES = ("collapse_shape", "expand_shape", "flatten")  # flat views of a view, where its strides allow one
 
 
 def run(state: State) -> State:
@@ -141,27 +147,47 @@ def _lay_out(state: State) -> State:
 
 
 def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
-    """Return the layout of a transpose's result as a view of its operand, where all its readers accept that."""
+    """Return the layout of an operator's result as a view of its operand, where all its readers accept that."""
     x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
-    if op.kind != "transpose" or x is None or op.constraints or y in state.graph.outputs or not is_plain(y.spec):
+    if not _moves(op) or x is None or op.constraints or y in state.graph.outputs:
         return None
-    if x in state.graph.outputs:  # a result has memory of its own
+    if x in state.graph.outputs or not is_plain(y.spec):  # a result has memory of its own
         return None
-    if sum(user.operator.stem == "rearrange" for user in y.users) > 1:  # each would move what the transpose moves once
+    movers = sum(_moves(user) for user in y.users)
+    if op.kind == "transpose" and movers > 1:  # each would move what the transpose moves once
         return None
-    spec = chosen.get(x, x.spec).permute(_axes(op))
-    if spec == y.spec or spec.overlaps_itself or not all(_takes(user, y, spec) for user in y.users):
+    spec = _view(op, chosen.get(x, x.spec))
+    if spec is None or spec == y.spec or spec.overlaps_itself or not all(_takes(user, y, spec) for user in y.users):
         return None
     return spec if all(_legal(state, user, {**chosen, y: spec}) for user in y.users) else None
 
 
+def _view(op: Op, x: TensorSpec) -> TensorSpec | None:
+    """Return the view of x that an operator moves out of it; None where there is none."""
+    if op.kind == "transpose":
+        return x.permute(_axes(op))
+    if op.kind == "slice":
+        return slice_desc(x, slices(x.shape, op.attrs))
+    if op.kind in RESHAPES and not is_plain(x):
+        return x.reshape(op.outputs[0].spec.shape)
+    return None
+
+
+def _moves(op: Op) -> bool:
+    """Return whether an operator only moves elements, between any two layouts."""
+    return op.operator.stem == "rearrange"
+
+
 def _takes(op: Op, value: Value, spec: TensorSpec) -> bool:
     """Return whether an operator reads another layout of an operand as fast as a dense one."""
-    if op.constraints or value not in op.declared:
+    if op.constraints or value not in op.declared or value in [old for old, _ in op.updated]:
         return False
-    if op.operator.stem == "rearrange":
+    if _moves(op):
         return True
-    return op.operator.stem == "gemm" and spec.ndim > 1 and 1 in spec.strides[-2:]
+    if op.operator.stem == "gemm":
+        return spec.ndim > 1 and 1 in spec.strides[-2:]
+    descends = all(a * d <= b for a, d, b in zip(spec.strides[1:], spec.shape[1:], spec.strides, strict=False))
+    return descends and spec.ndim > 0 and (spec.strides[-1] == 1 or (op.kind == "generic" and spec.strides[-1] > 0))
 
 
 def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
@@ -170,13 +196,15 @@ def _as_read(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
     user = y.users[0] if len(y.users) == 1 and y not in state.graph.outputs else None
     if user is None or user.kind != "transpose" or user.constraints or op.constraints or not is_plain(y.spec):
         return None
-    if (op.operator.scalar_expr is None and op.operator.stem != "gemm") or len(op.outputs) != 1:
+    moves = _moves(op)
+    if not (moves or op.operator.scalar_expr is not None or op.operator.stem == "gemm") or len(op.outputs) != 1:
         return None
     turned, axes = user.outputs[0], _axes(user)
-    if turned in state.graph.outputs or not is_plain(turned.spec) or axes[-1] != len(axes) - 1:
+    if turned in state.graph.outputs or not is_plain(turned.spec) or not (moves or axes[-1] == len(axes) - 1):
         return None
-    if all(_takes(u, turned, y.spec.permute(axes)) for u in turned.users):
-        return None  # it is a view either way
+    readers = turned.users
+    if all(_takes(u, turned, y.spec.permute(axes)) and not (moves and _moves(u)) for u in readers):
+        return None  # it is a view either way, and its readers move no more than they would
     strides = [0] * len(axes)
     for axis, step in zip(axes, contiguous_strides(turned.spec.shape), strict=True):
         strides[axis] = step

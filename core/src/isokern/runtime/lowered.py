@@ -7,6 +7,7 @@ calls at its beginning, and the values between them. It is of the default kind: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from .memory_plan import MemoryPlan, plan_memory
 
 SETTING = "ISOKERN_ON_MISSING"
 POLICIES = ("lower", "error")
-PASSES = "common_subexpressions,dead_code"
+PASSES = "common_subexpressions,choose_layouts,dead_code"
 
 
 def is_lowering(where: str, on_missing: str | None = None) -> bool:
@@ -62,7 +63,7 @@ def decompose(device: Device, resolved: Resolved) -> Graph:
     graph = single(resolved.operator, resolved.inputs, resolved.outputs, resolved.attrs)
     # A variant may have taken the operator and then failed to build
     target = Target.of_device(device).illegal(resolved.operator.name)
-    parts = run(convert(State(graph, {}), target, partial=True), PASSES).graph
+    parts = run(replace(convert(State(graph, {}), target, partial=True), target=target), PASSES).graph
     lacking = dict.fromkeys(f"{op.kind}: {why}" for op, why in find_illegal(parts, target))
     if lacking:
         raise NotImplementedOnDevice(resolved.operator.name, "; ".join(lacking))
@@ -102,7 +103,8 @@ class LoweredKernel(Kernel):
 
     def __init__(self, device: Device, resolved: Resolved) -> None:
         self.graph = decompose(device, resolved)
-        made = plan_memory(self.graph)
+        early = not resolved.operator.aliases and not resolved.operator.inout
+        made = plan_memory(self.graph, early=early)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
         spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
         for space, op in zip(spaces, calls, strict=True):
@@ -113,7 +115,8 @@ class LoweredKernel(Kernel):
                 raise NotImplementedOnDevice(
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
-        made = plan_memory(self.graph, spaces={op: space.size for op, space in zip(calls, spaces, strict=True)})
+        sizes = {op: space.size for op, space in zip(calls, spaces, strict=True)}
+        made = plan_memory(self.graph, spaces=sizes, early=early)
         self.kernels = self._kernels(device, made, calls)
         self.made_of = tuple(op.kind for op in made.calls)
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)

@@ -28,7 +28,8 @@ class MemoryPlan:
 
     `root` maps each value to the value whose memory it is in, usually itself. `offset` has the byte in the arena of
     each root that lies there. `in_place` maps each operator whose output overwrites an operand to that operand; `views`
-    are the operators that need no call. `copies` has the pairs (from, to) to copy before an operator that updates a
+    are the operators that need no call. `early` has the results that are computed where they lie in another shape, and
+    need no call either. `copies` has the pairs (from, to) to copy before an operator that updates a
     value which another one still reads. `spaces` has the bytes of the workspace that an operator has at the arena's
     beginning. `arena` is the size of the arena in bytes, `naive` the size of the computed values if each had memory of
     its own.
@@ -39,6 +40,7 @@ class MemoryPlan:
     offset: dict[Value, int] = field(default_factory=dict)
     in_place: dict[Op, Value] = field(default_factory=dict)
     views: set[Op] = field(default_factory=set)
+    early: set[Value] = field(default_factory=set)
     copies: dict[Op, list[tuple[Value, Value]]] = field(default_factory=dict)
     mutable: frozenset[str] = frozenset()
     life: dict[Value, tuple[int, int]] = field(default_factory=dict)
@@ -55,20 +57,28 @@ class MemoryPlan:
         """Return the layout of the value's tensor in the buffer that it lies in."""
         root = self.root[value]
         spec = value.spec
-        if root not in self.offset:
+        if root in self.early and root is not value:
+            start = root.spec.offset
+        elif root in self.offset:
+            start = self.offset[root] // spec.dtype.itemsize * spec.dtype.block
+        else:
             return spec
-        start = self.offset[root] // spec.dtype.itemsize * spec.dtype.block
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
 def plan_memory(
-    graph: Graph, reuse: bool = True, mutable: Collection[str] = (), spaces: Mapping[Op, int] | None = None
+    graph: Graph,
+    reuse: bool = True,
+    mutable: Collection[str] = (),
+    spaces: Mapping[Op, int] | None = None,
+    early: bool = False,
 ) -> MemoryPlan:
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
     `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
     alive when their operator runs. Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one
-    is read after its update.
+    is read after its update. With `early`, for a graph whose results lie in no memory of an input, a result that is
+    another shape of a computed value has that value computed in its memory.
     """
     made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
@@ -99,6 +109,13 @@ def plan_memory(
             first = made.life[root][0] if root in made.life else at
             if root.role == COMPUTED:
                 made.life[root] = (first, ends[root])
+        if early and reuse and _is_result_alone(made, op, at, ends, kept):
+            (result,), (only,) = op.outputs, op.given
+            old = made.root[only]
+            made.root |= {v: result for v, root in made.root.items() if root is old}
+            made.life.pop(old)
+            made.views.add(op)
+            made.early.add(result)
     _lay_out(made, kept, reuse)
     return made
 
@@ -173,14 +190,35 @@ def _share(
 def _changes_nothing(op: Op) -> bool:
     """Return whether every element of the output is the operand's at the same place.
 
-    So it is for a flatten of a dense tensor, or a transpose that is a view.
+    So it is for a flatten of a dense tensor, or for a transpose or a slice that is a view.
     """
     if op.operator.stem != "rearrange" or len(list(op.given)) != 1:
         return False
+    (given,) = op.given
+    (low, high), (first, end) = given.spec.extent, op.outputs[0].spec.extent
+    return low <= first and end <= high and _begins_at(op, 0)
+
+
+def _begins_at(op: Op, start: int) -> bool:
+    """Return whether the output has the operand's elements in the same order and strides, `start` elements behind."""
     resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
     y, x = coalesce(resolved.table)
-    (given,) = op.given
-    return x == y and given.spec.extent == op.outputs[0].spec.extent and given.spec.numel == op.outputs[0].spec.numel
+    assert x is not None
+    return TensorDesc(x.dtype, x.shape, x.strides, x.offset + start) == y
+
+
+def _is_result_alone(made: MemoryPlan, op: Op, at: int, ends: Mapping[Value, int], kept: set[Value]) -> bool:
+    """Return whether an operator only gives a computed value, which nothing else keeps, the layout of a result."""
+    result = op.outputs[0]
+    if result not in kept or made.root[result] is not result or op in made.in_place or len(list(op.given)) != 1:
+        return False
+    (only,) = op.given
+    root = made.root[only]
+    if op.operator.stem != "rearrange" or root.role != COMPUTED or root in kept or ends[root] > at:
+        return False
+    start, (low, high) = result.spec.offset, only.spec.extent
+    same = result.spec.extent == (low + start, high + start) and root.spec.extent == (low, high) == (0, root.spec.numel)
+    return same and _begins_at(op, start)
 
 
 Span = tuple[int, int, tuple[int, int]]  # begin, end, (first, last) operator during which it is in use

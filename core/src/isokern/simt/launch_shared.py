@@ -12,7 +12,7 @@ from .launch import Call, bits, ceil_div, coalesce, convert_bits, count_parts, t
 from .traits import Traits
 
 
-def launch_rows(call: Call, entry: str, y: TensorDesc, values: int, alone: bool = False) -> None:
+def launch_rows(call: Call, entry: str, y: TensorDesc, values: int, alone: bool = False, **more: Any) -> None:
     """Launch an entry over the rows of y: an item or a group for each, several groups where rows are few and long.
 
     Where a row has several groups, each leaves `values` numbers of the compute type in the workspace in PHASE 1, and
@@ -24,13 +24,13 @@ def launch_rows(call: Call, entry: str, y: TensorDesc, values: int, alone: bool 
     parts = max(1, ceil_div(d, length))
     group = 64 if d <= 512 else 256
     if alone or d <= 32:
-        call.launch(entry, items=rows, ALONE=1, PHASE=0, parts=1, length=d)
+        call.launch(entry, items=rows, ALONE=1, PHASE=0, parts=1, length=d, **more)
     elif parts == 1:
-        call.launch(entry, groups=rows, local=group, PHASE=0, parts=1, length=d)
+        call.launch(entry, groups=rows, local=group, PHASE=0, parts=1, length=d, **more)
     else:
         call.workspace(values * y.dtype.compute.itemsize * rows * parts)
         for phase in (1, 2):
-            call.launch(entry, groups=rows * parts, local=group, PHASE=phase, parts=parts, length=length)
+            call.launch(entry, groups=rows * parts, local=group, PHASE=phase, parts=parts, length=length, **more)
 
 
 def launch_reduction(

@@ -46,7 +46,7 @@ static ik_stat IK_OF(measure)(const job *j, const char *from, int64_t n, IK_T *e
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
         ik_add_double(&sum, &low, IK_OF(ik_exp_run)(ik_min(n - at, IK_EXP_PIECE), x + at, max, e + at), true);
-    return (ik_stat){ max, ik_join_double(sum, low) };
+    return (ik_stat){ .a = max, .b = ik_join_double(sum, low) };
 }
 
 static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worker)

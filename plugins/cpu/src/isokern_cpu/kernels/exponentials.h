@@ -14,7 +14,7 @@ static inline void ik_exp_join(ik_stat *whole, int64_t before, ik_stat part, int
 {
     (void)before, (void)count;
     double max = ik_maximum_f64(whole->a, part.a);
-    *whole = (ik_stat){ max, ik_exp_rescale(*whole, max) + ik_exp_rescale(part, max) };
+    *whole = (ik_stat){ .a = max, .b = ik_exp_rescale(*whole, max) + ik_exp_rescale(part, max) };
 }
 
 /* e = exp(x - max), where x <= max, or NaN; returns the sum of at most IK_EXP_PIECE exponentials while they are in

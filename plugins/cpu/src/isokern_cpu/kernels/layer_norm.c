@@ -1,19 +1,8 @@
 /* layer_norm of rows: y = (x - mean) / sqrt(var + eps) * w + bias, the variance from a second pass over each chunk in
- * cache.
- *
- * Chunks are joined by the method of Chan, Golub & LeVeque (1979). This file includes itself, for float and for
- * double. */
+ * cache. This file includes itself, for float and for double. */
 #ifndef IK_T
-#include "row_reduction.h"
+#include "row_moments.h"
 #include "operators/layer_norm.h"
-
-/* a: mean; b: sum of squared deviations from it */
-static void join(ik_stat *whole, int64_t before, ik_stat part, int64_t count)
-{
-    double all = (double)(before + count), delta = part.a - whole->a;
-    whole->a += delta * (double)count / all;
-    whole->b += part.b + delta * delta * ((double)before * (double)count / all);
-}
 
 #define IK_FILE "layer_norm.c"
 #include "each_type.h"
@@ -26,8 +15,8 @@ IK_KERNEL(layer_norm)
     const ik_layer_norm_attrs *attrs = plan->attrs;
     bool wide = plan->tensors[0].dtype == IK_F64;
     ik_row_reduction r = { .eps = attrs->eps,
-        .measure = wide ? measure_f64 : measure_f32,
-        .join = join,
+        .measure = wide ? ik_measure_moments_f64 : ik_measure_moments_f32,
+        .join = ik_join_moments,
         .write = wide ? write_f64 : write_f32 };
     if (ik_row_reduction_set_up(&r, plan, data, workspace))
         ik_row_reduction_run(&r);
@@ -35,15 +24,6 @@ IK_KERNEL(layer_norm)
 }
 
 #else
-
-static ik_stat IK_OF(measure)(
-    const ik_row_reduction *r, const char *from, int64_t n, ik_chunk *buffer, const ik_row_neighbours *neighbours)
-{
-    (void)neighbours;
-    const IK_T *x = ik_fetch(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, buffer);
-    double mean = IK_OF(ik_sum_of)(IK_SUM, n, x, 0) / (double)n;
-    return (ik_stat){ mean, IK_OF(ik_sum_of)(IK_SQUARES, n, x, (IK_T)mean) };
-}
 
 static void IK_OF(write)(
     const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)

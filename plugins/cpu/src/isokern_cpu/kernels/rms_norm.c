@@ -35,7 +35,7 @@ static ik_stat IK_OF(measure)(
 {
     (void)neighbours;
     const IK_T *x = ik_fetch(r->tx->dtype, from, r->tx->strides[r->tx->ndim - 1], n, buffer);
-    return (ik_stat){ IK_OF(ik_sum_of)(IK_SQUARES, n, x, 0), 0 };
+    return (ik_stat){ .a = IK_OF(ik_sum_of)(IK_SQUARES, n, x, 0), .b = 0 };
 }
 
 static void IK_OF(write)(

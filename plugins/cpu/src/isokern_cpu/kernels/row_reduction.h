@@ -8,9 +8,11 @@
 
 enum { IK_CHUNK = 4 * IK_TILE };
 
-/* The statistics of one pass over a row; the operator defines the meaning of a and b. */
+/* The statistics of one pass over a row; the operator defines the meaning of a and b. `row` is the row's number, once
+ * the row is written. */
 typedef struct ik_stat {
     double a, b;
+    int64_t row;
 } ik_stat;
 
 typedef union ik_chunk {
@@ -167,6 +169,7 @@ static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t 
             int64_t n = ik_min(r->d - at, IK_CHUNK);
             r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);
         }
+        stat.row = row;
         for (int64_t at = 0; at < r->d; at += IK_TILE)
             ik_row_reduction_put(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer,
                 r->chunks == 1, next == NULL ? NULL : next + at * step);
@@ -237,10 +240,12 @@ static inline void ik_row_reduction_run(ik_row_reduction *r)
     }
     int64_t grain = IK_THREAD_BYTES / (IK_CHUNK * r->size);
     ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_measure, r);
-    for (int64_t row = 0; row < r->rows; row++)
+    for (int64_t row = 0; row < r->rows; row++) {
         for (int64_t k = 1; k < r->chunks; k++)
             r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k],
                 ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
+        r->stats[row * r->chunks].row = row;
+    }
     ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_write, r);
 }
 

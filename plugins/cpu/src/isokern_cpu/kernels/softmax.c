@@ -55,7 +55,7 @@ static ik_stat IK_OF(measure)(
             ik_row_reduction_overlap(r, neighbours, at, m);
         ik_add_double(&sum, &low, IK_OF(ik_exp_run)(m, x + at, max, e + at), true);
     }
-    return (ik_stat){ max, ik_join_double(sum, low) };
+    return (ik_stat){ .a = max, .b = ik_join_double(sum, low) };
 }
 
 static void IK_OF(write)(

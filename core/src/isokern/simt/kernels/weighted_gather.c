@@ -1,0 +1,91 @@
+/* weighted_gather: y[a, o, b] = Σ_t weights[o, t] * x[a, indices[o, t], b]: along lines of b, whose rows are the same for
+ * all items, or of o, else an item an element. Dims and strides are those of the tensors as the launch orders them: the
+ * last dim of y is the line.
+ *
+ * A negative index counts from the end. An element of weight 0 does not count, and an index out of range adds nothing;
+ * gather's entries report the first such index. */
+#include "simt.h"
+#include "gather.h"
+
+enum { HELD = 4 }; /* terms whose rows and weights are held */
+
+/* Where term t of row o of y reads its index and its weight. */
+#define INDEX(o, t) (p.indices.offset + (o) * p.indices.strides[0] + (t) * p.indices.strides[1])
+#define WEIGHT(o, t) (p.weights.offset + (o) * p.weights.strides[0] + (t) * p.weights.strides[1])
+
+IK_ENTRY(weighted_gather_rows)(IK_PARAMS)
+{
+    const ik_piece at = ik_piece_of(p.y.shape[2], IK_GROUP_ID);
+    const ik_index a = at.line / p.y.shape[1], o = at.line - a * p.y.shape[1], terms = p.indices.shape[1];
+    const ik_index from = p.x.offset + a * p.x.strides[0], x_step = p.x.strides[2], y_step = p.y.strides[2];
+    const ik_index to = p.y.offset + a * p.y.strides[0] + o * p.y.strides[1];
+    if (terms <= HELD) {
+        ik_index place[HELD];
+        ik_c weight[HELD];
+        int count = 0;
+        for (ik_index t = 0; t < terms; t++) {
+            const ik_index row = row_of(indices[INDEX(o, t)], p.rows);
+            const ik_c factor = IK_LOAD(weights, WEIGHT(o, t));
+            if (row >= 0 && factor != 0) {
+                place[count] = from + row * p.x.strides[1];
+                weight[count++] = factor;
+            }
+        }
+        for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP) {
+            ik_c sum = 0;
+            for (int t = 0; t < count; t++)
+                sum += weight[t] * IK_LOAD(x, place[t] + i * x_step);
+            IK_STORE(y, to + i * y_step, sum);
+        }
+        return;
+    }
+    for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP) {
+        ik_c sum = 0;
+        for (ik_index t = 0; t < terms; t++) {
+            const ik_index row = row_of(indices[INDEX(o, t)], p.rows);
+            const ik_c factor = IK_LOAD(weights, WEIGHT(o, t));
+            if (row >= 0 && factor != 0)
+                sum += factor * IK_LOAD(x, from + row * p.x.strides[1] + i * x_step);
+        }
+        IK_STORE(y, to + i * y_step, sum);
+    }
+}
+
+#ifdef IK_HAS_weights /* not in gather's entries */
+/* The sum of one element, from its column of x. */
+static IK_INLINE ik_c sum_of(IK_RECORD(ik_args) p, IK_GLOBAL const IK_ELEMENT(x) * x,
+    IK_GLOBAL const IK_ELEMENT(indices) * indices, IK_GLOBAL const IK_ELEMENT(weights) * weights, ik_index from,
+    ik_index step, ik_index o)
+{
+    ik_c sum = 0;
+    for (ik_index t = 0; t < p.indices.shape[1]; t++) {
+        const ik_index row = row_of(indices[INDEX(o, t)], p.rows);
+        const ik_c factor = IK_LOAD(weights, WEIGHT(o, t));
+        if (row >= 0 && factor != 0)
+            sum += factor * IK_LOAD(x, from + row * step);
+    }
+    return sum;
+}
+#endif
+
+/* y[a, b, o] and x[a, b, n] */
+IK_ENTRY(weighted_gather_columns)(IK_PARAMS)
+{
+    const ik_piece at = ik_piece_of(p.y.shape[2], IK_GROUP_ID);
+    const ik_index a = at.line / p.y.shape[1], b = at.line - a * p.y.shape[1];
+    const ik_index from = p.x.offset + a * p.x.strides[0] + b * p.x.strides[1];
+    const ik_index to = p.y.offset + a * p.y.strides[0] + b * p.y.strides[1];
+    for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP)
+        IK_STORE(y, to + i * p.y.strides[2], sum_of(p, x, indices, weights, from, p.x.strides[2], i));
+}
+
+IK_ENTRY(weighted_gather_elements)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    const ik_index line = IK_ITEM / p.y.shape[2], b = IK_ITEM - line * p.y.shape[2], a = line / p.y.shape[1],
+                   o = line - a * p.y.shape[1];
+    const ik_index from = p.x.offset + a * p.x.strides[0] + b * p.x.strides[2];
+    IK_STORE(y, p.y.offset + a * p.y.strides[0] + o * p.y.strides[1] + b * p.y.strides[2],
+        sum_of(p, x, indices, weights, from, p.x.strides[1], o));
+}

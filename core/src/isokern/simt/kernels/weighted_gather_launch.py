@@ -1,0 +1,21 @@
+"""Launches of weighted_gather."""
+
+from isokern.simt.launch import Call, pieces
+from isokern.simt.launch_shared import launch_gather_check
+
+
+def launch(call: Call) -> None:
+    """Ask for the launches of a call."""
+    t = call.tensors()
+    y, x, rows = t.y, t.x, t.x.shape[1]
+    few = 64 if call.device.kind == "cpu" else min(64, call.device.group)  # elements from which on a line has a group
+    if call.device.kind == "cpu" and 0 < y.shape[2] * 2 < few:
+        call.refuse("on a processor, gather and a loop nest pick single elements faster")
+    if y.shape[2] * 2 >= few and y.numel > 0:
+        call.launch("weighted_gather_rows", groups=pieces(y), local=256, rows=rows)
+    elif y.shape[1] * 2 >= few and y.numel > 0:
+        y, x = y.permute((0, 2, 1)), x.permute((0, 2, 1))
+        call.launch("weighted_gather_columns", groups=pieces(y), local=256, rows=rows, y=y, x=x)
+    elif y.numel > 0:
+        call.launch("weighted_gather_elements", items=y.numel, rows=rows)
+    launch_gather_check(call, t.indices, rows, weights=None)
