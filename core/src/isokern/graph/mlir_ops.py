@@ -39,6 +39,7 @@ from .mlir_loops import (
     emit_topk,
 )
 from .mlir_recurrences import emit_recurrence
+from .mlir_solvers import emit_bit_cast, emit_lu_factor, emit_solve_triangular
 from .mlir_tensors import (
     Operands,
     Scalars,
@@ -345,6 +346,7 @@ def _pad(op: Op, args: Operands) -> SSAValue:
 EMITTERS: dict[str, Emit] = {
     "argmax": _argmax,
     "batch_matmul": _batch_matmul,
+    "bit_cast": emit_bit_cast,
     "cast": lambda op, args: cast(args[0], _spec(op, 0).dtype, op.outputs[0].spec.dtype),
     "collapse_shape": _collapse,
     "concat": _concat,
@@ -357,6 +359,7 @@ EMITTERS: dict[str, Emit] = {
     "gru_recurrence": emit_recurrence,
     "iota": _iota,
     "lstm_recurrence": emit_recurrence,
+    "lu_factor": emit_lu_factor,
     "matmul_transposed": _matmul_transposed,
     "pad": _pad,
     "pooling_nchw_max": _pooling(linalg.PoolingNchwMaxOp),
@@ -367,6 +370,7 @@ EMITTERS: dict[str, Emit] = {
     "scan": emit_scan,
     "scatter": emit_scatter,
     "slice": _slice,
+    "solve_triangular": emit_solve_triangular,
     "sort": emit_sort,
     "topk": emit_topk,
     "transpose": _transpose,
