@@ -41,11 +41,12 @@ def samples(op: Operator, size: str, element: DType | None = None) -> list[Sampl
 def types_for(op: Operator, element: DType) -> dict[str, DType]:
     """Choose a dtype for each type variable: `element` for the principal one.
 
-    The others are `element` too where the operator limits combinations and allows that one, else the first of their
-    dtypes that is another.
+    Those of the others that may be `element` are that too where the operator limits combinations and allows this one,
+    else the first of their dtypes that is another.
     """
     name, _ = principal(op)
-    if op.combinations is not None and op.combinations(alike := dict.fromkeys(op.signature.types, element)):
+    alike = {n: element if element in allowed else allowed[0] for n, allowed in op.signature.types.items()}
+    if op.combinations is not None and op.combinations(alike):
         return alike
     others = {
         n: next((d for d in allowed if d is not element), allowed[0]) for n, allowed in op.signature.types.items()

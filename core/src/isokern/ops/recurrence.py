@@ -185,7 +185,7 @@ def _samples(cell: str, more: str, flags: Mapping[str, Any]) -> Callable[[], lis
         _sample(cell, 0, 2, 4, "h"),
         _sample(cell, 3, 0, 4, "l"),
         _sample(cell, 3, 2, 0, "b", **flags),
-        _sample(cell, 6, 64, 96, f"bl{more}", "wide", direction="bidirectional", **flags),
+        _sample(cell, 4, 40, 80, f"bl{more}", "wide", direction="bidirectional", **flags),
         _sample(cell, 32, 8, 128, "b", "medium"),
         _sample(cell, 128, 32, 512, "b", "large"),
     ]

@@ -117,7 +117,7 @@ def _samples(cell: str, more: str, flags: Mapping[str, Any]) -> Callable[[], lis
         _sample(cell, 3, 0, 3, 4, "l"),
         _sample(cell, 3, 2, 0, 4, "b"),
         _sample(cell, 3, 2, 3, 0, "b"),
-        _sample(cell, 6, 64, 80, 96, "b", "wide", direction="bidirectional", **flags),
+        _sample(cell, 3, 32, 40, 64, "b", "wide", direction="bidirectional", **flags),
         _sample(cell, 32, 8, 128, 128, "b", "medium"),
         _sample(cell, 128, 32, 512, 512, "b", "large"),
     ]
