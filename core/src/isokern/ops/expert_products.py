@@ -153,7 +153,7 @@ def _product_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mappi
     assert x is not None and ids is not None
     if x.ndim == 2:
         x = TensorDesc(x.dtype, (*ids.shape, x.shape[1]), (x.strides[0], 0, x.strides[1]), x.offset)
-    return [x, w, ids], list(outputs)
+    return [x, w, ids], [outputs[0]]
 
 
 def apply_experts(of_rows: Any, x: Any, w: Any, ids: Any) -> Any:
@@ -180,17 +180,18 @@ def _multiply(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], out
     element = y.dtype if plain.spec.dtype is y.dtype else F32
     shared = 1 if x.spec.ndim == 3 else top
     given = e.reshape(e.cast(x, element), (pairs // shared, k))
-    block = -(-pairs // experts)
+    block, known = -(-pairs // experts), find_known(e, ids, experts)
     if block == 1:
-        known = find_known(e, ids, experts)
         owners = e.loop("a,a->a", "x0 if x1 > 0 else 0", e.cast(e.reshape(ids, (pairs,)), I64), known)
         each = given if shared == 1 else e("gather", given, count_by(e, pairs, shared), axis=0)
         product = _multiply_blocks(e, each, plain, owners, 1, element)
         return e.cast(e.reshape(e.loop("ab,a->ab", "x0 if x1 > 0 else 0", product, known), y.shape), y.dtype)
     order, owners, _, _, places = e.all("moe_align", ids, experts=experts, block=block)
+    # The slot of an id that names no expert is behind the last; the check is first to report it, as an id
+    slot = e.loop("a,a->a", f"x0 if x1 > 0 else {order.spec.numel}", e.reshape(places, (pairs,)), known)
     sources = e.loop("a->a", f"quotient(x0, {shared}) if x0 < {pairs} else 0", order)
     product = _multiply_blocks(e, e("gather", given, sources, axis=0), plain, owners, block, element)
-    return e.cast(e("gather", product, places, axis=0), y.dtype)
+    return e.cast(e.reshape(e("gather", product, slot, axis=0), y.shape), y.dtype)
 
 
 def _multiply_blocks(e: Emitter[V], x: V, w: V, owners: V, block: int, element: Any) -> V:
