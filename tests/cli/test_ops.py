@@ -68,7 +68,7 @@ def test_identities_and_aliases(rows):
 
 def test_functions_are_those_that_call_the_operator(rows):
     """An operator's row lists the functions whose source looks the operator up by name."""
-    own = {name: getattr(functions, name) for name in ALIASES}
+    own = {name: functions.find_alias(name) for name in ALIASES}
     called = {name: set(re.findall(r'find\("(\w+)"\)', inspect.getsource(f))) for name, f in own.items()}
     for name, row in rows.items():
         of = [alias for alias, names in called.items() if name in names]
@@ -135,6 +135,15 @@ def test_one_operator(isokern_here, device):
     assert row["name"] == "softmax"
     for name in ("relu", "cast", "concat", "random_sample"):
         assert isokern_here("ops", name).code == 0
+
+
+def test_a_function_that_is_no_operator(isokern_here):
+    """It is told how it is called, with the operators that it calls, where there are any."""
+    done = isokern_here("ops", "split")
+    assert done.code == 0
+    assert "isokern.split(x, sizes, axis=0, *, device=None)" in done.err
+    assert isokern_here("ops", "split", "--json").document == []
+    assert [row["name"] for row in isokern_here("ops", "einsum", "--json").document] == ["generic", "matmul"]
 
 
 def test_an_operator_that_is_not_there(isokern_here):

@@ -70,7 +70,10 @@ def _tell(name: str) -> str:
     from ..eager.functions import function
 
     made = function(name)
-    return f"isokern.{name}{inspect.signature(made)}: {(inspect.getdoc(made) or '').partition(chr(10))[0]}"
+    given = inspect.signature(made)
+    plain = [p.replace(annotation=p.empty) for p in given.parameters.values()]
+    shown = given.replace(parameters=plain, return_annotation=given.empty)
+    return f"isokern.{name}{shown}: {(inspect.getdoc(made) or '').partition(chr(10))[0]}"
 
 
 def rows(name: str | None = None, family: str | None = None) -> list[dict[str, Any]]:
