@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -528,6 +529,12 @@ ROWS = [
     Row("QuantizeLinear", (B, SCALES, ZEROS), isokern.quantize_linear, {"axis": 1}),
     Row("DequantizeLinear", (BITS, SCALE, ZERO), isokern.dequantize_linear),
     Row("DequantizeLinear", (BITS[:, :3], SCALES, ZEROS), isokern.dequantize_linear, {"axis": 1}),
+    *(
+        Row("QuantizeLinear", (64 * A, SCALE, np.zeros((), dtype)), isokern.quantize_linear)
+        for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+    ),
+    Row("DequantizeLinear", (A.astype(ml_dtypes.float8_e4m3fn), SCALE), isokern.dequantize_linear),
+    Row("DequantizeLinear", (A.astype(ml_dtypes.float8_e5m2), SCALE), isokern.dequantize_linear),
     Row("DynamicQuantizeLinear", (A,), lambda x: isokern.dynamic_quantize_linear(x)[0]),
     Row("MatMulInteger", (BITS, SIGNED, ZERO, -ONE), isokern.matmul_integer),
     Row("ConvInteger", (SMALL, FILTERS, ZERO), lambda *of: isokern.conv_integer(*of, padding=1), {"pads": [1] * 4}),

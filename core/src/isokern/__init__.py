@@ -9,7 +9,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, Q4_0, Q4_1, Q8_0, U8, U16, U32, U64, DType, dtype
+from .dtypes import (
+    BF16,
+    BOOL,
+    F8E4M3FN,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    Q4_0,
+    Q4_1,
+    Q8_0,
+    U8,
+    U16,
+    U32,
+    U64,
+    DType,
+    dtype,
+)
 from .layout import TensorDesc
 from .status import (
     BadAttrSchema,
@@ -51,6 +72,8 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 __all__ = [
     "BF16",
     "BOOL",
+    "F8E4M3FN",
+    "F8E5M2",
     "F16",
     "F32",
     "F64",

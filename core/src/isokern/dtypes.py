@@ -17,7 +17,7 @@ class DType:
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
-    `ml_dtypes.finfo(numpy)`.
+    `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it.
     """
 
     name: str
@@ -27,6 +27,7 @@ class DType:
     numpy: np.dtype[Any] | None
     dlpack: int = -1
     block: int = 1
+    storage: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -78,17 +79,21 @@ BOOL = DType("BOOL", 16, "b", 1, np.dtype(np.bool_), 6)
 Q4_0 = DType("Q4_0", 32, "q", 18, None, block=32)
 Q4_1 = DType("Q4_1", 33, "q", 20, None, block=32)
 Q8_0 = DType("Q8_0", 34, "q", 34, None, block=32)
+F8E4M3FN = DType("F8E4M3FN", 6, "f", 1, np.dtype(ml_dtypes.float8_e4m3fn), 10, storage=True)
+F8E5M2 = DType("F8E5M2", 7, "f", 1, np.dtype(ml_dtypes.float8_e5m2), 12, storage=True)
 
 ALL = tuple(d for d in globals().values() if isinstance(d, DType))
 PLAIN = tuple(d for d in ALL if d.block == 1)
-NUMBERS = tuple(d for d in PLAIN if d is not BOOL)
+FP8 = tuple(d for d in PLAIN if d.storage)  # floats of 8 bits
+COMPUTED = tuple(d for d in PLAIN if not d.storage)
+NUMBERS = tuple(d for d in COMPUTED if d is not BOOL)
 FLOATS = tuple(d for d in NUMBERS if d.kind == "f")
 INTEGERS = tuple(d for d in NUMBERS if d.kind in "iu")
 SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
 UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
 BLOCKS = tuple(d for d in ALL if d.block > 1)
-WEIGHTS = (*ACTIVATIONS, *BLOCKS)
+WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 INDICES = (I64, I32)  # positions, lengths and counters
 TOKENS = (*INDICES, U8)  # rows of a table, and text by the byte
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ..dtypes import ACTIVATIONS, ALL, BLOCKS, BOOL, F32, F64, FLOATS, INTEGERS, DType
+from ..dtypes import ALL, BLOCKS, BOOL, F64, INTEGERS, PLAIN, DType
+
+FLOATS = tuple(d for d in PLAIN if d.kind == "f")  # those that are only stored, too
 
 _DEFAULTS = """#ifndef IK_INLINE
 #define IK_INLINE inline __attribute__((always_inline))
@@ -69,7 +71,7 @@ def portable_types() -> str:
         widened, value = ("", "(v)") if d.compute is d else ("(ik_i64)", "(v)" if d is not BOOL else "((v) != 0)")
         lines.append(f"#define ik_load_{d}(p, i) {widened}(p)[i]")
         lines.append(f"#define ik_store_{d}(p, i, v) (p)[i] = (ik_{d.name.lower()}){value}")
-    lines += [f"#define make_{d}(to, i, v) ik_store_{d}(to, i, ODD(v))" for d in ACTIVATIONS if d is not F32]
+    lines += [f"#define make_{d}(to, i, v) ik_store_{d}(to, i, ODD(v))" for d in FLOATS if d.compute is not d]
     return "\n".join(lines)
 
 

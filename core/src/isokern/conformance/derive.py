@@ -80,9 +80,13 @@ class _Derivation:
         self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
 
     def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
-        """Return the cases of one (operator, dtypes) pair with the device's own choice of variant."""
+        """Return the cases of one (operator, dtypes) pair with the device's own choice of variant.
+
+        Types that are only stored are moved like integers and widened like other floats: of their cases those of the
+        largest sample and those with special values are quick.
+        """
         turn = zlib.crc32(self.operator.name.encode()) + position
-        return self._balance(
+        cases = self._balance(
             unique(
                 [
                     *self._plain(types, position, turn),
@@ -92,6 +96,10 @@ class _Derivation:
                 ]
             )
         )
+        if any(d.storage for d in types):
+            large = self.large.sample.text
+            cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
+        return cases
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
         # Quick samples of this dtype: all dtypes together cover every sample; of the first dtype they are dense, too

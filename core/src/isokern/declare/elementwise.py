@@ -94,15 +94,17 @@ def _rounding(names: Sequence[str], tree: Expr) -> Callable[..., Any]:
 def _loop(names: Sequence[str], tree: Expr) -> Decompose:
     """Return the decomposition of a row into a loop nest.
 
-    Operands broadcast, in the dtype of the last; attributes are constants.
+    Operands broadcast, in the dtype of the last, or its compute type where it is only stored; attributes are constants.
     """
 
     def decompose(e: Emitter[V], inputs: Sequence[V], attrs: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
         values = {n: Expr("name", f"x{i}") for i, n in enumerate(names)}
-        element = inputs[-1].spec.dtype
+        element, y = inputs[-1].spec.dtype, outputs[0].dtype
+        if element.storage:
+            element = y = element.compute
         values |= attributes(attrs, element)
         xs = [e.cast(x, element) for x in inputs]
-        return e.pointwise(to_text(substitute(tree, values)), *xs, dtype=outputs[0].dtype)
+        return e.cast(e.pointwise(to_text(substitute(tree, values)), *xs, dtype=y), outputs[0].dtype)
 
     return decompose
 

@@ -9,11 +9,11 @@ from .. import blocks
 from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.normal_form import as_given
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, INDICES, Q4_0, Q8_0
+from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, FP8, INDICES, Q4_0, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
-CACHED = (F32, F16, BF16, Q8_0, Q4_0)
+CACHED = (F32, F16, BF16, Q8_0, Q4_0, *FP8)
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[Any] | None) -> list[tuple[int, ...]]:

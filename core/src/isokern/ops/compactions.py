@@ -18,7 +18,7 @@ from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integers
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given, axis_of
-from ..dtypes import BOOL, F32, FLOATS, I64, PLAIN
+from ..dtypes import BOOL, COMPUTED, F32, FLOATS, I64
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .indexing import emit_list
@@ -88,7 +88,7 @@ def _declare_find(name: str, kind: str, y: str, maps: str, reference: Any, wrong
         name,
         kind,
         f"x: T[*s] -> y: I64[{y}], count: I64[]",
-        {"T": PLAIN},
+        {"T": COMPUTED},
         family="movement",
         doc=f"The coordinates of the elements of x that are not 0 (NaN is not), in row-major order, {doc}; {ROOM}.",
         reference=reference,
@@ -158,7 +158,7 @@ declare(
     "masked_select",
     "MSKS",
     "x: T[*s], mask: BOOL[*m] -> y: T[n], count: I64[]",
-    {"T": PLAIN},
+    {"T": COMPUTED},
     family="movement",
     doc=f"The elements of x where mask is true, after both are broadcast (PyTorch's masked_select); {ROOM}.",
     reference=_masked_reference,
@@ -220,7 +220,7 @@ declare(
     "compress",
     "CMPR",
     "x: T[*s], condition: BOOL[k] -> y: T[*d], count: I64[]",
-    {"T": PLAIN},
+    {"T": COMPUTED},
     family="movement",
     doc=(
         "The slices along `axis`, or elements of the flattened x, whose condition is true (NumPy's compress, ONNX"
@@ -307,7 +307,7 @@ declare(
     "unique",
     "UNIQ",
     "x: T[*s] -> y: T[n], indices: I64[n], inverse: I64[*s], counts: I64[n], count: I64[]",
-    {"T": PLAIN},
+    {"T": COMPUTED},
     family="reduction",
     doc=(
         "The distinct elements of x in rising order, the index of the first of each in the flattened x, and how often"

@@ -22,7 +22,7 @@ from ..declare.elementwise import binary, row, samples, unary
 from ..declare.error_bound import UNBOUNDED
 from ..declare.normal_form import Descs, axis_of, pointwise
 from ..declare.operator import ErrorCase, Sample
-from ..dtypes import BOOL, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED, DType
+from ..dtypes import BOOL, COMPUTED, F64, FLOATS, INTEGERS, NUMBERS, PLAIN, SIGNED, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -312,7 +312,7 @@ unary("round", "RND_", "rint(x)", np.rint, doc="Nearest integer, ties to even.",
 unary("isnan", "ISNA", "isnan(x)", np.isnan, result="BOOL", doc="Whether x is NaN.")
 unary("isinf", "ISIN", "x - x != 0 and not isnan(x)", np.isinf, result="BOOL", doc="Whether x is infinite.")
 unary("isfinite", "ISFI", "x - x == 0", np.isfinite, result="BOOL", doc="Whether x is neither NaN nor infinite.")
-unary("logical_not", "LNOT", "x == 0", np.logical_not, PLAIN, result="BOOL", doc="1 where x is 0.")
+unary("logical_not", "LNOT", "x == 0", np.logical_not, COMPUTED, result="BOOL", doc="1 where x is 0.")
 unary("bitwise_not", "BNOT", "bitnot(x)", np.invert, INTEGERS, doc="All bits flipped.")
 
 # Arithmetic, two inputs
@@ -361,22 +361,30 @@ binary(
 )
 
 # Comparisons
-binary("equal", "EQ__", "a == b", np.equal, PLAIN, result="BOOL", doc="a = b.")
-binary("not_equal", "NE__", "a != b", np.not_equal, PLAIN, result="BOOL", doc="a ≠ b.")
-binary("less", "LT__", "a < b", np.less, PLAIN, result="BOOL", doc="a < b.")
-binary("less_equal", "LE__", "a <= b", np.less_equal, PLAIN, result="BOOL", doc="a ≤ b.")
-binary("greater", "GT__", "a > b", np.greater, PLAIN, result="BOOL", doc="a > b.")
-binary("greater_equal", "GE__", "a >= b", np.greater_equal, PLAIN, result="BOOL", doc="a ≥ b.")
+binary("equal", "EQ__", "a == b", np.equal, COMPUTED, result="BOOL", doc="a = b.")
+binary("not_equal", "NE__", "a != b", np.not_equal, COMPUTED, result="BOOL", doc="a ≠ b.")
+binary("less", "LT__", "a < b", np.less, COMPUTED, result="BOOL", doc="a < b.")
+binary("less_equal", "LE__", "a <= b", np.less_equal, COMPUTED, result="BOOL", doc="a ≤ b.")
+binary("greater", "GT__", "a > b", np.greater, COMPUTED, result="BOOL", doc="a > b.")
+binary("greater_equal", "GE__", "a >= b", np.greater_equal, COMPUTED, result="BOOL", doc="a ≥ b.")
 binary(
-    "logical_and", "LAND", "a != 0 and b != 0", np.logical_and, PLAIN, result="BOOL", doc="Whether both are non-zero."
+    "logical_and",
+    "LAND",
+    "a != 0 and b != 0",
+    np.logical_and,
+    COMPUTED,
+    result="BOOL",
+    doc="Whether both are non-zero.",
 )
-binary("logical_or", "LOR_", "a != 0 or b != 0", np.logical_or, PLAIN, result="BOOL", doc="Whether either is non-zero.")
+binary(
+    "logical_or", "LOR_", "a != 0 or b != 0", np.logical_or, COMPUTED, result="BOOL", doc="Whether either is non-zero."
+)
 binary(
     "logical_xor",
     "LXOR",
     "(a != 0) != (b != 0)",
     np.logical_xor,
-    PLAIN,
+    COMPUTED,
     result="BOOL",
     doc="Whether exactly one is non-zero.",
 )

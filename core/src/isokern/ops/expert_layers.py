@@ -18,7 +18,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .expert_products import apply_experts, find_known
 from .gemm import accumulated_magnitude
-from .linear_quantization import dequantize_mxfp4
+from .microscaling import dequantize_mxfp4
 
 GATES = ("silu_mul", "gelu_mul", "gelu_tanh_mul", "relu_mul", "swiglu_clamped")
 LARGEST = float(np.finfo(np.float32).max)

@@ -18,7 +18,7 @@ from ..declare.attributes import attrs, body, choice, text
 from ..declare.conversion import convert
 from ..declare.error_bound import EPS, UNBOUNDED, Range, bounds, distance
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, INTEGERS, PLAIN, SIGNED, U64, DType
+from ..dtypes import BF16, BOOL, COMPUTED, F16, F32, F64, FLOATS, I32, I64, INTEGERS, SIGNED, U64, DType
 from ..expr.evaluate import evaluate
 from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
 from ..expr.tree import INTEGER_FUNCTIONS, SHARED_FUNCTIONS, parse
@@ -301,7 +301,7 @@ def _sample(maps: str, body: str, *shapes: Any, combine: str = "none", types: An
 def _samples() -> list[Sample]:
     numbers, bits = (F32, F16, BF16, F64, I32, I64, U64), (*INTEGERS, BOOL)
     return [
-        _sample("ab,ab->ab", "x0 + x1", (3, 37), (3, 37), types=PLAIN),
+        _sample("ab,ab->ab", "x0 + x1", (3, 37), (3, 37), types=COMPUTED),
         _sample("ab,b->ab", "maximum(x0 - x1, 0)", (5, 41), (41,), types=numbers),
         _sample("a,b->ba", "x0 * x1 + x0", (33,), (6,), types=numbers),
         _sample(",->", "x0 if x0 < x1 else x1", (), (), types=numbers),
@@ -318,13 +318,13 @@ def _samples() -> list[Sample]:
         _sample("a,a->a", "bitand(x0, x1) + quotient(x0, 7) if x0 != 3 and not x1 == 2 else bitnot(x1)",
             (67,), (67,), types=bits),
         _sample("ab,b->ab", "x0 if x1 > 0 or x0 != x0 else -1e999", (4, 65), (65,), types=(F32, F16)),
-        _sample("aa->a", "x0", (37, 37), types=PLAIN),
+        _sample("aa->a", "x0", (37, 37), types=COMPUTED),
         _sample("aba,b->ba", "x0 - x1", (5, 41, 5), (41,), types=(F32, F16, I64)),
         _sample("aa->", "x0", (65, 65), combine="sum", types=(F32, F64, I32)),
         _sample("aabb,bc->ac", "x0 * x1", (3, 3, 33, 33), (33, 7), combine="sum", types=(F32, F16)),
         _sample("abca->cb", "abs(x0)", (17, 2, 5, 17), combine="maximum", types=(F32, I32)),
         _sample("aa->a", "x0", (0, 0), types=(F32,)),
-        _sample("ab->", "x0", (33, 65), combine="sum", types=PLAIN),
+        _sample("ab->", "x0", (33, 65), combine="sum", types=COMPUTED),
         _sample("ab->a", "x0 * x0", (5, 1025), combine="sum", values={"x": "moderate"}),
         _sample("ab->b", "x0", (1025, 37), combine="maximum", types=numbers),
         _sample("a->a", "minimum(x0, 18446744073709551616)", (37,), types=(U64,)),
@@ -365,7 +365,7 @@ generic = declare(
     "generic",
     "GENR",
     "init?: U[*i], x...: T[*s] -> y: U[*d]",
-    {"T": PLAIN, "U": PLAIN},
+    {"T": COMPUTED, "U": COMPUTED},
     combinations=goes,
     family="structured",
     doc=(

@@ -1,4 +1,4 @@
-"""Products of quantised integers: matmul_integer, conv_integer, qlinear_matmul, qlinear_conv, scaled_mm."""
+"""Products of quantised integers: matmul_integer, conv_integer, qlinear_matmul, qlinear_conv."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
+from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.normal_form import as_given
-from ..dtypes import BF16, F16, F32, I8, I32, U8
+from ..dtypes import F32, I8, I32, U8
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pad_border, pair, patches, sides
@@ -27,7 +27,7 @@ def check_parameter(where: str, name: str, given: Sequence[int], length: int, of
         raise BadTensorShape(where, f"{name} is {list(given)}", allowed=f"[], [1] or [{length}], one for each {of}")
 
 
-def _lift(e: Emitter[V], x: V, length: int, after: int) -> V:
+def lift(e: Emitter[V], x: V, length: int, after: int) -> V:
     """Return a parameter with so many dims after its own: [], or [n, 1, …]."""
     if x.spec.ndim == 0 or (x.spec.shape == (1,) and length != 1):
         return e.reshape(x, ())
@@ -37,7 +37,7 @@ def _lift(e: Emitter[V], x: V, length: int, after: int) -> V:
 def _centre(e: Emitter[V], x: V, zero: V | None, length: int, after: int) -> V:
     """Return x as I32, less its zero point."""
     x = e.cast(x, I32)
-    return x if zero is None else e.pointwise("x0 - x1", x, _lift(e, e.cast(zero, I32), length, after))
+    return x if zero is None else e.pointwise("x0 - x1", x, lift(e, e.cast(zero, I32), length, after))
 
 
 def _requantise(e: Emitter[V], total: V, factors: Sequence[V], y_scale: V, y_zero: V, y: TensorDesc) -> V:
@@ -63,7 +63,8 @@ def _requantise_reference(total: Any, scale: Any, y_zero: Any, out: Sequence[Ten
 # Products of matrices
 
 
-def _product_shapes(where: str, a: Shape, b: Shape) -> list[Shape]:
+def product_shapes(where: str, a: Shape, b: Shape) -> list[Shape]:
+    """Return the shape of a @ b, whose leading dims broadcast, or raise BadTensorShape."""
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         raise BadTensorShape(where, f"a is {list(a)}, b is {list(b)}", allowed="a[…, m, k] and b[…, k, n]")
     lead = broadcast_shapes(a[:-2], b[:-2])
@@ -74,7 +75,7 @@ def _product_shapes(where: str, a: Shape, b: Shape) -> list[Shape]:
 
 def _matmul_integer_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
     a, b, a_zero, b_zero = [*inputs, None, None][:4]
-    found = _product_shapes("matmul_integer", a, b)
+    found = product_shapes("matmul_integer", a, b)
     if a_zero is not None:
         check_parameter("matmul_integer", "a_zero_point", a_zero, a[-2], "row of a")
     if b_zero is not None:
@@ -144,7 +145,7 @@ declare(
 
 def _qlinear_matmul_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-    found = _product_shapes("qlinear_matmul", a, b)
+    found = product_shapes("qlinear_matmul", a, b)
     for name, given in (("a_scale", a_scale), ("a_zero_point", a_zero)):
         check_parameter("qlinear_matmul", name, given, a[-2], "row of a")
     for name, given in (("b_scale", b_scale), ("b_zero_point", b_zero)):
@@ -157,7 +158,7 @@ def _qlinear_matmul_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> 
 def _qlinear_matmul(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     rows, columns = a.spec.shape[-2], b.spec.shape[-1]
-    factors = _lift(e, a_scale, rows, 1), _lift(e, b_scale, columns, 0)
+    factors = lift(e, a_scale, rows, 1), lift(e, b_scale, columns, 0)
     return _requantise(e, _products(e, a, b, a_zero, b_zero), factors, y_scale, y_zero, outputs[0])
 
 
@@ -223,78 +224,6 @@ declare(
     ],
     domains={"a": "any", "b": "any", "a_zero_point": "any", "b_zero_point": "any", "y_zero_point": "any"},
     exact=True,
-)
-
-
-def _scaled_mm(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    a, b, a_scale, b_scale = inputs[:4]
-    bias = find_optional(inputs, 4)
-    total = e.cast(_products(e, a, b, None, None), F32)
-    rows, columns = _lift(e, a_scale, a.spec.shape[-2], 1), _lift(e, b_scale, b.spec.shape[-1], 0)
-    if bias is None:
-        return e.cast(e.pointwise("x0 * x1 * x2", total, rows, columns), outputs[0].dtype)
-    return e.cast(e.pointwise("x0 * x1 * x2 + x3", total, rows, columns, e.cast(bias, F32)), outputs[0].dtype)
-
-
-def _scaled_mm_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
-    a, b, a_scale, b_scale, bias = [*inputs, None][:5]
-    found = _product_shapes("scaled_mm", a, b)
-    check_parameter("scaled_mm", "a_scale", a_scale, a[-2], "row of a")
-    check_parameter("scaled_mm", "b_scale", b_scale, b[-1], "column of b")
-    if bias is not None and tuple(bias) != (b[-1],):
-        raise BadTensorShape("scaled_mm", f"bias is {list(bias)}", allowed=f"[{b[-1]}], one for each column of b")
-    return found
-
-
-def _scaled_mm_reference(a: Any, b: Any, a_scale: Any, b_scale: Any, bias: Any) -> Any:
-    rows = a_scale.reshape(() if a_scale.size == 1 else (-1, 1))
-    columns = b_scale.reshape(() if b_scale.size == 1 else (-1,))
-    y = np.matmul(a.astype(np.int32), b.astype(np.int32)) * rows * columns
-    return y if bias is None else y + bias
-
-
-def _scaled_mm_scale(a: Any, b: Any, a_scale: Any, b_scale: Any, bias: Any) -> Any:
-    y = 4 * np.abs(_scaled_mm_reference(a, b, a_scale, b_scale, None))
-    return y if bias is None else y + np.abs(bias)
-
-
-declare(
-    "scaled_mm",
-    "SCMM",
-    "a: I8[*p], b: I8[*q], a_scale: F32[*r], b_scale: F32[*c], bias?: T[n] -> y: T[*d]",
-    {"T": (F32, F16, BF16)},  # no F64: the scales are F32, in which the products are scaled
-    family="contraction",
-    doc=(
-        "a @ b of 8-bit integers, added in I32, times a_scale and b_scale, plus bias, in F32, rounded once. A scale is"
-        " one number, or one for each row of a (each token) or column of b (each channel)."
-    ),
-    reference=_scaled_mm_reference,
-    tolerance=Tolerance(2, _scaled_mm_scale),
-    shapes=_scaled_mm_shapes,
-    normal_form=as_given,
-    decompose=_scaled_mm,
-    samples=lambda: [
-        Sample(
-            {"a": a, "b": b, "a_scale": r, "b_scale": c, **({} if bias is None else {"bias": bias})},
-            {},
-            {"a_scale": "positive", "b_scale": "positive"},
-            size=size,
-        )
-        for a, b, r, c, bias, size in [
-            ((2, 3), (3, 4), (), (), None, "small"),
-            ((5, 33), (33, 7), (5,), (7,), (7,), "small"),
-            ((3, 2, 9), (9, 5), (1,), (5,), None, "small"),
-            ((0, 3), (3, 4), (), (4,), (4,), "small"),
-            ((301, 257), (257, 401), (), (401,), (401,), "wide"),
-        ]
-    ],
-    errors=[
-        ErrorCase({"a": (2, 3), "b": (4, 2), "a_scale": (), "b_scale": ()}, BadTensorShape),
-        ErrorCase({"a": (2, 3), "b": (3, 2), "a_scale": (3,), "b_scale": ()}, BadTensorShape),
-        ErrorCase({"a": (2, 3), "b": (3, 2), "a_scale": (), "b_scale": (), "bias": (3,)}, BadTensorShape),
-        ErrorCase({"a": (2, 3), "b": (3, 2), "a_scale": (), "b_scale": ()}, BadTensorDtype, dtypes={"a": U8}),
-    ],
-    domains={"a": "any", "b": "any"},
 )
 
 
@@ -431,7 +360,7 @@ def _qlinear_conv(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     total = _sums(e, _centre(e, x, x_zero, 1, 0), _centre(e, w, w_zero, channels, 3), outputs[0], values)
     if bias is not None:
         total = e.pointwise("x0 + x1", total, e.reshape(bias, (channels, 1, 1)))
-    factors = e.reshape(x_scale, ()), _lift(e, w_scale, channels, 2)
+    factors = e.reshape(x_scale, ()), lift(e, w_scale, channels, 2)
     return _requantise(e, total, factors, y_scale, y_zero, outputs[0])
 
 

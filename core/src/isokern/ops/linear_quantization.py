@@ -1,18 +1,19 @@
-"""Integers with a scale and a zero point: per tensor, along an axis or in blocks; 4-bit weights of AWQ, GPTQ, MXFP4."""
+"""Quantisation with a scale and a zero point: per tensor, along an axis or in blocks; 4-bit weights of AWQ and GPTQ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, flag, integer
 from ..declare.conversion import convert
-from ..declare.decomposition import LETTERS, Emitter, V, find_optional
+from ..declare.decomposition import LETTERS, Emitter, V, constant, find_optional
 from ..declare.normal_form import as_given, axis_of
-from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I8, I16, I32, I64, U8, U16
+from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, FP8, I8, I16, I32, I64, U8, U16, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -76,24 +77,36 @@ def _linear_shapes(where: str) -> Any:
     return shapes
 
 
+def largest(element: DType) -> float:
+    """Return the largest finite number of a float, at which quantisation saturates."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(element.numpy).max)
+
+
 def _quantize(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, scale = inputs[:2]
     zero = find_optional(inputs, 2)
-    wide = x.spec.dtype.compute
+    wide, element = x.spec.dtype.compute, outputs[0].dtype
     x, scale = e.cast(x, wide), e.cast(scale, wide)
-    if zero is None:
-        return e.cast(_emit_over_groups(e, "rint(x0 / x1)", x, [scale], values), outputs[0].dtype)
-    return e.cast(_emit_over_groups(e, "rint(x0 / x1) + x2", x, [scale, e.cast(zero, wide)], values), outputs[0].dtype)
+    body = "x0 / x1" if element.storage else "rint(x0 / x1)"
+    body = body if zero is None else f"{body} + x2"
+    if element.storage:  # an integer type saturates where it is cast to
+        most = constant(largest(element))
+        body = f"minimum(maximum({body}, -{most}), {most})"
+    parameters = [scale] if zero is None else [scale, e.cast(zero, wide)]
+    return e.cast(_emit_over_groups(e, body, x, parameters, values), element)
 
 
 def _quantize_reference(
     x: Any, scale: Any, zero_point: Any, axis: int, block_size: int, out: Sequence[TensorDesc]
 ) -> Any:
-    wide = np.float64 if x.dtype == np.float64 else np.float32
+    wide, element = np.float64 if x.dtype == np.float64 else np.float32, out[0].dtype
     with np.errstate(all="ignore"):
-        y = np.rint(x.astype(wide) / _spread(x, scale.astype(wide), axis, block_size))
+        y = x.astype(wide) / _spread(x, scale.astype(wide), axis, block_size)
+        y = y if element.storage else np.rint(y)
         y = y if zero_point is None else y + _spread(x, zero_point.astype(wide), axis, block_size)
-    return convert(np.asarray(y, wide), out[0].dtype.numpy)
+        y = np.clip(y, -largest(element), largest(element)) if element.storage else y
+    return convert(np.asarray(y, wide), element.numpy)
 
 
 LINEAR: SampleTable = [
@@ -134,11 +147,13 @@ declare(
     "quantize_linear",
     "QLIN",
     "x: T[*s], scale: T[*c], zero_point?: Q[*z] -> y: Q[*s]",
-    {"T": FLOATS, "Q": (U8, I8, U16, I16)},
+    {"T": FLOATS, "Q": (U8, I8, U16, I16, *FP8)},
     family="conversion",
     doc=(
         "rint(x / scale) + zero_point, saturated; NaN is 0 (ONNX QuantizeLinear). A scale is one number, one for each"
         " index of `axis`, or one for each block of `block_size` along it; zero_point has its shape, and is 0 without."
+        " In a float of 8 bits x / scale + zero_point is rounded to nearest even instead; it saturates, infinities too,"
+        " and NaN stays NaN."
     ),
     reference=_quantize_reference,
     attrs=attrs("QTL1", AXIS, BLOCK),
@@ -157,28 +172,29 @@ def _dequantize(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
     zero = find_optional(inputs, 2)
     y = outputs[0]
     if zero is not None:
-        whole = I64 if x.spec.dtype is I32 else I32
+        whole = y.dtype.compute if x.spec.dtype.storage else I64 if x.spec.dtype is I32 else I32
         x = _emit_over_groups(e, "x0 - x1", e.cast(x, whole), [e.cast(zero, whole)], values)
     wide = y.dtype.compute
     return e.cast(_emit_over_groups(e, "x0 * x1", e.cast(x, wide), [e.cast(scale, wide)], values), y.dtype)
 
 
 def _dequantize_reference(x: Any, scale: Any, zero_point: Any, axis: int, block_size: int) -> Any:
-    whole = x.astype(np.int64)
+    whole = np.float64 if x.dtype.kind in "fV" else np.int64
+    y = x.astype(whole)
     if zero_point is not None:
-        whole = whole - _spread(x, zero_point.astype(np.int64), axis, block_size)
-    return whole * _spread(x, scale, axis, block_size)
+        y = y - _spread(x, zero_point.astype(whole), axis, block_size)
+    return y * _spread(x, scale, axis, block_size)
 
 
 declare(
     "dequantize_linear",
     "DQLN",
     "x: Q[*s], scale: T[*c], zero_point?: Q[*z] -> y: T[*s]",
-    {"Q": (U8, I8, U16, I16, I32), "T": FLOATS},
+    {"Q": (U8, I8, U16, I16, I32, *FP8), "T": FLOATS},
     family="conversion",
     doc=(
-        "(x - zero_point) · scale (ONNX DequantizeLinear); the difference is exact, scale and zero_point are as in"
-        " quantize_linear."
+        "(x - zero_point) · scale (ONNX DequantizeLinear); the difference of integers is exact, scale and zero_point"
+        " are as in quantize_linear."
     ),
     reference=_dequantize_reference,
     tolerance=Tolerance(3),
@@ -259,7 +275,7 @@ declare(
 )
 
 
-# Weights of 4 bits, eight in each I32, or two in each byte
+# Weights of 4 bits, eight in each I32
 
 IN_ORDER = "bitand(shift_right(x0, x1 * 4), 15)"
 # Columns 0 to 7 of AWQ lie in the nibbles 0, 4, 1, 5, 2, 6, 3, 7
@@ -426,73 +442,4 @@ declare(
     ],
     domains={"qweight": "any", "qzeros": "any"},
     device_error="g_idx[{at}] is {value}, out of range for the groups",
-)
-
-
-def _mxfp4_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
-    x, scales = inputs
-    if len(x) == 0 or len(x) == 8 or tuple(scales) != (*x[:-1], x[-1] // 16) or x[-1] % 16 != 0:
-        raise BadTensorShape(
-            "dequantize_mxfp4", f"x is {list(x)}, scales is {list(scales)}", allowed="x[…, 16·b] and scales[…, b]"
-        )
-    return [(*x[:-1], 2 * x[-1])]
-
-
-def _mxfp4(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit a table of the two numbers of each byte, whose rows the bytes name, and the products with the scales."""
-    x, scales = inputs
-    rows, blocks, y = outputs[0].numel // 32 if outputs[0].shape[-1] else 0, 32, outputs[0]
-    codes = e.loop("a,b->ab", "bitand(shift_right(x0, x1 * 4), 15)", e.iota(256, I32), e.iota(2, I32))
-    size = "x0 * 0.5 if x0 < 4 else x0 - 2 if x0 < 6 else x0 * 2 - 8"
-    signed = size.replace("x0", "(x0 - 8)")
-    table = e.loop("ab->ab", f"-({signed}) if x0 >= 8 else ({size})", e.cast(codes, F32))
-    found = e("gather", table, e.cast(e.reshape(x, (16 * rows,)), I32), axis=0)
-    factor = e.loop("a->a", "0 * 1e999 if x0 == 255 else exp2(x0 - 127)", e.cast(e.reshape(scales, (rows,)), F32))
-    wide = e.loop("ab,a->ab", "x0 * x1", e.reshape(found, (rows, blocks)), factor, dtype=y.dtype)
-    return e.reshape(wide, y.shape)
-
-
-FP4 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
-
-
-def _mxfp4_reference(x: Any, scales: Any) -> Any:
-    codes = np.stack([x & 15, x >> 4], -1).reshape(*x.shape[:-1], 2 * x.shape[-1])
-    factors = np.where(scales == 255, np.nan, np.exp2(scales.astype(np.float64) - 127))
-    return np.array([*FP4, *(-v for v in FP4)])[codes] * np.repeat(factors, 32, -1)
-
-
-dequantize_mxfp4 = declare(
-    "dequantize_mxfp4",
-    "DMX4",
-    "x: U8[*b, p], scales: U8[*b, c] -> y: T[*b, d]",
-    {"T": FORMATS},
-    family="conversion",
-    doc=(
-        "Blocks of 32 numbers of E2M1, two in each byte, the first in the lower nibble, times a scale 2^(s - 127) each;"
-        " a scale of 255 is NaN (OCP Microscaling Formats 1.0, MXFP4)."
-    ),
-    reference=_mxfp4_reference,
-    tolerance=Tolerance(2),
-    shapes=_mxfp4_shapes,
-    normal_form=as_given,
-    decompose=_mxfp4,
-    samples=lambda: [
-        Sample({"x": x, "scales": (*x[:-1], x[-1] // 16)}, size=size)
-        for x, size in [
-            ((16,), "small"),
-            ((3, 32), "small"),
-            ((2, 3, 48), "small"),
-            ((2, 1, 2, 1, 3, 1, 16), "small"),
-            ((0, 16), "small"),
-            ((3, 0), "small"),
-            ((301, 1024), "wide"),
-        ]
-    ],
-    errors=[
-        ErrorCase({"x": (16,), "scales": (2,)}, BadTensorShape),
-        ErrorCase({"x": (15,), "scales": (1,)}, BadTensorShape),
-        ErrorCase({"x": (), "scales": ()}, BadTensorShape),
-        ErrorCase({"x": (16,), "scales": (1,)}, BadTensorDtype, dtypes={"x": I8}),
-    ],
-    domains={"x": "any", "scales": "any"},
 )

@@ -10,7 +10,7 @@ import numpy as np
 from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, choice, integer
 from ..declare.normal_form import as_given, axis_of
-from ..dtypes import BOOL, F32, FLOATS, PLAIN, TOKENS
+from ..dtypes import BOOL, F32, FLOATS, NUMBERS, PLAIN, TOKENS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -18,9 +18,11 @@ REDUCTIONS = ("none", "add", "mul", "min", "max")
 
 
 def check_reduction(where: str, x: TensorDesc | None, values: Mapping[str, Any]) -> None:
-    """Raise BadTensorDtype where a reduction is asked of booleans."""
-    if x is not None and values["reduction"] != "none" and x.dtype is BOOL:
-        raise BadTensorDtype(where, f"reduction={values['reduction']} of BOOL", allowed="numbers, or reduction=none")
+    """Raise BadTensorDtype where a reduction is asked of booleans, or of floats that are only stored."""
+    if x is not None and values["reduction"] != "none" and x.dtype not in NUMBERS:
+        raise BadTensorDtype(
+            where, f"reduction={values['reduction']} of {x.dtype}", allowed="numbers to compute with, or reduction=none"
+        )
 
 
 def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
@@ -115,7 +117,7 @@ scatter = declare(
             {"axis": axis, "reduction": reduction},
             {"indices": f"index:{x[axis]}"},
             size=size,
-            types={} if reduction == "none" else {"T": tuple(d for d in PLAIN if d is not BOOL)},
+            types={} if reduction == "none" else {"T": NUMBERS},
         )
         for x, i, axis, reduction, size in SAMPLES
     ],

@@ -395,11 +395,12 @@ def _im2col(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
 def _im2col_reference(x: Any, **values: Any) -> Any:
     kernel, stride, border, dilation = _windows(values)
     top, left, bottom, right = border
-    room = np.zeros((*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right), x.dtype)
-    room[:, :, top : top + x.shape[2], left : left + x.shape[3]] = x
+    bits = x.view(f"u{x.dtype.itemsize}")  # NumPy makes no windows of F8E5M2
+    room = np.zeros((*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right), bits.dtype)
+    room[:, :, top : top + x.shape[2], left : left + x.shape[3]] = bits
     view = patches(room, kernel, stride, (0, 0, 0, 0), dilation, 0).transpose(0, 1, 4, 5, 2, 3)
     n, c, kh, kw, oh, ow = view.shape
-    return view.reshape(n, c * kh * kw, oh * ow)
+    return view.reshape(n, c * kh * kw, oh * ow).view(x.dtype)
 
 
 WINDOWS: SampleTable = [

@@ -10,7 +10,7 @@ import numpy as np
 from ..declare import LENGTHS, ErrorCase, Sample, declare
 from ..declare.attributes import attrs, flag, integer
 from ..declare.normal_form import axis_of
-from ..dtypes import FLOATS, PLAIN
+from ..dtypes import COMPUTED, FLOATS
 from ..status import BadTensorShape, InvalidArgument
 from .topk import axis_last
 
@@ -38,7 +38,7 @@ sort = declare(
     "sort",
     "SORT",
     "x: T[*s] -> y: T[*d], indices: I64[*d]",
-    {"T": PLAIN},
+    {"T": COMPUTED},
     family="reduction",
     doc=(
         "The elements along `axis` in rising (or falling) order, and their indices in x. Equal elements stay in the"

@@ -13,7 +13,7 @@ from ..declare.attributes import Attr, attrs, flag, integers, number
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.error_bound import EPS, UNBOUNDED, Range, distance
 from ..declare.normal_form import as_given
-from ..dtypes import BOOL, FLOATS, I32, I64, PLAIN, DType
+from ..dtypes import BOOL, COMPUTED, FLOATS, I32, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from .reduce import kept_shape, reduced_axes, reduced_form, reduced_shapes, restore_dims
@@ -371,7 +371,7 @@ def _count_nonzero(x: Any, axes: Any, keepdims: bool) -> Any:
     return np.sum(x != 0, _axes(axes), dtype=np.int64, keepdims=keepdims)
 
 
-_ANY_DTYPE: dict[str, Any] = {"dtypes": PLAIN, "element": lambda d: d}
+_ANY_DTYPE: dict[str, Any] = {"dtypes": COMPUTED, "element": lambda d: d}
 _statistic(
     "reduce_all",
     "RALL",

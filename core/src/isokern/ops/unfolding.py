@@ -42,12 +42,13 @@ def _columns(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outp
 
 def _columns_reference(x: Any, **values: Any) -> Any:
     windows, (low, high) = window("", values, 3), borders("", values["padding"], 3)
-    room = np.zeros((*x.shape[:2], *(a + n + b for a, n, b in zip(low, x.shape[2:], high, strict=True))), x.dtype)
+    bits = x.view(f"u{x.dtype.itemsize}")  # NumPy makes no windows of F8E5M2
+    room = np.zeros((*x.shape[:2], *(a + n + b for a, n, b in zip(low, x.shape[2:], high, strict=True))), bits.dtype)
     inner = [slice(None)] * 2 + [slice(a, a + n) for a, n in zip(low, x.shape[2:], strict=True)]
-    room[tuple(inner)] = x
+    room[tuple(inner)] = bits
     view = slide(room, windows, ((0,) * 3, (0,) * 3), 0)
     made = view.transpose(0, 1, 5, 6, 7, 2, 3, 4)
-    return made.reshape(x.shape[0], math.prod(made.shape[1:5]), math.prod(made.shape[5:]))
+    return made.reshape(x.shape[0], math.prod(made.shape[1:5]), math.prod(made.shape[5:])).view(x.dtype)
 
 
 declare(
@@ -228,6 +229,12 @@ def _unfold(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outpu
     return e("sliding_windows", inputs[0], axes=axis, sizes=size, steps=step)
 
 
+def _unfold_reference(x: Any, axis: int, size: int, step: int) -> Any:
+    bits = x.view(f"u{x.dtype.itemsize}")  # as above
+    windows = np.moveaxis(np.lib.stride_tricks.sliding_window_view(bits, size, axis), axis % x.ndim, 0)
+    return np.moveaxis(windows[::step], 0, axis % x.ndim).view(x.dtype)
+
+
 declare(
     "unfold",
     "UNFD",
@@ -237,9 +244,7 @@ declare(
     stem="rearrange",
     doc="Windows of `size` elements, each `step` behind the one before, along `axis`, as a new last dim"
     " (PyTorch's Tensor.unfold).",
-    reference=lambda x, axis, size, step: np.moveaxis(
-        np.moveaxis(np.lib.stride_tricks.sliding_window_view(x, size, axis), axis % x.ndim, 0)[::step], 0, axis % x.ndim
-    ),
+    reference=_unfold_reference,
     attrs=attrs(
         "UNF1",
         integer("axis", -1, "along which windows lie"),

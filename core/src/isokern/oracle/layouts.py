@@ -123,8 +123,8 @@ def elements(raw: Array, desc: TensorDesc) -> Array:
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)
     size = desc.dtype.itemsize
-    whole = raw[: raw.size // size * size].view(desc.dtype.numpy)[desc.offset :]
-    return np.lib.stride_tricks.as_strided(whole, desc.shape, [s * size for s in desc.strides])
+    whole = raw[: raw.size // size * size].view(f"u{size}")[desc.offset :]  # as_strided does not take every type
+    return np.lib.stride_tricks.as_strided(whole, desc.shape, [s * size for s in desc.strides]).view(desc.dtype.numpy)
 
 
 def outside(desc: TensorDesc, nbytes: int) -> Array:

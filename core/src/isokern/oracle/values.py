@@ -70,7 +70,11 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
         return _integers(kind, dtype, size, rng)
     if kind not in _FLOATS:
         raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
-    drawn = np.asarray(_FLOATS[kind](rng, size)).astype(dtype.numpy)
+    values = np.asarray(_FLOATS[kind](rng, size))
+    if dtype.storage:  # a short range, beyond which F8E4M3FN has nothing but NaN
+        most = float(limits_of(dtype).max)
+        values = np.clip(values, -most, most)
+    drawn = values.astype(dtype.numpy)
     if kind in ("peaks", "valleys") and dtype is F64:
         drawn[np.abs(drawn) == 1000] *= 1e9  # rounded to F32, it has another exponential
     if kind == "nans":

@@ -322,9 +322,10 @@ def _as_strided(raw: Array, desc: TensorDesc) -> Array:
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)
     size = desc.dtype.itemsize
-    elements = raw[: raw.size // size * size].view(desc.dtype.numpy)[desc.offset :]
-    writeable = bool(raw.flags.writeable)
-    return np.lib.stride_tricks.as_strided(elements, desc.shape, [s * size for s in desc.strides], writeable=writeable)
+    elements = raw[: raw.size // size * size].view(f"u{size}")[desc.offset :]  # as_strided does not take every type
+    steps, writeable = [s * size for s in desc.strides], bool(raw.flags.writeable)
+    found = np.lib.stride_tricks.as_strided(elements, desc.shape, steps, writeable=writeable)
+    return found.view(desc.dtype.numpy)
 
 
 def empty(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:

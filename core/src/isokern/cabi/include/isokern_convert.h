@@ -62,9 +62,34 @@ static inline void ik_f32_run_to_bf16(int64_t n, const float *in, uint16_t *out)
         out[i] = ik_f32_to_bf16(in[i]);
 }
 
+static inline void ik_f8e4m3fn_run_to_f32(int64_t n, const uint8_t *in, float *out)
+{
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
+        out[i] = ik_f8e4m3fn_to_f32(in[i]);
+}
+
+static inline void ik_f32_run_to_f8e4m3fn(int64_t n, const float *in, uint8_t *out)
+{
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
+        out[i] = ik_f32_to_f8e4m3fn(in[i]);
+}
+
+static inline void ik_f8e5m2_run_to_f32(int64_t n, const uint8_t *in, float *out)
+{
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
+        out[i] = ik_f8e5m2_to_f32(in[i]);
+}
+
+static inline void ik_f32_run_to_f8e5m2(int64_t n, const float *in, uint8_t *out)
+{
+    IK_VECTORISE for (int64_t i = 0; i < n; i++)
+        out[i] = ik_f32_to_f8e5m2(in[i]);
+}
+
 /* Every float that is computed in F32 and is not F32: its code, its name in the functions that convert it, and its type
  * in memory. */
-#define IK_SMALL_FLOATS(X) X(IK_F16, f16, uint16_t) X(IK_BF16, bf16, uint16_t)
+#define IK_SMALL_FLOATS(X) \
+    X(IK_F16, f16, uint16_t) X(IK_BF16, bf16, uint16_t) X(IK_F8E4M3FN, f8e4m3fn, uint8_t) X(IK_F8E5M2, f8e5m2, uint8_t)
 
 /* Load n elements of a float dtype, `stride` elements apart, as F32. */
 static inline void ik_load_f32(int32_t dtype, const void *from, int64_t stride, int64_t n, float *to)

@@ -44,6 +44,8 @@
 #define ik_load_F16(p, i) ik_f16_to_f32((p)[i])
 #endif
 #define ik_load_BF16(p, i) ik_bf16_to_f32((p)[i])
+#define ik_load_F8E4M3FN(p, i) ik_f8e4m3fn_to_f32((p)[i])
+#define ik_load_F8E5M2(p, i) ik_f8e5m2_to_f32((p)[i])
 
 #define ik_store_F32(p, i, v) (p)[i] = (v)
 #define ik_store_F64(p, i, v) (p)[i] = (v)
@@ -51,6 +53,8 @@
 #define ik_store_F16(p, i, v) (p)[i] = ik_f32_to_f16(v)
 #endif
 #define ik_store_BF16(p, i, v) (p)[i] = ik_f32_to_bf16(v)
+#define ik_store_F8E4M3FN(p, i, v) (p)[i] = ik_f32_to_f8e4m3fn(v)
+#define ik_store_F8E5M2(p, i, v) (p)[i] = ik_f32_to_f8e5m2(v)
 
 /* The qualifier of an entry's record, where a language has to know that nothing changes it. */
 #ifndef IK_CONSTANT

@@ -13,7 +13,9 @@
 
 /* Every float that is computed in F32 and is not F32: its code, its name in the functions that convert it, and its type
  * in memory. */
-#define IK_SMALL_FLOATS(X) X(IK_F16, f16, unsigned short) X(IK_BF16, bf16, unsigned short)
+#define IK_SMALL_FLOATS(X) \
+    X(IK_F16, f16, unsigned short) \
+    X(IK_BF16, bf16, unsigned short) X(IK_F8E4M3FN, f8e4m3fn, unsigned char) X(IK_F8E5M2, f8e5m2, unsigned char)
 
 /* In device memory: the first bad value that a kernel of this stream met; kind is 0 if there was none. */
 struct ik_device_error {

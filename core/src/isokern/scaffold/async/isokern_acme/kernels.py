@@ -64,8 +64,8 @@ def gather(plan: Plan, scratch: Any, y: Any, x: Any, indices: Any) -> None:
 
 
 def is_half(kind: Any) -> bool:
-    """Return whether a NumPy dtype is F16 or BF16, whose compute type is F32."""
-    return kind.itemsize == 2 and kind.kind in "fV"
+    """Return whether a NumPy dtype is F16, BF16 or a float of 8 bits, whose compute type is F32."""
+    return kind.itemsize <= 2 and kind.kind in "fV"
 
 
 def refuse_nothing(plan: Plan) -> str | None:

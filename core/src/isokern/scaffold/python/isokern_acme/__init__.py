@@ -129,7 +129,7 @@ def elementwise(plan: Plan, y: Any, *inputs: Any) -> None:
     """Compute an operator's scalar expression over whole arrays, in the compute type of its inputs."""
     compute, expression = inputs[-1].dtype, plan.operator.expression
     assert expression is not None  # what `refuse_elementwise` accepts has one
-    compute = np.dtype(np.float32) if compute.itemsize == 2 and compute.kind in "fV" else compute
+    compute = np.dtype(np.float32) if compute.itemsize <= 2 and compute.kind in "fV" else compute
     values = {o.name: x.astype(compute) for o, x in zip(plan.operator.signature.inputs, inputs, strict=True)}
     values |= {name: compute.type(value) for name, value in plan.attrs.items()}
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors("y", "a")
     step = t.a.strides[-1]
-    if any(desc.dtype.compute.name != "F32" for desc in (t.y, t.a)):
+    if any(desc.dtype.name not in ("F32", "F16", "BF16") for desc in (t.y, t.a)):
         call.refuse("only F32, F16 and BF16 go by tiles")
     if t.y.dtype == t.a.dtype:
         call.refuse("nothing to convert")
