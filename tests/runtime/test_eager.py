@@ -138,6 +138,33 @@ def test_views_of_empty_tensors(device):
     assert isokern.reduce_sum(x[::-1], axes=(1,)).numpy().tolist() == [[0] * 4] * 3
 
 
+def test_reductions_of_nothing_are_the_identity(device):
+    x = np.zeros((2, 0), np.float32)
+    for name, wanted in {
+        "reduce_sum": 0,
+        "reduce_prod": 1,
+        "reduce_any": False,
+        "reduce_all": True,
+        "reduce_mean": np.nan,
+        "reduce_max": -np.inf,
+        "reduce_min": np.inf,
+        "var": np.nan,
+        "norm": 0,
+        "logsumexp": -np.inf,
+        "count_nonzero": 0,
+        "reduce_log_sum": -np.inf,
+    }.items():
+        y = getattr(isokern, name)(x, axes=(1,), device=device).numpy()
+        np.testing.assert_array_equal(y, [wanted] * 2, err_msg=name)
+    for element in ("I8", "U16", "I32", "I64", "U64"):
+        whole = isokern.zeros((0, 3), element, device=device)
+        ends = np.iinfo(whole.dtype.numpy)
+        assert isokern.reduce_max(whole, axes=(0,)).numpy().tolist() == [ends.min] * 3
+        assert isokern.reduce_min(whole, axes=(0,)).numpy().tolist() == [ends.max] * 3
+    with pytest.raises(isokern.BadTensorShape, match="nothing to choose from"):
+        isokern.argmax(x, axis=1, device=device)
+
+
 def test_wrong_arguments_name_the_operator(device):
     for call in (lambda: isokern.relu(), lambda: isokern.relu([1.0], slope=1), lambda: isokern.add([1.0])):
         with pytest.raises(InvalidArgument, match=r"relu|add"):
