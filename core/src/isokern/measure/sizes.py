@@ -45,7 +45,8 @@ def types_for(op: Operator, element: DType) -> dict[str, DType]:
     dtypes that is another.
     """
     name, _ = principal(op)
-    if op.combinations is not None and op.combinations(alike := dict.fromkeys(op.signature.types, element)):
+    alike = {n: element if element in allowed else allowed[0] for n, allowed in op.signature.types.items()}
+    if op.combinations is not None and op.combinations(alike):
         return alike
     others = {
         n: next((d for d in allowed if d is not element), allowed[0]) for n, allowed in op.signature.types.items()
