@@ -1,7 +1,7 @@
 """attention and attention_lse: softmax(scale q kᵀ) v by heads, over the keys and values of a cache.
 
-Both are computed by the kernel stem `attention`. Normal form: the signature's dims, the mask as [b, h, m, s] with
-stride 0 where it repeats.
+Both are computed by the kernel stem `attention`. Normal form: the signature's dims, the masks as [b, h, m, s] with
+stride 0 where they repeat.
 """
 
 from __future__ import annotations
@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, flag, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0
+from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from .attention_reference import Extras, attend
 
-CACHED = (F32, F16, BF16, Q8_0, Q4_0)
+CACHED = (F32, F16, BF16, Q8_0, Q4_0, F64)
+
+
+def match_doubles(types: Mapping[str, DType]) -> bool:
+    """Return whether dtypes go together: keys and values of F64 go with queries of F64, and with no others."""
+    return (types["T"] is F64) == (types["K"] is F64)
 
 
 def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
     def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
-        q, k, v, mask, lengths = [*inputs, None, None][:5]
+        q, k, v, mask, lengths, seen = [*inputs, None, None, None][:6]
         b, m, h, d = q
         s, g = k[1:3]
         if k != (b, s, g, d):
@@ -33,14 +37,13 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
             raise BadTensorShape(where, f"v is {list(v)} beside k {list(k)}", allowed=f"[{b}, {s}, {g}, …]")
         if (h % g if g else h) != 0:
             raise BadTensorShape(where, f"{h} heads of q share {g} of k", allowed=f"a divisor of {h}")
-        if mask is not None:
-            full, given = (b, h, m, s), (1,) * (4 - len(mask)) + mask
-            if len(mask) > 4 or any(a not in (1, f) for a, f in zip(given, full, strict=True)):
-                raise BadTensorShape(where, f"mask is {list(mask)}", allowed=f"what broadcasts to {list(full)}")
+        for what, mask_ in (("mask", mask), ("seen", seen)):
+            if mask_ is not None:
+                full, given = (b, h, m, s), (1,) * (4 - len(mask_)) + mask_
+                if len(mask_) > 4 or any(a not in (1, f) for a, f in zip(given, full, strict=True)):
+                    raise BadTensorShape(where, f"{what} is {list(mask_)}", allowed=f"what broadcasts to {list(full)}")
         if lengths is not None and lengths != (b,):
             raise BadTensorShape(where, f"lengths is {list(lengths)}", allowed=f"[{b}], one a sequence")
-        if values["window"] and not values["causal"]:
-            raise InvalidArgument(where, f"window={values['window']} without causal", allowed="causal=True beside it")
         y = (b, m, h, v[3])
         return [y] if where == "attention" else [y, (b, m, h)]
 
@@ -48,75 +51,37 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Return the tensors as given; the mask, where there is one, as [b, h, m, s], broadcast by stride 0."""
-    q, k, v, mask, lengths = [*inputs, None, None][:5]
+    """Return the tensors as given; the masks, where there are some, as [b, h, m, s], broadcast by stride 0."""
+    q, k, v, mask, lengths, seen, sinks, alibi = [*inputs, None, None, None, None, None][:8]
     assert q is not None and k is not None
+    full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     if mask is not None:
-        mask = mask.broadcast_to((q.shape[0], q.shape[2], q.shape[1], k.shape[1]))
-    return [q, k, v, mask, lengths], list(outputs)
+        mask = mask.broadcast_to(full)
+    if seen is not None:
+        seen = seen.broadcast_to(full)
+    return [q, k, v, mask, lengths, seen, sinks, alibi], list(outputs)
 
 
-def _weights(q: Any, k: Any, mask: Any, lengths: Any, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Return (scores [b, h, m, s], which keys are seen, magnitude of the scores' rounding).
-
-    Scores of keys that are not seen are -inf.
-    """
-    b, m, h, d = q.shape
-    s, g = k.shape[1:3]
-    scale = values["scale"] or d**-0.5
-    keys = np.repeat(k, h // g if g else 1, 2)
-    scores = scale * np.einsum("bmhd,bshd->bhms", q, keys)
-    with np.errstate(invalid="ignore"):
-        rough = abs(scale) * np.einsum("bmhd,bshd->bhms", np.abs(q), np.abs(keys)) * (4 + np.sqrt(d))
-    if values["softcap"]:
-        scores = values["softcap"] * np.tanh(scores / values["softcap"])
-        rough = rough + 16 * np.abs(scores)
-    if mask is not None:
-        scores = scores + np.broadcast_to(mask, scores.shape)
-        rough = rough + np.abs(np.where(np.isfinite(scores), scores, 0))
-    held = np.full(b, s) if lengths is None else np.where((lengths >= 0) & (lengths <= s), lengths, 0)
-    at, place = np.arange(s), held[:, None] - m + np.arange(m)
-    seen = np.broadcast_to(at < held[:, None, None], (b, m, s))
-    if values["causal"]:
-        seen = seen & (at <= place[..., None])
-    if values["window"]:
-        seen = seen & (at > place[..., None] - values["window"])
-    seen = np.broadcast_to(seen[:, None], scores.shape)
-    return np.where(seen, scores, -np.inf), seen, rough
+def _attention(
+    q: Any, k: Any, v: Any, mask: Any, lengths: Any, seen: Any, sinks: Any, alibi: Any, **values: Any
+) -> Any:
+    return attend(q, k, v, Extras(mask, lengths, seen, sinks, alibi), values)[0]
 
 
-def _parts(q: Any, k: Any, v: Any, mask: Any, lengths: Any, values: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
-    """Return (y, log-sum-exp [b, m, h], error bound of y, error bound of the log-sum-exp)."""
-    scores, seen, rough = _weights(q, k, mask, lengths, values)
-    top = np.max(scores, -1, keepdims=True, initial=-np.inf)
-    none = np.isneginf(top) & ~np.isnan(scores).any(-1, keepdims=True)
-    shifted = scores - np.where(none, 0, top)
-    e = np.where(seen & ~np.isneginf(scores), np.exp(shifted), 0)
-    total = e.sum(-1, keepdims=True)
-    p = e / np.where(none, 1, total)
-    group = q.shape[2] // k.shape[2] if k.shape[2] else 1
-    values_ = np.repeat(v, group, 2)
-    used = np.where(p[..., None] == 0, 0, np.moveaxis(values_, 1, 2)[:, :, None]) if _odd(v) else None
-    mix = np.einsum("bhms,bshe->bmhe", p, values_) if used is None else np.einsum("bhms,bhmse->bmhe", p, used)
-    worst = np.max(np.where(seen & np.isfinite(rough), rough, 0), -1, keepdims=True, initial=0)
-    finite = np.where(np.isfinite(shifted), np.abs(shifted), 0)
-    near = p * (2 * worst + finite + 16 + np.sqrt(scores.shape[-1]))
-    bound = np.einsum("bhms,bshe->bmhe", near, np.abs(np.where(np.isfinite(values_), values_, 0)))
-    lse = np.where(none, -np.inf, top + np.log(total))[..., 0]
-    return mix, np.moveaxis(lse, 1, 2), bound, np.moveaxis(2 * worst[..., 0] + 16 + 2 * np.abs(lse), 1, 2)
+def _attention_lse(
+    q: Any, k: Any, v: Any, mask: Any, lengths: Any, seen: Any, sinks: Any, alibi: Any, **values: Any
+) -> tuple[Any, Any]:
+    return attend(q, k, v, Extras(mask, lengths, seen, sinks, alibi), values)[:2]
 
 
-def _odd(v: Any) -> bool:
-    """Return whether v has values that are not finite, which would give NaN for keys of weight 0."""
-    return not np.isfinite(v).all()
+def _scale(q: Any, k: Any, v: Any, mask: Any, lengths: Any, seen: Any, sinks: Any, alibi: Any, **values: Any) -> Any:
+    return attend(q, k, v, Extras(mask, lengths, seen, sinks, alibi), values)[2]
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any, lengths: Any, **values: Any) -> Any:
-    return _parts(q, k, v, mask, lengths, values)[0]
-
-
-def _attention_lse(q: Any, k: Any, v: Any, mask: Any, lengths: Any, **values: Any) -> tuple[Any, Any]:
-    return _parts(q, k, v, mask, lengths, values)[:2]
+def _scale_lse(
+    q: Any, k: Any, v: Any, mask: Any, lengths: Any, seen: Any, sinks: Any, alibi: Any, **values: Any
+) -> tuple[Any, Any]:
+    return attend(q, k, v, Extras(mask, lengths, seen, sinks, alibi), values)[2:]
 
 
 def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
@@ -124,6 +89,10 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
     assert q is not None and k is not None and v is not None
     b, m, h, d = q.shape
     return 2.0 * b * m * h * k.shape[1] * (d + v.shape[3])
+
+
+_EVERY: Mapping[str, tuple[DType, ...]] = {}
+_SOME = {"K": (F32, F16, Q8_0, F64), "T": (F32, BF16, F64)}
 
 
 def _sample(
@@ -137,14 +106,22 @@ def _sample(
     size: str = "small",
     mask: Any = None,
     lengths: bool = False,
+    seen: Any = None,
+    sinks: bool = False,
+    alibi: bool = False,
+    types: Mapping[str, tuple[DType, ...]] = _EVERY,
     **values: Any,
 ) -> Sample:
-    shapes: dict[str, Any] = {"q": (b, m, h, d), "k": (b, s, g, d), "v": (b, s, g, e)}
-    if mask is not None:
-        shapes["mask"] = mask
-    if lengths:
-        shapes["lengths"] = (b,)
-    return Sample(shapes, values, {"lengths": f"length:{s}"}, size=size)
+    others = {
+        "mask": mask,
+        "lengths": (b,) if lengths else None,
+        "seen": seen,
+        "sinks": (h,) if sinks else None,
+        "alibi": (h,) if alibi else None,
+    }
+    shapes = {"q": (b, m, h, d), "k": (b, s, g, d), "v": (b, s, g, e)}
+    shapes |= {name: shape for name, shape in others.items() if shape is not None}
+    return Sample(shapes, values, {"lengths": f"length:{s}"}, size=size, types=types)
 
 
 def _samples() -> list[Sample]:
@@ -156,6 +133,29 @@ def _samples() -> list[Sample]:
         _sample(2, 4, 19, 2, 2, 32, 32, mask=(4, 19)),
         _sample(2, 4, 19, 2, 2, 32, 32, mask=(2, 1, 4, 19), softcap=2.0, causal=True, lengths=True),
         _sample(1, 6, 70, 2, 1, 32, 32, causal=True, window=9),
+        _sample(1, 6, 70, 2, 1, 32, 32, window=9, types=_SOME),
+        _sample(2, 5, 33, 4, 2, 32, 32, lengths=True, window=4, types=_SOME),
+        _sample(2, 4, 19, 4, 2, 32, 32, seen=(2, 1, 4, 19), types=_SOME),
+        _sample(1, 3, 70, 2, 2, 32, 32, mask=(3, 70), seen=(2, 1, 70), causal=True, types=_SOME),
+        _sample(2, 3, 33, 6, 2, 32, 32, sinks=True, lengths=True, causal=True, window=8, types=_SOME),
+        _sample(1, 3, 33, 4, 2, 32, 32, alibi=True, causal=True, types=_SOME),
+        _sample(
+            2,
+            4,
+            19,
+            4,
+            1,
+            32,
+            64,
+            mask=(19,),
+            lengths=True,
+            seen=(4, 1),
+            sinks=True,
+            alibi=True,
+            softcap=9.0,
+            types=_SOME,
+        ),
+        _sample(2, 3, 0, 4, 2, 32, 32, sinks=True, alibi=True, types=_SOME),
         _sample(1, 9, 4, 2, 2, 32, 32, causal=True),
         _sample(1, 2, 300, 3, 1, 96, 96, causal=True),
         _sample(1, 3, 5, 6, 2, 5, 7, causal=True),
@@ -166,7 +166,7 @@ def _samples() -> list[Sample]:
             {"q": (1, 24, 4, 32), "k": (1, 80, 2, 32), "v": (1, 80, 2, 32)},
             {"causal": True},
             {"v": "nan_behind"},
-            types={"K": CACHED[:3]},
+            types={"K": (F32, F16, BF16, F64)},
         ),
         _sample(1, 1, 2, 1, 1, 32, 40_960, "long"),
         _sample(1, 33, 130, 4, 2, 64, 64, "wide", causal=True),
@@ -187,9 +187,14 @@ def _errors(lse: bool) -> list[ErrorCase]:
         ErrorCase({"q": q, "k": k, "v": (2, 6, 2, 32)}, BadTensorShape),
         ErrorCase({**plain, "mask": (3, 4)}, BadTensorShape),
         ErrorCase({**plain, "mask": (3, 5), "lengths": (3,)}, BadTensorShape),
-        ErrorCase(plain, InvalidArgument, {"window": 3}),
+        ErrorCase({**plain, "seen": (3, 4)}, BadTensorShape),
+        ErrorCase({**plain, "seen": (3, 5)}, BadTensorDtype, dtypes={"seen": F32}),
+        ErrorCase({**plain, "sinks": (2,)}, BadTensorShape),
+        ErrorCase({**plain, "alibi": (3,)}, BadTensorShape),
+        ErrorCase(plain, InvalidArgument, {"window": -1}),
         ErrorCase(plain, InvalidArgument, {"softcap": -1}),
-        ErrorCase(plain, BadTensorDtype, dtypes={"T": F64}),
+        ErrorCase(plain, BadTensorDtype, dtypes={"T": F64, "K": F32}),
+        ErrorCase(plain, BadTensorDtype, dtypes={"T": F32, "K": F64}),
         ErrorCase({**plain, "mask": (3, 5), "lengths": (2,)}, BadTensorDtype, dtypes={"lengths": F32}),
         ErrorCase(plain, BadTensorShape, outputs=wrong),
     ]
@@ -202,51 +207,66 @@ def _loops(
 
     All scores are in memory at a time.
     """
-    q, k, v, mask, lengths = [*inputs, None, None][:5]
+    q, k, v, mask, lengths, seen, sinks, alibi = [*inputs, *[None] * 5][:8]
     assert q is not None and k is not None and v is not None
     b, m, h, d = q.spec.shape
     s, g = k.spec.shape[1:3]
     e_, element = v.spec.shape[3], outputs[0].dtype
-    split = (g, h // g if g else 1)
-    k, v = (e.cast(x, F32) if x.spec.dtype.block == 1 else e("dequantize", x, dtypes={"T": F32}) for x in (k, v))
+    wide, split = element.compute, (g, h // g if g else 1)
+    k, v = (e.cast(x, wide) if x.spec.dtype.block == 1 else e("dequantize", x, dtypes={"T": wide}) for x in (k, v))
     grouped = e("expand_shape", q, groups=(1, 1, 2, 1), shape=(b, m, *split, d))
-    scores = e.loop("bmgrd,bsgd->bgrms", "x0 * x1", grouped, k, combine="sum", dtype=F32)
-    body = f"x0 * {constant(values['scale'] or d**-0.5)}"
+    scores = e.loop("bmgrd,bsgd->bgrms", "x0 * x1", grouped, k, combine="sum", dtype=wide)
+    body = f"x0 * {constant(values['scale'] or max(d, 1) ** -0.5)}"
     if values["softcap"]:
         body = f"{constant(values['softcap'])} * tanh({body} / {constant(values['softcap'])})"
-    given, maps = [scores, e.iota(s, F32), e.iota(m, F32)], "bgrms,s,m"
+    given, maps = [scores, e.iota(s, wide), e.iota(m, wide)], ["bgrms", "s", "m"]
+
+    def add(x: V, letters: str) -> str:
+        """Have one more operand of the scores, whose h is split into groups and the heads of each; return its name."""
+        x, letters = e.squeeze(x, letters, {"b": b, "h": h, "m": m, "s": s})
+        if "h" in letters:
+            at = letters.index("h")
+            shape = (*x.spec.shape[:at], *split, *x.spec.shape[at + 1 :])
+            x = e("expand_shape", x, groups=tuple(2 if c == "h" else 1 for c in letters), shape=shape)
+        given.append(x)
+        maps.append(letters.replace("h", "gr"))
+        return f"x{len(given) - 1}"
+
+    count = constant(s)
     if lengths is not None:
         # gather reports what is out of range, and gives 0 for it; it would count a negative number from the end
         given_lengths = e.loop("b->b", f"x0 if x0 >= 0 else x0 - {s + 1}", e.cast(lengths, I64))
-        held = e("gather", e.iota(s + 1, I64), given_lengths)
-        given, maps = [*given, held], f"{maps},b"
-    if mask is not None:
-        letters = "bhms"[4 - mask.spec.ndim :]
-        mask, letters = e.squeeze(mask, letters, {"b": b, "h": h, "m": m, "s": s})
-        if "h" in letters:
-            at = letters.index("h")
-            shape = (*mask.spec.shape[:at], *split, *mask.spec.shape[at + 1 :])
-            mask = e("expand_shape", mask, groups=tuple(2 if c == "h" else 1 for c in letters), shape=shape)
-        body, maps = f"{body} + x{len(given)}", f"{maps},{letters.replace('h', 'gr')}"
-        given.append(mask)
-    count = "x3" if lengths is not None else constant(s)
-    seen, place = f"x1 < {count}", f"{count} - {constant(m)} + x2"
+        count = add(e("gather", e.iota(s + 1, I64), given_lengths), "b")
+    visible, place = f"x1 < {count}", f"({count} - {constant(m)} + x2)"
     if values["causal"]:
-        seen = f"{seen} and x1 <= {place}"
+        visible = f"{visible} and x1 <= {place}"
     if values["window"]:
-        seen = f"{seen} and x1 > {place} - {constant(values['window'])}"
-    scores = e.loop(f"{maps}->bgrms", f"{body} if {seen} else -1e999", *given)
+        size = constant(values["window"])
+        visible = f"{visible} and x1 > {place} - {size} and x1 < {place} + {size}"
+    if mask is not None:
+        body = f"{body} + {add(mask, 'bhms'[4 - mask.spec.ndim :])}"
+    if alibi is not None:
+        body = f"{body} - {add(alibi, 'h')} * abs({place} - x1)"
+    if seen is not None:
+        visible = f"{visible} and {add(seen, 'bhms'[4 - seen.spec.ndim :])} != 0"
+    scores = e.loop(f"{','.join(maps)}->bgrms", f"{body} if {visible} else -1e999", *given)
     top = e.loop("bgrms->bgrm", "x0", scores, combine="maximum")
+    sink = None if sinks is None else e("expand_shape", e.cast(sinks, wide), groups=(2,), shape=split)
+    if sink is not None:
+        top = e.loop("bgrm,gr->bgrm", "maximum(x0, x1)", top, sink)
     below = "0 if x0 == -1e999 else exp(x0 - (0 if x1 == -1e999 else x1))"
     powers = e.loop("bgrms,bgrm->bgrms", below, scores, top)
     total = e.loop("bgrms->bgrm", "x0", powers, combine="sum")
+    if sink is not None:
+        rest = "x0 + (0 if x1 == -1e999 else exp(x1 - x2))"
+        total = e.loop("bgrm,gr,bgrm->bgrm", rest, total, sink, top)
     shares = e.loop("bgrms,bgrm->bgrms", "x0 / (1 if x1 == 0 else x1)", powers, total)
     mixed = e.loop("bgrms,bsge->bmgre", "0 if x0 == 0 else x0 * x1", shares, v, combine="sum", dtype=element)
     y = e.collapse(mixed, (1, 1, 2, 1)) if (b, m, h, e_) != mixed.spec.shape else mixed
     if len(outputs) == 1:
         return (y,)
     lse = e.loop("bgrm,bgrm->bmgr", "x0 + log(x1)", top, total)
-    return y, e.collapse(lse, (1, 1, 2))
+    return y, e.cast(e.collapse(lse, (1, 1, 2)), F32)
 
 
 def _declare(
@@ -255,8 +275,11 @@ def _declare(
     return declare(
         name,
         kind,
-        f"q: T[b, m, h, d], k: K[b, s, g, d], v: K[b, s, g, e], mask?: T[*r], lengths?: I[l] -> {outputs}",
-        {"K": CACHED, "T": ACTIVATIONS, "I": INDICES},
+        (
+            "q: T[b, m, h, d], k: K[b, s, g, d], v: K[b, s, g, e], mask?: T[*r], lengths?: I[l],"
+            f" seen?: BOOL[*w], sinks?: T[h], alibi?: F32[h] -> {outputs}"
+        ),
+        {"K": CACHED, "T": (*ACTIVATIONS, F64), "I": INDICES},
         family="attention",
         stem="attention",
         doc=doc,
@@ -266,10 +289,11 @@ def _declare(
             "ATT1",
             flag("causal", False, "a query sees no key behind it, the last query being at the last key"),
             number("scale", 0.0, "factor of the scores; 0 for 1/sqrt(d)"),
-            integer("window", 0, "a query sees that many keys, its own the last; 0 for all", minimum=0),
+            integer("window", 0, "a query sees keys less than that far from its own; 0 for all", minimum=0),
             number("softcap", 0.0, "scores become softcap · tanh(scores / softcap); 0 for not", minimum=0),
         ),
         shapes=_shapes(name),
+        combinations=match_doubles,
         normal_form=_normal_form,
         decompose=_loops,
         flops=_flops,
@@ -284,6 +308,12 @@ _DOC = (
     "softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017) for h heads of q that share g of k and v (grouped-query,"
     " Ainslie et al. 2023), one pass over the keys (online softmax: memory does not grow with them). lengths is how"
     " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i."
+    " Attention to another sequence (cross attention) has its k and v; q, k and v that one product has made lie side by"
+    " side in its heads, and are slices of them. A window is of both sides without causal (Beltagy et al. 2020). seen"
+    " says which keys may be seen (ONNX, PyTorch), beside the mask that is added; sinks has a logit more for each head,"
+    " which takes part in the softmax and has no value (gpt-oss; Xiao et al. 2024); alibi a slope for each head, times"
+    " which the distance of key and query is subtracted (Press et al. 2022; see alibi_slopes). k and v of F64 go with q"
+    " of F64."
     " A query that sees no key gives zeros. A length out of range counts as 0 and raises InvalidArgument at the call on"
     " a synchronous device, else at the next synchronise."
 )
@@ -292,7 +322,7 @@ attention = _declare(
     "ATTN",
     "y: T[b, m, h, e]",
     _attention,
-    lambda q, k, v, mask, lengths, **values: _parts(q, k, v, mask, lengths, values)[2],
+    _scale,
     _DOC,
 )
 attention_lse = _declare(
@@ -300,10 +330,10 @@ attention_lse = _declare(
     "ATLS",
     "y: T[b, m, h, e], lse: F32[b, m, h]",
     _attention_lse,
-    lambda q, k, v, mask, lengths, **values: _parts(q, k, v, mask, lengths, values)[2:],
+    _scale_lse,
     _DOC
     + (
         " lse is the logarithm of the sum of exponentials of each query's scores, by which parts of the keys are"
-        " joined; -inf without keys."
+        " joined (merge_attention_states); -inf without keys or sink."
     ),
 )

@@ -21,7 +21,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
 PAIRINGS = ("adjacent", "half")
-SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
+SCALINGS = ("none", "linear", "ntk", "yarn", "llama3", "longrope")
 
 
 def frequencies(
@@ -35,6 +35,7 @@ def frequencies(
     high: float = 4.0,
     slow: float = 1.0,
     fast: float = 32.0,
+    factors: Sequence[float] = (),
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the angle in radians by which one position turns each pair, float32 [dims / 2]: the `freqs` of `rope`.
 
@@ -45,6 +46,8 @@ def frequencies(
       for those that turn more than `fast` times, and between them along a straight ramp over the pair's number; the
       magnitude of `rope` is then `yarn_magnitude(factor)`.
     - llama3: the same between `low` and `high` turns, along a straight ramp over the turns (Llama 3.1).
+    - longrope (Ding et al. 2024): none over a factor for each pair, `factors`, of which a model has some for short and
+      some for long sequences; the magnitude is then `longrope_magnitude(factor, original_length)`.
 
     Raises InvalidArgument for what is out of range.
     """
@@ -54,11 +57,16 @@ def frequencies(
         raise InvalidArgument("rope.frequencies", given, allowed=allowed)
     if scaling in ("yarn", "llama3") and original_length < 1:
         raise InvalidArgument("rope.frequencies", f"original_length={original_length} for {scaling}", allowed="from 1")
+    if scaling == "longrope" and (len(factors) != dims // 2 or not min(factors) > 0):
+        given = f"{len(factors)} factors for {dims // 2} pairs"
+        raise InvalidArgument("rope.frequencies", given, allowed=f"{dims // 2} factors above 0")
     pairs = np.arange(dims // 2, dtype=np.float64)
     base = theta * factor ** (dims / (dims - 2)) if scaling == "ntk" and dims > 2 else theta
     plain = base ** (-2 * pairs / dims)
     if scaling == "linear":
         plain = plain / factor
+    elif scaling == "longrope":
+        plain = plain / np.asarray(factors, np.float64)
     elif scaling == "yarn":
 
         def pair_of(turns: float) -> float:
@@ -79,13 +87,19 @@ def yarn_magnitude(factor: float) -> float:
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def _rotated_dims(dims: int, d: int) -> int:
+def longrope_magnitude(factor: float, original_length: int) -> float:
+    """Return the factor of cosine and sine for sequences that are `factor` times as long as the original_length."""
+    return math.sqrt(1 + math.log(factor) / math.log(original_length)) if factor > 1 else 1.0
+
+
+def rotated_dims(dims: int, d: int) -> int:
+    """Return how many of d elements are turned; dims is 0 for all."""
     return dims or d
 
 
 def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
     x, positions, freqs = [*inputs, None, None][:3]
-    turned, d = _rotated_dims(values["dims"], x[-1]), x[-1]
+    turned, d = rotated_dims(values["dims"], x[-1]), x[-1]
     if turned % 2 or turned > d:
         raise InvalidArgument("rope", f"{turned} of {d} elements are to be turned", allowed=f"an even number up to {d}")
     if positions is not None and positions not in (x[-3:-2], x[:-2]):
@@ -110,7 +124,7 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
 
 def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> Any:
     """Return the angles in radians [..., s, 1, pairs]."""
-    pairs = _rotated_dims(values["dims"], x.shape[-1]) // 2
+    pairs = rotated_dims(values["dims"], x.shape[-1]) // 2
     if positions is None:
         positions = values["start_pos"] + np.arange(x.shape[-3], dtype=np.float64)
     if freqs is None:
@@ -120,14 +134,14 @@ def _angles(x: Any, positions: Any, freqs: Any, values: Mapping[str, Any]) -> An
 
 def _pairs(x: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return views of the first and the second elements of the pairs."""
-    turned = _rotated_dims(values["dims"], x.shape[-1])
+    turned = rotated_dims(values["dims"], x.shape[-1])
     if values["pairing"] == "adjacent":
         return x[..., 0:turned:2], x[..., 1:turned:2]
     return x[..., : turned // 2], x[..., turned // 2 : turned]
 
 
-def _reference(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
-    angles = _angles(x, positions, freqs, values)
+def turn(x: Any, angles: Any, values: Mapping[str, Any]) -> Any:
+    """Return x with its pairs turned by angles [..., s, 1, pairs]."""
     cos, sin = values["magnitude"] * np.cos(angles), values["magnitude"] * np.sin(angles)
     y = np.array(x)
     a, b = _pairs(x, values)
@@ -136,18 +150,25 @@ def _reference(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
     return y
 
 
-def _scale(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
+def turn_error(x: Any, angles: Any, given: bool, values: Mapping[str, Any]) -> Any:
     """Return the magnitude of the error from the rounding of angles.
 
     An angle is a product rounded once; its frequency, where not given, is a power rounded to a few ULP.
     """
-    angles = np.abs(_angles(x, positions, freqs, values))
-    off = angles * (2 if freqs is not None else 4 + 2 * math.log2(values["theta"])) + 8
+    off = np.abs(angles) * (2 if given else 4 + 2 * math.log2(values["theta"])) + 8
     size = np.zeros(np.broadcast_shapes(x.shape))
     a, b = _pairs(np.abs(np.asarray(x, np.float64)), values)
     first, second = _pairs(size, values)
     first[...] = second[...] = abs(values["magnitude"]) * (a + b) * off
     return size
+
+
+def _reference(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
+    return turn(x, _angles(x, positions, freqs, values), values)
+
+
+def _scale(x: Any, positions: Any, freqs: Any, **values: Any) -> Any:
+    return turn_error(x, _angles(x, positions, freqs, values), freqs is not None, values)
 
 
 _SAMPLES: SampleTable = [
@@ -167,37 +188,30 @@ _SAMPLES: SampleTable = [
 ]
 
 
-def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit the two elements of the pairs as loop nests over positions and frequencies, and join them."""
-    x, positions, freqs = [*inputs, None, None][:3]
-    assert x is not None
-    y, rank, compute = outputs[0], x.spec.ndim, outputs[0].dtype.compute
-    turned, d = _rotated_dims(values["dims"], y.shape[-1]), y.shape[-1]
-    if turned == 0:
-        return e("copy", x)
-    own = positions is not None and positions.spec.ndim > 1
-    if rank != 4:  # [b, s, h, d]
-        groups = (rank - 3, 1, 1, 1)
-        lead = (math.prod(y.shape[: rank - 3]), *y.shape[-3:])
-        x = e("expand_shape", x, groups=(2, 1, 1), shape=lead) if rank == 3 else e.collapse(x, groups)
-        if positions is not None and own and rank > 4:
-            positions = e.collapse(positions, (rank - 3, 1))
-    b, s, h, _ = x.spec.shape
-    if positions is None:
-        positions = e("iota", dtypes={"T": compute}, shape=(s,), start=values["start_pos"])
-    else:
-        positions = e.cast(positions, I64)
-    if freqs is None:
-        number = e.iota(turned // 2, compute)
-        freqs = e.loop("f->f", f"pow({constant(values['theta'])}, -x0 / {constant(turned // 2)})", number)
+def split_batch(e: Emitter[V], x: V) -> V:
+    """Emit x [*b, s, h, d] as [b, s, h, d]."""
+    rank, shape = x.spec.ndim, x.spec.shape
+    if rank == 3:
+        return e("expand_shape", x, groups=(2, 1, 1), shape=(1, *shape))
+    return e.collapse(x, (rank - 3, 1, 1, 1))
+
+
+def emit_turned(
+    e: Emitter[V], x: V, positions: V, letters: str, freqs: V, values: Mapping[str, Any], y: TensorDesc
+) -> V:
+    """Emit the two elements of the pairs of x [b, s, h, d] as loop nests over positions and frequencies, and join them.
+
+    `letters` are the dims of the positions, f being the pairs.
+    """
+    (b, s, h, d), rank = x.spec.shape, y.ndim
+    turned = rotated_dims(values["dims"], d)
     half, step = values["pairing"] == "half", 1 if values["pairing"] == "half" else 2
     ends = ((0, turned // 2), (turned // 2, turned)) if half else ((0, turned), (1, turned))
     first, second = (e("slice", x, starts=(i,), ends=(j,), axes=(3,), steps=(step,)) for i, j in ends)
-    maps = f"bshf,bshf,{'bs' if own else 's'},f->bshf"
     size, angle = constant(values["magnitude"]), "x2 * x3"
     bodies = [f"x0 * ({size} * cos({angle})) {a} x1 * ({size} * sin({angle}))" for a in "-+"]
     made = [
-        e.loop(maps, body, *pair, positions, freqs, dtype=y.dtype)
+        e.loop(f"bshf,bshf,{letters},f->bshf", body, *pair, positions, freqs, dtype=y.dtype)
         for body, pair in zip(bodies, [(first, second), (second, first)], strict=True)
     ]
     if not half:
@@ -209,6 +223,27 @@ def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     if rank == 3:
         return e.collapse(whole, (2, 1, 1))
     return whole if rank == 4 else e("expand_shape", whole, groups=(rank - 3, 1, 1, 1), shape=y.shape)
+
+
+def _loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    x, positions, freqs = [*inputs, None, None][:3]
+    assert x is not None
+    y, rank, compute = outputs[0], x.spec.ndim, outputs[0].dtype.compute
+    turned = rotated_dims(values["dims"], y.shape[-1])
+    if turned == 0:
+        return e("copy", x)
+    own = positions is not None and positions.spec.ndim > 1
+    x = split_batch(e, x)
+    if positions is not None and own and rank > 4:
+        positions = e.collapse(positions, (rank - 3, 1))
+    if positions is None:
+        positions = e("iota", dtypes={"T": compute}, shape=(x.spec.shape[1],), start=values["start_pos"])
+    else:
+        positions = e.cast(positions, I64)
+    if freqs is None:
+        number = e.iota(turned // 2, compute)
+        freqs = e.loop("f->f", f"pow({constant(values['theta'])}, -x0 / {constant(turned // 2)})", number)
+    return emit_turned(e, x, positions, "bs" if own else "s", freqs, values, y)
 
 
 rope = declare(

@@ -42,6 +42,8 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     - logits: around 0, some equal, some -inf
     - index:N: -N to N-1
     - length:N: 0 to N
+    - slots:N: each of 0 to N-1 at most once, some -1 between them
+    - offsets:N: rising from 0 to at most N
     - peaks: the largest element of each row, and of each column, lies on the diagonal, and its exponential is infinite
     - valleys: peaks with the other sign
     - equal: all alike
@@ -61,6 +63,12 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
         return _blocks(kind, dtype, size, rng)
     if dtype.kind == "b":
         return rng.integers(0, 2, size).astype(np.bool_)
+    if kind == "slots":
+        return _slots(int(domain.partition(":")[2]), dtype, size, rng)
+    if kind == "offsets":
+        ends = np.sort(rng.integers(0, int(domain.partition(":")[2]), size, endpoint=True))
+        ends[..., :1] = 0
+        return np.asarray(ends).astype(dtype.numpy)
     if kind in ("index", "length"):
         low, high = _range(domain, dtype)
         return np.asarray(rng.integers(low, high, size, endpoint=True) if low <= high else np.zeros(size)).astype(
@@ -69,7 +77,7 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     if dtype.kind in "iu":
         return _integers(kind, dtype, size, rng)
     if kind not in _FLOATS:
-        raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N or length:N")
+        raise ValueError(f"domain {domain!r}: {', '.join(_FLOATS)}, index:N, length:N, slots:N or offsets:N")
     values = np.asarray(_FLOATS[kind](rng, size))
     if dtype.storage:  # a short range, beyond which F8E4M3FN has nothing but NaN
         most = float(limits_of(dtype).max)
@@ -82,12 +90,25 @@ def draw(domain: str, dtype: DType, shape: Sequence[int], rng: np.random.Generat
     return drawn
 
 
+def _slots(count: int, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Return distinct slots, and -1 for what is left out.
+
+    The first is -1, so that a layout that repeats it names no slot twice.
+    """
+    most = min(count, int(np.iinfo(dtype.numpy or np.int64).max) + 1)
+    drawn = np.concatenate([rng.permutation(most), np.full(max(0, math.prod(size) - most), -1)])[: math.prod(size)]
+    drawn[rng.random(drawn.size) < 0.2] = -1
+    drawn = rng.permutation(drawn)
+    drawn[:1] = -1
+    return np.asarray(drawn.reshape(size)).astype(dtype.numpy)
+
+
 def _range(domain: str, dtype: DType) -> tuple[int, int]:
     """Return the first and the last valid value of a domain of indices or lengths, limited to the dtype's range."""
     assert dtype.numpy is not None
     kind, _, limit = domain.partition(":")
     top = int(limit)
-    low, high = (-top, top - 1) if kind == "index" else (0, top)
+    low, high = {"index": (-top, top - 1), "slots": (-(1 << 63), top - 1)}.get(kind, (0, top))
     if dtype.kind not in "iu":
         return low, high
     limits = np.iinfo(dtype.numpy)
@@ -161,7 +182,7 @@ _FLOATS["exponents"] = lambda rng, size: rng.integers(112, 128, size)
 _FLOATS["equal"] = lambda rng, size: np.full(size, 1.5)
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
-CHECKED = ("index", "length", "logits")  # domains whose values the device checks
+CHECKED = ("index", "length", "logits", "slots")  # domains whose values the device checks
 
 
 def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:

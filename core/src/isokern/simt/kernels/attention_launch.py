@@ -3,13 +3,18 @@
 import math
 from typing import Any
 
+from isokern.dtypes import F64
 from isokern.simt.launch import Call, ceil_div, count_parts
 
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
-    queries, keys, e = math.prod(t.q.shape[:3]), t.k.shape[1], t.v.shape[3]
+    if t.q.dtype is F64:
+        call.refuse("F64")
+    paged = call.op == "paged_attention"
+    queries, e = math.prod(t.q.shape[:3]), t.v.shape[3]
+    keys = t.k.shape[1] * t.block_table.shape[1] if paged else t.k.shape[1]
     share = t.q.shape[2] // max(1, t.k.shape[2])
     group = min(128 if e > 64 else 64, call.device.group)
     each = 256 if group == 1 else 1 if e <= group else 2 if e <= 2 * group else 4
@@ -25,6 +30,8 @@ def launch(call: Call) -> None:
     call.launch("attention", groups=groups, local=group, **macros, chunks=chunks, splits=splits, share=share)
     if splits > 1:
         call.workspace(4 * (2 + e) * queries * splits)
-        call.launch("attention_join", groups=queries, local=64, q=None, v=None, splits=splits, e=e)
+        unread = ("block_table", "mask", "seen")
+        rest: dict[str, Any] = {name: None for name in unread if getattr(t, name, None) is not None}
+        call.launch("attention_join", groups=queries, local=64, q=None, v=None, **rest, splits=splits, e=e)
     if t.lengths is not None and t.lengths.numel > 0:
         call.launch("attention_check", groups=1, local=64, y=None, q=None, v=None)

@@ -5,6 +5,9 @@
 #ifndef IK_GIVEN
 #define IK_GIVEN ik_i64 /* the type of the file's indices */
 #endif
+#ifndef IK_LOWEST_GIVEN
+#define IK_LOWEST_GIVEN 0 /* the lowest value that is not outside */
+#endif
 
 /* The smallest place of a group, in all its items; `places` holds one per item. */
 static IK_INLINE ik_index group_min(ik_index place, IK_LOCAL ik_index *places)
@@ -28,7 +31,7 @@ static IK_INLINE void ik_report(IK_GLOBAL ik_i64 *error, ik_i64 place, ik_i64 va
     }
 }
 
-/* Report the first element of a vector that is outside 0 to `max_value`. */
+/* Report the first element of a vector that is outside IK_LOWEST_GIVEN to `max_value`. */
 static IK_INLINE void report_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_GIVEN *given, ik_i64 max_value,
     IK_LOCAL ik_index *places, IK_GLOBAL ik_i64 *error)
 {
@@ -36,7 +39,7 @@ static IK_INLINE void report_outside(IK_RECORD(ik_tensor) t, IK_GLOBAL const IK_
     ik_index first = count;
     for (ik_index i = IK_LOCAL_ID; i < first; i += IK_GROUP) {
         const ik_i64 value = given[t.offset + i * t.strides[0]];
-        if (value < 0 || value > max_value)
+        if (value < IK_LOWEST_GIVEN || value > max_value)
             first = i;
     }
     first = group_min(first, places);

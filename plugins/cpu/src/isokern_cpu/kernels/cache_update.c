@@ -1,6 +1,8 @@
-/* cache_update: y[b, positions[b] + i] = x[b, i], each row along the last dim cast or quantised. */
+/* cache_update: y[b, positions[b] + i] = x[b, i], each row along the last dim cast or quantised; paged_cache_update:
+ * y[slots[b] / s, slots[b] mod s] = x[b, 0], of y[p, s, …], negative slots left out. */
 #include "blocks.h"
 #include "operators/cache_update.h"
+#include "operators/paged_cache_update.h"
 
 typedef struct job {
     const ik_tensor *ty, *tx;
@@ -9,6 +11,7 @@ typedef struct job {
     const char *positions;
     int32_t dtype; /* dtype of the positions */
     int64_t step, each, d; /* step of positions; rows of a sequence; elements of a row */
+    bool paged;
 } job;
 
 static int64_t position_of(const job *j, int64_t sequence)
@@ -17,6 +20,8 @@ static int64_t position_of(const job *j, int64_t sequence)
 static bool fits(const job *j, int64_t sequence)
 {
     const int64_t at = position_of(j, sequence);
+    if (j->paged)
+        return at < j->ty->shape[0] * j->ty->shape[1];
     return at >= 0 && at <= j->ty->shape[1] - j->tx->shape[1];
 }
 
@@ -46,11 +51,14 @@ static void write_rows(void *context, int64_t begin, int64_t end, int32_t worker
     const job *j = context;
     for (int64_t row = begin; row < end; row++) {
         const int64_t sequence = row / j->each;
-        if (!fits(j, sequence))
+        const int64_t position = position_of(j, sequence);
+        if (!fits(j, sequence) || position < 0)
             continue;
-        int64_t rest = row, y = 0;
-        for (int32_t i = j->tx->ndim - 2; i >= 0; i--) {
-            y += (rest % j->tx->shape[i] + (i == 1 ? position_of(j, sequence) : 0)) * j->ty->strides[i];
+        const int64_t page = j->paged ? position / j->ty->shape[1] : sequence,
+                      first = j->paged ? position % j->ty->shape[1] : position;
+        int64_t rest = row, y = page * j->ty->strides[0] + first * j->ty->strides[1];
+        for (int32_t i = j->tx->ndim - 2; i >= 1; i--) {
+            y += rest % j->tx->shape[i] * j->ty->strides[i];
             rest /= j->tx->shape[i];
         }
         write_row(j, j->x + ik_row_offset(j->tx, row, 1) * ik_itemsize(j->tx->dtype), j->y + ik_bytes(j->ty->dtype, y));
@@ -64,7 +72,8 @@ IK_KERNEL(cache_update)
     job j = { .ty = &plan->tensors[IK_CACHE_UPDATE_Y],
         .tx = &plan->tensors[IK_CACHE_UPDATE_X],
         .dtype = positions->dtype,
-        .step = positions->strides[0] };
+        .step = positions->strides[0],
+        .paged = plan->kind == IK_OP_PAGED_CACHE_UPDATE };
     j.y = ik_ptr(plan, data, IK_CACHE_UPDATE_Y);
     j.x = ik_ptr(plan, data, IK_CACHE_UPDATE_X);
     j.positions = ik_ptr(plan, data, IK_CACHE_UPDATE_POSITIONS);

@@ -18,6 +18,7 @@
 #define IK_GIVEN IK_ELEMENT(lengths)
 #endif
 #include "min.h"
+#include "pages.h"
 
 enum {
     LANES = 16,
@@ -45,7 +46,7 @@ typedef struct {
 /* The last tokens come first, because they may see the most keys. */
 static IK_INLINE task task_of(const ik_args *p, ik_index number, floats scratch)
 {
-    const ik_index groups = p->k.shape[2], lines = groups * p->k.shape[0], maximum = (ik_index)p->maximum;
+    const ik_index groups = p->k.shape[2], lines = groups * p->q.shape[0], maximum = (ik_index)p->maximum;
     task t = {
         .b = number % lines / groups, .group = number % groups, .d = (int)p->q.shape[3], .e = (int)p->v.shape[3]
     };
@@ -70,19 +71,24 @@ static IK_INLINE ik_index place_of(const ik_args *p, task t, ik_index r, ik_tens
     return x.offset + t.b * x.strides[0] + token * x.strides[tokens] + head * x.strides[heads];
 }
 
+/* The head of query r of a task. */
+static IK_INLINE ik_index head_of(const ik_args *p, task t, ik_index r)
+{ return t.group * (ik_index)p->share + (t.first + r) % (ik_index)p->share; }
+
 /* The factor by which earlier sums shrink when the maximum rises. */
 static IK_INLINE float rescale_factor(float before, float after)
 { return before == after ? 1.0f : ik_exp_f32(before - after); }
 
 static IK_INLINE float scale_sum(float kept, float value) { return kept == 0.0f ? 0.0f : kept * value; }
 
-/* Convert n rows of k or v from element `at` on, `step` apart, to rows of `width` floats; returns whether all are
+/* Convert n rows of k or v, each at a distance from element `first`, to rows of `width` floats; returns whether all are
  * finite. */
 static IK_INLINE int widen(
-    IK_GLOBAL const IK_ELEMENT(k) * from, ik_index at, ik_index step, int n, int width, floats to)
+    IK_GLOBAL const IK_ELEMENT(k) * from, ik_index first, const ik_index *distances, int n, int width, floats to)
 {
     float16 odd = 0;
-    for (int i = 0; i < n; i++, at += step, to += width) {
+    for (int i = 0; i < n; i++, to += width) {
+        const ik_index at = first + distances[i];
 #if BLOCKS
         for (int j = 0; j < width; j += IK_BLOCK) {
             const ik_unpacked x = IK_PASTE(ik_unpack_, IK_TYPE_k)(from + (ik_i64)((at + j) / IK_BLOCK) * IK_SIZE_k);
@@ -135,13 +141,26 @@ static IK_INLINE void weigh(floats scores, int n, int16 low, int16 high, line ma
 #define LSE 0
 #endif
 
-/* Write the outputs of a task from its sums. */
-static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) * y, floats lse)
+#ifdef IK_HAS_sinks
+#define SINKS sinks
+#define SINK(r) IK_LOAD(sinks, p->sinks.offset + head_of(p, t, r) * p->sinks.strides[0])
+typedef IK_GLOBAL const IK_ELEMENT(sinks) * list;
+#else
+#define SINKS 0
+#define SINK(r) -IKM_INF_F32
+typedef IK_GLOBAL const float *list;
+#endif
+
+/* Write the outputs of a task from its sums; a head's sink is one more key, without a value. */
+static IK_INLINE void finish(const ik_args *p, task t, IK_GLOBAL IK_ELEMENT(y) * y, floats lse, list sinks)
 {
     for (int r = 0; r < t.rows; r++) {
         const ik_index to = place_of(p, t, r, p->y, 1, 2);
-        const float maximum = t.maxima[r * NEAR], total = t.totals[r * NEAR],
-                    by = maximum == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(1.0f, total);
+        const float sink = SINK(r), own = t.maxima[r * NEAR], maximum = ik_maximum_f32(own, sink),
+                    kept = maximum == -IKM_INF_F32 ? 0.0f : rescale_factor(own, maximum),
+                    more = sink == -IKM_INF_F32 ? 0.0f : ik_exp_f32(sink - maximum),
+                    total = scale_sum(kept, t.totals[r * NEAR]) + more,
+                    by = maximum == -IKM_INF_F32 ? 0.0f : IK_DIV_F32(kept, total);
         IK_VECTORISE for (int c = 0; c < t.e; c++)
             IK_STORE_AS(y, y, to + c, t.sums[r * t.e + c] * by);
 #ifdef IK_HAS_lse
@@ -191,7 +210,11 @@ IK_ENTRY(attention)(IK_PARAMS)
 #ifdef IK_HAS_lengths
     IK_LOCAL_ARRAY(ik_index, places, IK_GROUP);
     if (IK_GROUP_ID == 0)
+#ifdef IK_HAS_block_table
+        report_pages(p, lengths, block_table, places, error);
+#else
         report_outside(p.lengths, lengths, p.k.shape[1], places, error);
+#endif
 #endif
     int16 low[MAX_VECTORS], high[MAX_VECTORS];
     const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
@@ -199,10 +222,13 @@ IK_ENTRY(attention)(IK_PARAMS)
         const ik_index number = work / (ik_index)p.splits, split = work - number * (ik_index)p.splits;
         const task t = task_of(&p, number, (floats)workspace + IK_GROUP_ID * p.scratch);
         const int rows = (int)t.rows;
-        ik_i64 held = p.k.shape[1], first = 0, last = 0;
+        const ik_index b = t.b;
+        ik_i64 held = IK_KEYS, first = 0, last = 0;
 #ifdef IK_HAS_lengths
-        const ik_i64 given = lengths[p.lengths.offset + t.b * p.lengths.strides[0]];
-        held = given >= 0 && given <= held ? given : 0;
+        held = valid_length(lengths[p.lengths.offset + b * p.lengths.strides[0]], held);
+#endif
+#ifdef IK_HAS_block_table
+        held = wrong_page(p, block_table, b, held, 0, 1) < IK_PAGES ? 0 : held;
 #endif
         for (int i = 0; i < p.maximum * NEAR; i++) {
             t.maxima[i] = -IKM_INF_F32;
@@ -215,7 +241,8 @@ IK_ENTRY(attention)(IK_PARAMS)
             const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1,
                          from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
             first = r == 0 ? from : first;
-            last = p.attr_causal ? max(after, (ik_i64)0) : held;
+            last = p.attr_causal ? after : p.attr_window > 0 ? min(after + p.attr_window - 1, held) : held;
+            last = max(last, (ik_i64)0);
             for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
                 ((int *)low)[u] = (int)(from - first);
                 ((int *)high)[u] = (int)(last - first);
@@ -227,14 +254,18 @@ IK_ENTRY(attention)(IK_PARAMS)
                     into[(j + u) / NEAR * LANES + u % NEAR] = ((const float *)&x)[u];
             }
         }
-        const ik_i64 seen = last > first ? last - first : 0, end = seen * (split + 1) / p.splits;
-        for (ik_i64 at = seen * split / p.splits; at < end; at += KEYS) {
+        const ik_i64 count = last > first ? last - first : 0, end = count * (split + 1) / p.splits;
+        for (ik_i64 at = count * split / p.splits; at < end; at += KEYS) {
             const int n = (int)min((ik_i64)KEYS, end - at);
             const ik_index key = (ik_index)(first + at);
-            const ik_index k_at = p.k.offset + t.b * p.k.strides[0] + key * p.k.strides[1] + t.group * p.k.strides[2];
-            const ik_index v_at = p.v.offset + t.b * p.v.strides[0] + key * p.v.strides[1] + t.group * p.v.strides[2];
-            widen(k, k_at, p.k.strides[1], n, t.d, t.keys);
-            const int finite = widen(v, v_at, p.v.strides[1], n, t.e, t.values);
+            ik_index k_rows[KEYS], v_rows[KEYS];
+            for (int i = 0; i < n; i++) {
+                k_rows[i] = IK_ROW_OF(k, key + i);
+                v_rows[i] = IK_ROW_OF(v, key + i);
+            }
+            widen(k, p.k.offset + IK_FIRST(k, b) + t.group * p.k.strides[2], k_rows, n, t.d, t.keys);
+            const int finite =
+                widen(v, p.v.offset + IK_FIRST(v, b) + t.group * p.v.strides[2], v_rows, n, t.e, t.values);
             for (int r = 0; r < rows; r += QUERIES) {
                 const floats sums = t.sums + r * t.e;
                 const int here = min(QUERIES, rows - r);
@@ -253,6 +284,23 @@ IK_ENTRY(attention)(IK_PARAMS)
                         t.scores[i * LANES + u] += IK_LOAD(mask, added + i * p.mask.strides[3]);
                 }
 #endif
+#ifdef IK_HAS_alibi
+                for (int u = 0; u < here * NEAR; u++) {
+                    const ik_index row = r + u / NEAR;
+                    const float slope = alibi[p.alibi.offset + head_of(&p, t, row) * p.alibi.strides[0]];
+                    const ik_i64 place = held - p.q.shape[1] + token_of(&p, t, row) - key;
+                    for (int i = 0; i < n; i++)
+                        t.scores[i * LANES + u] -= slope * (float)(place < i ? i - place : place - i);
+                }
+#endif
+#ifdef IK_HAS_seen
+                for (int u = 0; u < here * NEAR; u++) {
+                    const ik_index shown = place_of(&p, t, r + u / NEAR, p.seen, 2, 1) + key * p.seen.strides[3];
+                    for (int i = 0; i < n; i++)
+                        if (!seen[shown + i * p.seen.strides[3]])
+                            t.scores[i * LANES + u] = -IKM_INF_F32;
+                }
+#endif
                 const int16 from = low[r / QUERIES] - (int)at, to = high[r / QUERIES] - (int)at;
                 weigh(t.scores, n, from, to, (line)(t.maxima + r * NEAR), (line)(t.totals + r * NEAR), kept);
                 for (int i = 0; i < here; i++)
@@ -267,7 +315,7 @@ IK_ENTRY(attention)(IK_PARAMS)
             }
         }
         if (p.splits == 1)
-            finish(&p, t, y, LSE);
+            finish(&p, t, y, LSE, SINKS);
     }
 }
 
@@ -288,5 +336,5 @@ IK_ENTRY(attention_join)(IK_PARAMS)
                     + scale_sum(rescale_factor(other, maximum), more.sums[c]);
         }
     }
-    finish(&p, t, y, LSE);
+    finish(&p, t, y, LSE, SINKS);
 }

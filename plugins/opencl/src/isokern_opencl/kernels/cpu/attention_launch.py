@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from isokern.dtypes import F64
 from isokern.simt.launch import Call, ceil_div
 
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
+    if t.q.dtype is F64:
+        call.refuse("F64")
+    keys = t.k.shape[1] * t.block_table.shape[1] if call.op == "paged_attention" else t.k.shape[1]
     d, e = t.q.shape[3], t.v.shape[3]
     share = t.q.shape[2] // max(1, t.k.shape[2])
     rows = t.q.shape[1] * share
@@ -17,8 +21,8 @@ def launch(call: Call) -> None:
         call.refuse("heads that are no whole vectors of 16")
     near = 4 if rows <= 4 else 1
     max_rows = 4 if rows <= 4 else min(64, 16 * ceil_div(rows, 16))
-    tasks = t.k.shape[0] * t.k.shape[2] * ceil_div(rows, max_rows)
-    splits = max(1, min(4 * call.device.units // max(1, tasks), ceil_div(t.k.shape[1], 256)))
+    tasks = t.q.shape[0] * t.k.shape[2] * ceil_div(rows, max_rows)
+    splits = max(1, min(4 * call.device.units // max(1, tasks), ceil_div(keys, 256)))
     scratches = min(4 * call.device.units, tasks * splits)
     scratch = max_rows * (d + e + 2 * near) + 64 * (d + e + 16)  # floats, as the head of attention.c lists them
     call.workspace(4 * scratches * scratch)
