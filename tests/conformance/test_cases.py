@@ -156,7 +156,8 @@ def test_every_row_of_drawn_logits_has_a_token() -> None:
 @pytest.mark.parametrize("domain", sorted({d for o in all_operators() for d in o.domains.values()} | {"index:9"}))
 @pytest.mark.parametrize("dtype", PLAIN, ids=str)
 def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
-    x = draw(domain, dtype, (999,), generator("x"))
+    shaped = {"boxes": (250, 4), "regions": (250, 4), "rois": (200, 5), "peaks": (30, 33)}  # by their last dims
+    x = draw(domain, dtype, shaped.get(domain, (999,)), generator("x"))
     assert x.dtype == dtype.numpy
     if dtype.kind == "b" or domain == "any":
         return
@@ -171,10 +172,22 @@ def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
         "nonzero": (-np.inf, np.inf),
         "logits": (-np.inf, np.inf),
         "exponents": (112, 127),
+        "peaks": (-np.inf, 1e12),
+        "boxes": (0, 12),
+        "regions": (-2, 5),
+        "rois": (0, 12),
     }[domain]
     if dtype.kind == "f" or (domain.startswith("index") and dtype.kind == "i"):
         assert low <= wide.min() <= wide.max() <= high
         assert len(np.unique(x)) > 10
+
+
+def test_boxes_are_corners_in_order_and_overlap() -> None:
+    a, b = np.split(draw("boxes", isokern.F32, (50, 4), generator("x")), 2, -1)
+    assert (a < b).all()
+    shared = np.minimum(b[:, None], b) - np.maximum(a[:, None], a)
+    assert 0.05 < (shared > 0).all(-1).mean() < 0.95
+    assert (draw("rois", isokern.F32, (50, 5), generator("x"))[:, 0] == 0).all()
 
 
 def test_an_unknown_domain_is_refused() -> None:
