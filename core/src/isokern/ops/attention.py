@@ -283,7 +283,8 @@ def _declare(
 _DOC = (
     "softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017) for h heads of q that share g of k and v (grouped-query,"
     " Ainslie et al. 2023), one pass over the keys (online softmax: memory does not grow with them). lengths is how"
-    " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i."
+    " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i"
+    " (in PyTorch up to i)."
     " A query that sees no key gives zeros. A length out of range counts as 0 and raises InvalidArgument at the call on"
     " a synchronous device, else at the next synchronise."
 )

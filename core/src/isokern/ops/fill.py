@@ -29,7 +29,7 @@ fill = declare(
     "-> y: T[*d]",
     {"T": PLAIN},
     family="movement",
-    doc="Every element of y becomes `value`, converted to y's dtype as `cast` does.",
+    doc="Every element of y becomes `value`, converted to y's dtype as `cast` does: saturated, where PyTorch wraps.",
     reference=_reference,
     attrs=attrs(
         "FIL1",
