@@ -380,12 +380,17 @@ def test_names_of_other_libraries(isokern_here):
     done = isokern_here("ops", "TfIdfVectorizer")
     assert done.code == 2 and "ONNX's TfIdfVectorizer: " in done.err
     assert isokern_here("ops", "softmax").err.count("'s") == 0
+    for name in ("aten.addmm", "aten::addmm.out", "torch.ops.aten.addmm.default"):
+        done = isokern_here("ops", name)
+        assert done.code == 0 and done.err.startswith("PyTorch's addmm: addmm, c last"), name
+        assert done.out.startswith("addmm: a: T[m, k]")
+    assert [row["name"] for row in isokern_here("ops", "_to_copy", "--json").document] == ["cast"]
 
 
 def test_the_table_of_other_names_says_something_of_each():
     names = peer_names()
     assert {row.peer for row in names} == set(PEERS)
-    assert len({(row.peer, row.name) for row in names}) == len(names) > 490
+    assert len({(row.peer, row.name) for row in names}) == len(names) > 650
     declared = {op.name for op in all_operators()}
     for row in names:
         assert set(row.operators) <= declared, row

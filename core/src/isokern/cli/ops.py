@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def ops(
     op: Annotated[
-        str | None, typer.Argument(help="One operator, told in full; ONNX's, ggml's and InfiniCore's names are known.")
+        str | None, typer.Argument(help="One operator, told in full; names of ONNX, ggml, InfiniCore and PyTorch too.")
     ] = None,
     family: Annotated[str | None, typer.Option("--family", help="Only operators of this family.")] = None,
     json: Json = False,

@@ -107,7 +107,10 @@ row(
     "slope * x if x < 0 else x",
     lambda x, slope: np.where(x < 0, slope * x, x),
     FLOATS,
-    doc="x above 0, else slope · x, where slope broadcasts by NumPy's rule (He et al. 2015).",
+    doc=(
+        "x above 0, else slope · x, where slope broadcasts by NumPy's rule (He et al. 2015); PyTorch's slopes are those"
+        " of axis 1."
+    ),
     ulps=1,
 )
 unary(

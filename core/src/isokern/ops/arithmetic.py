@@ -49,7 +49,10 @@ binary(
     "remainder(a, b)",
     function("remainder"),
     NUMBERS,
-    doc="a - b · floor(a / b), which has b's sign (NumPy's rule); where b is 0, a for integers and NaN for floats.",
+    doc=(
+        "a - b · floor(a / b), which has b's sign (NumPy's rule; PyTorch's zero has a's); where b is 0, a for integers"
+        " and NaN for floats."
+    ),
     ulps=1,
 )
 binary(
@@ -254,7 +257,7 @@ row(
     "0 if x < 0 else h if x == 0 else 1 if x > 0 else x",
     _heaviside,
     NUMBERS,
-    doc="0 below 0, h at 0, 1 above; NaN stays NaN.",
+    doc="0 below 0, h at 0, 1 above; NaN stays NaN (0 in PyTorch).",
     ulps=0,
 )
 unary(
@@ -264,7 +267,10 @@ unary(
     lambda x, nan, posinf, neginf: np.where(
         np.isnan(x), nan, np.where(np.isposinf(x), posinf, np.where(np.isneginf(x), neginf, x))
     ),
-    doc="x with other numbers in place of NaN and the infinities, which by default stay (NumPy: the dtype's limits).",
+    doc=(
+        "x with other numbers in place of NaN and the infinities, which by default stay (NumPy and PyTorch have the"
+        " dtype's limits)."
+    ),
     ulps=1,
     record=attrs(
         "NTN1",
@@ -333,7 +339,7 @@ unary(
     # The signs cancel; for an exponent that all x share, gcc would make branches that keep the loop scalar
     "pow(x, value * copysign(1, x) * copysign(1, x))",
     lambda x, value: np.power(x, value),
-    doc="x to the power of value, with C99's special values.",
+    doc="x to the power of value, with C99's special values; PyTorch's of 0.5 is a square root, NaN at -∞.",
     domain="moderate",
     ulps=None,
     record=attrs("PWS1", number("value", 2.0, _VALUE)),

@@ -307,7 +307,8 @@ def _declare(
 _DOC = (
     "softmax(scale · q kᵀ + mask) v (Vaswani et al. 2017) for h heads of q that share g of k and v (grouped-query,"
     " Ainslie et al. 2023), one pass over the keys (online softmax: memory does not grow with them). lengths is how"
-    " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i."
+    " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i"
+    " (in PyTorch up to i)."
     " Attention to another sequence (cross attention) has its k and v; q, k and v that one product has made lie side by"
     " side in its heads, and are slices of them. A window is of both sides without causal (Beltagy et al. 2020). seen"
     " says which keys may be seen (ONNX, PyTorch), beside the mask that is added; sinks has a logit more for each head,"

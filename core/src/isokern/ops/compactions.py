@@ -312,7 +312,7 @@ declare(
     doc=(
         "The distinct elements of x in rising order, the index of the first of each in the flattened x, and how often"
         f" each occurs: of y, indices and counts, {ROOM}. Element inverse[i] of y equals x[i]. NaN is the largest and"
-        " equals NaN, -0 equals 0 (NumPy's unique, ONNX Unique)."
+        " equals NaN, -0 equals 0 (NumPy's unique, ONNX Unique; PyTorch's has each NaN by itself)."
     ),
     reference=_unique_reference,
     shapes=_unique_shapes,

@@ -149,7 +149,7 @@ _cumulative(
     "CSUM",
     "x0 + x1",
     _accumulate(np.add, 0),
-    f"y[i] = x[0] + … + x[i] along an axis; integers wrap. {_CARRIED}",
+    f"y[i] = x[0] + … + x[i] along an axis; integers wrap in their type (PyTorch: in I64). {_CARRIED}",
     exclusive=True,
 )
 _cumulative(
@@ -157,7 +157,7 @@ _cumulative(
     "CPRD",
     "x0 * x1",
     _accumulate(np.multiply, 1),
-    f"y[i] = x[0] · … · x[i] along an axis; integers wrap. {_CARRIED}",
+    f"y[i] = x[0] · … · x[i] along an axis; integers wrap in their type (PyTorch: in I64). {_CARRIED}",
     exclusive=True,
     domain="moderate",
 )

@@ -124,7 +124,7 @@ def _magnitude(x: Any, **_: Any) -> Any:
 # Arithmetic, one input
 unary("neg", "NEG_", "-x", np.negative, (*FLOATS, *SIGNED), doc="-x.", exact=True)
 unary("abs", "ABS_", "abs(x)", np.abs, NUMBERS, doc="|x|; the smallest integer wraps to itself.", exact=True)
-unary("sign", "SIGN", "sign(x)", np.sign, NUMBERS, doc="-1, 0 or 1; NaN stays NaN.", ulps=0)
+unary("sign", "SIGN", "sign(x)", np.sign, NUMBERS, doc="-1, 0 or 1; NaN stays NaN (0 in PyTorch).", ulps=0)
 unary("square", "SQUA", "x * x", np.square, NUMBERS, doc="x².", ulps=1)
 unary("sqrt", "SQRT", "sqrt(x)", np.sqrt, doc="Square root; NaN below 0.", domain="positive", ulps=1)
 unary("rsqrt", "RSQR", "rsqrt(x)", lambda x: 1 / np.sqrt(x), doc="1/√x.", domain="positive", ulps=2)
@@ -172,7 +172,7 @@ unary(
     "SILU",
     "-0.0 if x < -10000 else x * (1 if x >= 0 else exp(-abs(x))) / (1 + exp(-abs(x)))",
     _silu,
-    doc="x · sigmoid(x), also called swish (Elfwing et al. 2017).",
+    doc="x · sigmoid(x), also called swish (Elfwing et al. 2017); -0 at -∞, where PyTorch's is NaN.",
     ulps=8,
     scale=lambda x: np.minimum(np.abs(x), 1e-30),
 )
@@ -181,7 +181,7 @@ unary(
     "GELU",
     "-0.0 if x < -50 else 0.5 * x * erfc(x * -0.7071067811865476)",
     _gelu,
-    doc="x · Φ(x), exact (Hendrycks & Gimpel 2016).",
+    doc="x · Φ(x), exact (Hendrycks & Gimpel 2016); -0 at -∞, where PyTorch's is NaN.",
     ulps=8,
     scale=lambda x: x * x * np.abs(_gelu(x)),
 )
@@ -190,7 +190,7 @@ unary(
     "GELT",
     "-0.0 if x < -14 else 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
     _gelu_tanh,
-    doc="The tanh approximation of GELU.",
+    doc="The tanh approximation of GELU; -0 at -∞, where PyTorch's is NaN.",
     ulps=8,
     scale=_magnitude,
 )
@@ -199,7 +199,7 @@ unary(
     "SPLU",
     "maximum(x, 0) + log1p(exp(-abs(x)))",
     lambda x: np.logaddexp(x, 0),
-    doc="ln(1 + eˣ), without overflow.",
+    doc="ln(1 + eˣ), without overflow. PyTorch's is x itself above its threshold, which is 20.",
     ulps=6,
 )
 unary(
@@ -207,14 +207,14 @@ unary(
     "SSGN",
     "copysign(1, x) if abs(x) > 1e30 else x / (1 + abs(x))",
     lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
-    doc="x / (1 + |x|).",
+    doc="x / (1 + |x|); ±1 at the infinities, where PyTorch's is NaN.",
 )
 unary(
     "mish",
     "MISH",
     "-0.0 if x < -10000 else x * tanh(maximum(x, 0) + log1p(exp(-abs(x))))",
     lambda x: np.where(np.isneginf(x), -0.0, x * np.tanh(np.logaddexp(x, 0))),
-    doc="x · tanh(softplus(x)) (Misra 2019).",
+    doc="x · tanh(softplus(x)) (Misra 2019); -0 at -∞, where PyTorch's is NaN.",
     ulps=10,
     scale=lambda x: np.minimum(np.abs(x), 1e-30),
 )
@@ -231,7 +231,7 @@ unary(
     "HSWI",
     "-0.0 if x <= -3 else x if x >= 3 else x * (x + 3) / 6",
     lambda x: np.where(x <= -3, -0.0, np.where(x >= 3, x, x * (x + 3) / 6)),
-    doc="x · clip(x + 3, 0, 6) / 6 (Howard et al. 2019).",
+    doc="x · clip(x + 3, 0, 6) / 6 (Howard et al. 2019); -0 at -∞, where PyTorch's is NaN.",
     scale=lambda x: np.minimum(np.abs(x), 3),
 )
 unary(

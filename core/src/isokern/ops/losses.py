@@ -245,7 +245,8 @@ loss(
     "x target",
     "0 if target == 0 else target * (log(target) - x)",
     _kl,
-    "target · (ln target - x), 0 where target is 0: x is a logarithm. The divergence is the sum.",
+    "target · (ln target - x), 0 where target is 0, in PyTorch NaN if x is -∞ there: x is a logarithm. The divergence"
+    " is the sum.",
     domains={"target": "positive"},
 )
 loss(
@@ -279,7 +280,7 @@ loss(
     "x target",
     "x if target > 0 else maximum(margin - x, 0)",
     lambda x, target, margin: np.where(target > 0, x, np.maximum(margin - x, 0)),
-    "x where target is above 0, else max(margin - x, 0).",
+    "x where target is above 0, else max(margin - x, 0). PyTorch's adds both for targets other than 1 and -1.",
     number("margin", 1.0, "distance beyond which nothing is lost"),
     schema="HNG1",
 )

@@ -575,7 +575,10 @@ declare(
     "x: T[n, c, *s] -> y: T[n, c, *s]",
     {"T": FLOATS},
     family="normalization",
-    doc="x / (bias + alpha / size · Σ x²)^beta, the sum over `size` channels around each (ONNX LRN, Krizhevsky 2012).",
+    doc=(
+        "x / (bias + alpha / size · Σ x²)^beta, the sum over `size` channels around each (ONNX LRN, Krizhevsky 2012):"
+        " of an even number one more behind it than before it, in PyTorch the other way round."
+    ),
     reference=_response_reference,
     tolerance=Tolerance(16, _response_scale),
     attrs=attrs(

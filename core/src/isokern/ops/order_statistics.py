@@ -176,7 +176,8 @@ _statistic(
     _kth_reference,
     _kthvalue,
     "The k-th smallest element along `axis`, counted from 1, and its index: element k - 1 of `sort`, so NaN counts as"
-    " largest, and equal elements in the order of their indices (PyTorch's kthvalue).",
+    " largest, and equal elements in the order of their indices (PyTorch's kthvalue, whose index"
+    " is that of any of them).",
     integer("k", doc="which, from 1", minimum=1),
     tries=({"k": 3}, {"k": 1}),
     errors=({}, {"k": 0}),
@@ -303,7 +304,8 @@ _statistic(
     _quantile,
     "The value below which a share q of the elements along `axis` lies: at place q · (n - 1) of the n sorted ones. A"
     " place between two gives what `interpolation` says of them: `linear` weights them by their distances, `midpoint`"
-    " halves their sum, `nearest` takes the even place in the middle. NaN where any element is (NumPy's quantile).",
+    " halves their sum, `nearest` takes the even place in the middle. NaN where any element is (NumPy's quantile;"
+    " PyTorch's is NaN beside an infinity too).",
     number("q", doc="the share", minimum=0, maximum=1),
     choice("interpolation", ("linear", "lower", "higher", "midpoint", "nearest"), "linear", "between two elements"),
     outputs="y: T[*d]",

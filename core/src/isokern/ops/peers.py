@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-PEERS = {"ONNX": "its default domain", "ggml": "ops, unary ops and gated units", "InfiniCore": "operator folders"}
+PEERS = {
+    "ONNX": "its default domain",
+    "ggml": "ops, unary ops and gated units",
+    "InfiniCore": "operator folders",
+    "PyTorch": "core ATen operators",
+}
+PREFIX = re.compile(r"(?:torch\.ops\.)?aten(?:\.|::)")  # of PyTorch's names in its graphs
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,14 @@ def peer_names() -> tuple[PeerName, ...]:
 
 
 def find_peer_names(name: str) -> list[PeerName]:
-    """Return the rows of that name, however it is spelled: `GatherElements`, `gather_elements`, `GATHERELEMENTS`."""
+    """Return the rows of that name, however it is spelled: `GatherElements`, `gather_elements`, `GATHERELEMENTS`.
+
+    A name with PyTorch's prefix is one of PyTorch, with an overload or without: `aten.addmm`, `aten::add.Tensor`.
+    """
+    prefix = PREFIX.match(name)
+    if prefix is not None:
+        wanted = name[prefix.end() :].partition(".")[0]
+        return [row for row in peer_names() if row.peer == "PyTorch" and row.name == wanted]
     wanted = _spell(name)
     return [row for row in peer_names() if _spell(row.name) == wanted]
 

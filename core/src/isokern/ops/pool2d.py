@@ -164,7 +164,10 @@ pool(
     attrs("AVP1", *WINDOW, flag("count_include_pad", False, "divide by the whole window at the borders")),
     [((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2), "count_include_pad": True}, "small")],
     decompose=_mean_parts,
-    doc="Mean of each window, over the elements inside x (or the whole window with count_include_pad).",
+    doc=(
+        "Mean of each window, over the elements inside x (or the whole window with count_include_pad, as PyTorch's are"
+        " unless told otherwise)."
+    ),
     reference=_mean,
     tolerance=Tolerance(4, _mean_scale),
 )

@@ -21,6 +21,10 @@ from .convolutions import PLACES, SPATIAL, borders, each, slide
 from .pool2d import bins
 
 Shape = tuple[int, ...]
+LP_DOC = (
+    "(Σ |x|ᵖ)^(1/p) of each window (ONNX LpPool). PyTorch's sums xᵖ, and multiplies the mean of a window that passes"
+    " the end by all of its elements."
+)
 P = integer("p", 2, "of the norm", minimum=1, maximum=64)
 
 
@@ -193,9 +197,10 @@ POOLS: dict[str, Any] = {
         _mean_parts,
         _mean,
         Tolerance(4, _mean_scale),
-        "Mean of each window, over its elements inside x (or its padding too, with count_include_pad).",
+        "Mean of each window, over its elements inside x (or its padding too, with count_include_pad, as PyTorch's are"
+        " unless told otherwise).",
     ),
-    "lp": ("LPP", (P,), _lp_parts, _lp, Tolerance(4, _lp_scale), "(Σ |x|ᵖ)^(1/p) of each window (ONNX LpPool)."),
+    "lp": ("LPP", (P,), _lp_parts, _lp, Tolerance(4, _lp_scale), LP_DOC),
 }
 POOLED: SampleTable = [
     ((1, 1), (2, 2, 2), {"kernel": (2,)}),

@@ -219,7 +219,10 @@ reduction(
     _sum,
     NUMBERS,
     tolerance=Tolerance(2, _sum_scale),
-    doc="Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap.",
+    doc=(
+        "Sum over axes, added in blocks (error grows with log2 of the length); 0 for none; integers wrap in their type"
+        " (PyTorch: in I64)."
+    ),
 )
 reduction(
     "reduce_prod",
@@ -228,8 +231,9 @@ reduction(
     NUMBERS,
     tolerance=Tolerance(1, _product_scale),
     doc=(
-        "Product over axes, in any order (error grows with the length); 1 for none; integers wrap. Where the product of"
-        " some elements leaves the compute type's range, it may be 0, infinite or NaN."
+        "Product over axes, in any order (error grows with the length); 1 for none; integers wrap in"
+        " their type (PyTorch: in I64). Where the product of some elements leaves the compute type's range, it may be"
+        " 0, infinite or NaN."
     ),
 )
 reduction(

@@ -181,8 +181,9 @@ declare(
     {"T": FLOATS},
     family="movement",
     doc=(
-        "x resampled along its last dims to `sizes` (ONNX Resize by sizes; PyTorch's interpolate). With half_pixel,"
-        " element i of n lies at (i + 1/2) / n of the axis; with align_corners the first and the last elements fall"
+        "x resampled along its last dims to `sizes` (ONNX Resize by sizes; PyTorch's interpolate, whose"
+        " scale_factor means sizes with recompute_scale_factor). With half_pixel, element i"
+        " of n lies at (i + 1/2) / n of the axis; with align_corners the first and the last elements fall"
         " together; asymmetric places i at i·n/size. linear weighs the two nearest elements along each axis (bilinear"
         " in two dims), cubic four (Keys 1981). Elements outside x are those at its end, or without weight"
         " (exclude_outside). antialias widens the weights where an axis shrinks (PyTorch's with exclude_outside)."
@@ -274,7 +275,8 @@ declare(
     doc=(
         "y[n, …] = theta[n] @ (x, y, …, 1): the coordinates, moved by an affine map, of an image's places, each axis"
         " from -1 to 1 and the last axis first (ONNX AffineGrid; 1 to 3 dims). -1 and 1 are the middles of the first"
-        " and the last elements with align_corners, else their outer edges."
+        " and the last elements with align_corners, else their outer edges; with align_corners one element alone lies"
+        " at -1, in PyTorch at 0."
     ),
     reference=_affine_reference,
     tolerance=Tolerance(4, _affine_scale),

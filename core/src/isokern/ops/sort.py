@@ -42,7 +42,8 @@ sort = declare(
     family="reduction",
     doc=(
         "The elements along `axis` in rising (or falling) order, and their indices in x. Equal elements stay in the"
-        " order of their indices, in both directions; -0 equals 0, and NaN counts as largest (as in topk and argmax)."
+        " order of their indices, in both directions (in PyTorch with stable=True); -0 equals 0, and NaN counts as"
+        " largest (as in topk and argmax)."
     ),
     reference=_reference,
     attrs=attrs("SRT1", integer("axis", -1, "the axis sorted"), flag("descending", False, "largest first")),

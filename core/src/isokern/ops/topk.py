@@ -54,7 +54,7 @@ topk = declare(
     family="reduction",
     doc=(
         "The k largest elements along `axis`, largest first, and their indices. Of equal elements the first comes"
-        " first; NaN counts as largest (as in argmax)."
+        " first (in PyTorch any); NaN counts as largest (as in argmax)."
     ),
     reference=_reference,
     attrs=attrs("TPK1", integer("k", doc="how many", minimum=0), integer("axis", -1, "the axis searched")),

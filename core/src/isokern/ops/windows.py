@@ -95,7 +95,8 @@ POOL_FIELDS: dict[str, tuple[str, tuple[Attr, ...], str]] = {
     "avg_pool1d": (
         "AP1D",
         (flag("count_include_pad", False, "divide by the whole window at the ends"),),
-        "Mean of each window, over the elements inside x (or the whole window with count_include_pad).",
+        "Mean of each window, over the elements inside x (or the whole window with count_include_pad, as PyTorch's"
+        " are unless told otherwise).",
     ),
 }
 
