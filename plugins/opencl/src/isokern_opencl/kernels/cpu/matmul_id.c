@@ -5,8 +5,8 @@
  * level-2 cache from pair to pair.
  *
  * Against the operators that it consists of, interleaved (PoCL, AVX-512, two cores, busy): 8 of 64 experts for one row,
- * F32 1.3 times as fast, BF16 17, Q4_0 186; 512 rows for 4 of 32 experts each, F32 1.5, BF16 2.5, Q4_0 2.9. The portable
- * kernel, an item for each result, was slower than those but for one row of blocks. */
+ * F32 1.3 times as fast, BF16 17, Q4_0 186; 512 rows for 4 of 32 experts each, F32 1.5, BF16 2.5, Q4_0 2.9. Those were
+ * faster than the portable kernel, an item for each result, but for one row of blocks. */
 /* launch
  * tensors(y, a, b, indices)
  * refuse(when=b.strides[2] != 1 or indices.numel == 0, reason="weights that are not contiguous along the sum")
