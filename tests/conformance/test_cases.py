@@ -62,6 +62,7 @@ def test_indices_of_every_dtype_are_judged() -> None:
         **dict.fromkeys(("attention", "attention_lse", "cache_update", "embedding", "gather", "rope"), ("I",)),
         **dict.fromkeys(("one_hot", "reverse_sequence"), ("I",)),
         **dict.fromkeys(("add_id", "gather_elements", "gather_nd", "index_add", "index_fill", "max_unpool"), ("I",)),
+        "weighted_gather": ("I",),
         **dict.fromkeys(("scatter", "scatter_elements", "scatter_nd"), ("I",)),
         **dict.fromkeys(("fused_moe", "fused_moe_mxfp4", "grouped_gemm", "matmul_id"), ("I",)),
         "indexer_logits": ("I",),

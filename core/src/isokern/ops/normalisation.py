@@ -436,9 +436,11 @@ def _hardmax_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any]
     axis = values["axis"] % y.ndim
     rows = loops.replace(loops[axis], "")
     first = e("argmax", x, axis=axis)
-    exact = F32 if y.shape[axis] <= 1 << 24 else first.spec.dtype
+    exact, body = y.dtype.compute, "1 if x0 == x1 else 0"
+    if exact is F32 and y.shape[axis] > 1 << 24:  # more numbers than F32 has
+        numbers = e.iota(y.shape[axis], first.spec.dtype)
+        return e.cast(e.loop(f"{rows},{loops[axis]}->{loops}", body, first, numbers), y.dtype)
     numbers = e.iota(y.shape[axis], exact)
-    body = "1 if x0 == x1 else 0"
     return e.loop(f"{rows},{loops[axis]}->{loops}", body, e.cast(first, exact), numbers, dtype=y.dtype)
 
 

@@ -43,10 +43,10 @@ def _scale(x: Any, indices: Any, weights: Any) -> Any:
 
 # x[a, n, b], then rows of y and elements of each
 PICKED: SampleTable = [
+    ((1, 9, 33), 5, 4, "small"),  # first: what a device's claim is judged by, and some kernels want long lines
     ((1, 1, 1), 1, 1, "small"),
     ((2, 5, 3), 4, 2, "small"),
     ((3, 7, 1), 9, 2, "small"),
-    ((1, 9, 33), 5, 4, "small"),
     ((2, 3, 4), 3, 0, "small"),
     ((2, 3, 4), 0, 2, "small"),
     ((0, 3, 4), 2, 2, "small"),

@@ -4,7 +4,7 @@
  * Against a concat, a convolution and a slice, one position takes a quarter of the time (PoCL). Devices that are
  * processors compute long rows faster by the convolution, so these are declined there. */
 /* launch
- * refuse(when=device.kind == "cpu" and y.shape[2] >= 16, reason="rows of 16 positions or more on a processor")
+ * refuse(when=device.group == 1 and y.shape[2] >= 16, reason="rows are too long for groups of one item")
  * causal_conv1d(when=y.numel > 0, items=y.numel)
  * causal_conv1d_state(when=new_state.numel > 0, items=new_state.numel, length=y.shape[2])
  */

@@ -1,6 +1,6 @@
-/* weighted_gather: y[a, o, b] = Σ_t weights[o, t] * x[a, indices[o, t], b]: along lines of b, whose rows are the same for
- * all items, or of o, else an item an element. Dims and strides are those of the tensors as the launch orders them: the
- * last dim of y is the line.
+/* weighted_gather: y[a, o, b] = Σ_t weights[o, t] * x[a, indices[o, t], b]: along lines of b, whose rows are the same
+ * for all items, or of o, else an item an element. Dims and strides are those of the tensors as the launch orders them:
+ * the last dim of y is the line.
  *
  * A negative index counts from the end. An element of weight 0 does not count, and an index out of range adds nothing;
  * gather's entries report the first such index. */

@@ -8,9 +8,10 @@ def launch(call: Call) -> None:
     """Ask for the launches of a call."""
     t = call.tensors()
     y, x, rows = t.y, t.x, t.x.shape[1]
-    few = 64 if call.device.kind == "cpu" else min(64, call.device.group)  # elements from which on a line has a group
-    if call.device.kind == "cpu" and 0 < y.shape[2] * 2 < few:
-        call.refuse("on a processor, gather and a loop nest pick single elements faster")
+    alone = call.device.group == 1  # so it is on processors, where gather and a loop nest pick single elements faster
+    few = 64 if alone else min(64, call.device.group)  # elements of a line from which on a group is worth it
+    if alone and 0 < y.shape[2] * 2 < few:
+        call.refuse("lines are too short for a group of one item")
     if y.shape[2] * 2 >= few and y.numel > 0:
         call.launch("weighted_gather_rows", groups=pieces(y), local=256, rows=rows)
     elif y.shape[1] * 2 >= few and y.numel > 0:
