@@ -20,6 +20,7 @@ EXCEPTIONS = {
     "loop nests leave these to the device",
     "copy_slice": "it changes a part of a tensor in place: the primitive that linalg calls insert_slice",
     "cache_update": "it changes a part of a tensor in place, at positions that are data",
+    "paged_cache_update": "it changes a part of a tensor in place, at slots that are data",
 }
 
 
