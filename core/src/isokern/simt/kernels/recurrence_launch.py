@@ -19,9 +19,9 @@ def launch(call: Call) -> None:
     group = min(256, call.device.group)
     transposed = group > 1
     call.workspace(t.x.dtype.itemsize * (states * size + (n * width * h if transposed else 0)))
-    common = {"size": size, "states": states}
+    common: dict[str, Any] = {"size": size, "states": states}
     small: dict[str, Any] = {"y": None, "x": None, **common}
-    macros = {"TRANSPOSED": int(transposed), "UNIT": int(t.r.strides[2] == 1), "RESETS": int(resets)}
+    macros: dict[str, Any] = {"TRANSPOSED": int(transposed), "UNIT": int(t.r.strides[2] == 1), "RESETS": int(resets)}
     if transposed and size:
         call.launch("recurrence_transpose", items=n * width * h, y_h=None, **small)
     call.launch("recurrence_begin", items=size, y_h=None, **small)
