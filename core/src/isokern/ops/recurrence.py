@@ -181,7 +181,7 @@ def _samples(cell: str, more: str, flags: Mapping[str, Any]) -> Callable[[], lis
         _sample(cell, 4, 5, 17, f"bl{more[:1]}", direction="bidirectional"),
         _sample(cell, 6, 1, 33, f"h{more[1:]}", direction="bidirectional", **flags),
         _sample(cell, 2, 9, 1, "b", **flags),
-        _sample(cell, 1, 1, 130, f"bh{more}"),
+        _sample(cell, 3, 1, 300, f"bh{more}"),  # one sequence, whose units several groups of items may share
         _sample(cell, 0, 2, 4, "h"),
         _sample(cell, 3, 0, 4, "l"),
         _sample(cell, 3, 2, 0, "b", **flags),
