@@ -64,6 +64,11 @@ def test_indices_of_every_dtype_are_judged() -> None:
         **dict.fromkeys(("add_id", "gather_elements", "gather_nd", "index_add", "index_fill", "max_unpool"), ("I",)),
         **dict.fromkeys(("scatter", "scatter_elements", "scatter_nd"), ("I",)),
         **dict.fromkeys(("cross_entropy", "ldexp", "multi_margin_loss", "nll_loss"), ("I",)),
+        **dict.fromkeys(("mla_attention", "mrope", "nsa_compress_paged_cache", "nsa_paged_attention"), ("I",)),
+        **dict.fromkeys(("paged_attention", "paged_attention_prefill", "paged_cache_update"), ("I",)),
+        **dict.fromkeys(
+            ("paged_mla_attention", "repetition_penalty", "sinusoidal_embedding", "varlen_attention"), ("I",)
+        ),
         **dict.fromkeys(("conv_integer", "matmul_integer", "qlinear_conv", "qlinear_matmul"), ("B",)),
         "random_sample": ("I", "J"),
     }
