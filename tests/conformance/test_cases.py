@@ -68,6 +68,11 @@ def test_indices_of_every_dtype_are_judged() -> None:
         "indexer_logits": ("I",),
         **dict.fromkeys(("cross_entropy", "ldexp", "multi_margin_loss", "nll_loss"), ("I",)),
         **dict.fromkeys(("gru", "gru_recurrence", "lstm", "lstm_recurrence", "rnn", "rnn_recurrence"), ("I",)),
+        **dict.fromkeys(("mla_attention", "mrope", "nsa_compress_paged_cache", "nsa_paged_attention"), ("I",)),
+        **dict.fromkeys(("paged_attention", "paged_attention_prefill", "paged_cache_update"), ("I",)),
+        **dict.fromkeys(
+            ("paged_mla_attention", "repetition_penalty", "sinusoidal_embedding", "varlen_attention"), ("I",)
+        ),
         **dict.fromkeys(("conv_integer", "matmul_integer", "qlinear_conv", "qlinear_matmul"), ("B",)),
         "random_sample": ("I", "J"),
     }

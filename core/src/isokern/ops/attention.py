@@ -156,6 +156,7 @@ def _samples() -> list[Sample]:
             types=_SOME,
         ),
         _sample(2, 3, 0, 4, 2, 32, 32, sinks=True, alibi=True, types=_SOME),
+        _sample(1, 2, 300, 3, 1, 32, 32, sinks=True, alibi=True, causal=True, types=_SOME),
         _sample(1, 9, 4, 2, 2, 32, 32, causal=True),
         _sample(1, 2, 300, 3, 1, 96, 96, causal=True),
         _sample(1, 3, 5, 6, 2, 5, 7, causal=True),

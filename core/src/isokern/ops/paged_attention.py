@@ -195,7 +195,7 @@ declare(
     domains={"q": "unit", "k": "unit"},
     samples=lambda: [
         _sample(1, 1, 3, 5, 4, 2, 1, 32, 32, some=False),
-        _sample(2, 3, 2, 5, 8, 4, 2, 32, 64, softcap=2.0),
+        _sample(2, 3, 2, 5, 8, 4, 2, 32, 64, some=False, softcap=2.0),
         _sample(3, 1, 3, 7, 16, 4, 4, 32, 32, some=False, window=9),
         _sample(2, 5, 4, 3, 2, 4, 1, 32, 32, causal=False, scale=0.3),
         _sample(2, 4, 2, 3, 5, 4, 2, 32, 32, extra="sinks alibi"),

@@ -3,8 +3,8 @@
  * items compute the scores of a tile of keys, then each accumulates some columns.
  *
  * Where queries are few, the keys of each are split: each split leaves its maximum, total and columns in the workspace,
- * and a second entry joins them. A key of weight 0 contributes nothing, whatever its values. paged_attention is the same
- * of keys and values whose rows a table of pages names (pages.h). */
+ * and a second entry joins them. A key of weight 0 contributes nothing, whatever its values. paged_attention is the
+ * same of keys and values whose rows a table of pages names (pages.h). */
 #include "blocks.h"
 #include "group.h"
 #ifdef IK_HAS_lengths
