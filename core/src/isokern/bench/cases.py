@@ -20,7 +20,7 @@ from ..layout import TensorDesc
 from ..measure.host import limits
 from ..measure.sizes import bytes_moved, types_for
 from ..measure.timing import Call, Clock, in_turn, interleave
-from ..oracle.values import draw, generator
+from ..oracle.values import SHAPED, draw, generator
 from ..runtime.lowered import LoweredKernel
 from ..tensors import Tensor, empty, tensor, zeros
 from .agreement import check
@@ -231,9 +231,10 @@ def _domain(op: Operator, sample: Sample, position: int) -> str:
 def _values(desc: TensorDesc, domain: str) -> np.ndarray[Any, Any]:
     """Draw values of the domain, raw blocks for block types, the same in every run.
 
-    A large tensor repeats a run of them.
+    A large tensor repeats a run of them, unless the domain is one of matrices or of their rows.
     """
-    plain = draw(domain, desc.dtype, (min(desc.numel, 1 << 16),), generator(domain))
+    size = desc.shape if domain in SHAPED else (min(desc.numel, 1 << 16),)
+    plain = draw(domain, desc.dtype, size, generator(domain))
     return np.resize(plain, desc.raw.shape if desc.dtype.block > 1 else desc.shape)
 
 

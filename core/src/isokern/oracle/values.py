@@ -182,6 +182,7 @@ _FLOATS["exponents"] = lambda rng, size: rng.integers(112, 128, size)
 _FLOATS["equal"] = lambda rng, size: np.full(size, 1.5)
 _FLOATS["nans"] = lambda rng, size: np.where(_peaks(rng, size) == 1000, np.nan, rng.standard_normal(size))
 _FLOATS["valleys"] = lambda rng, size: -_peaks(rng, size)
+SHAPED = ("peaks", "valleys", "nans", "nan_behind", "hilbert", "boxes", "regions", "rois")  # by their dims
 CHECKED = ("index", "length", "logits", "slots")  # domains whose values the device checks
 
 
