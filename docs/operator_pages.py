@@ -321,7 +321,7 @@ def write_values(domain: str, slot: Any, first: int) -> Written:
         if slot.dtype.kind == "q"
         else "np.bool_"
         if slot.dtype.kind == "b"
-        else f"np.{np.dtype(slot.dtype.numpy).name}"
+        else f"{'ml_dtypes' if slot.dtype.is_foreign else 'np'}.{np.dtype(slot.dtype.numpy).name}"
     )
     checked, _, limit = domain.partition(":")
     if checked in ("index", "length") and count > WRITTEN_OUT:
@@ -356,7 +356,8 @@ def choose_range(domain: str, dtype: Any) -> tuple[Any, int]:
 
 def write_call(op: Any, types: dict[str, Any], sample: Any, given: Sequence[Written | None], outputs: Any) -> str:
     """Return the Python of an example."""
-    lines = ["import isokern", "import numpy as np", ""]
+    foreign = any(value is not None and "ml_dtypes" in value.code for value in given)
+    lines = ["import isokern", *(["import ml_dtypes"] if foreign else []), "import numpy as np", ""]
     names = iter(op.operand_names(len(given)))
     words: list[str] = []
     variadic: dict[str, list[str]] = {}

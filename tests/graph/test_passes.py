@@ -663,3 +663,13 @@ def test_a_body_is_read_once_for_all_that_ask_for_it():
     finally:
         sys.setprofile(before)
     assert count < 50 * 200
+
+
+def test_a_type_that_is_only_stored_stays_outside_a_loop_nest():
+    b = Builder("g")
+    mask, x = b.input("mask", (8,), "BOOL"), b.input("x", (8,))
+    (narrow,) = b.emit("cast", b.emit("neg", [x]), dtypes={"T": "F8E4M3FN"})
+    (chosen,) = b.emit("where", [mask, narrow, narrow])
+    b.output(*b.emit("where", [mask, chosen, narrow]))
+    made = fuse_elementwise.run(State(b.graph, {}))
+    assert [op.kind for op in made.graph.ops] == ["neg", "cast", "where", "where"]

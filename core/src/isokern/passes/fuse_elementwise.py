@@ -14,7 +14,7 @@ from typing import Any
 
 from ..declare.decomposition import LETTERS, Emitter
 from ..declare.elementwise import attributes
-from ..dtypes import I64, U64, DType
+from ..dtypes import FLOATS, I64, U64, DType
 from ..expr import stack_code
 from ..expr.tree import Expr, substitute, to_text
 from ..graph.ir import Op, Value, specs_of
@@ -68,12 +68,12 @@ def _ends(op: Op) -> bool:
         return _fits(op)
     x, y = op.inputs[0], op.outputs[0]
     return (
-        x is not None and x.spec.dtype.kind == y.spec.dtype.kind == "f" and goes({"T": x.spec.dtype, "U": y.spec.dtype})
+        x is not None and {x.spec.dtype, y.spec.dtype} <= set(FLOATS) and goes({"T": x.spec.dtype, "U": y.spec.dtype})
     )
 
 
 def _whole(dtype: DType) -> bool:
-    return dtype.kind == "f" or dtype in (I64, U64)
+    return dtype in FLOATS or dtype in (I64, U64)
 
 
 def _grow(results: Collection[Value], last: Op) -> set[Op]:
