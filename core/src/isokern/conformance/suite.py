@@ -47,30 +47,35 @@ def required_pairs(where: str, device: Device) -> Required:
     A file has one `operator dtype` a line, and `#` begins a comment. A dtype is that of a case's id (`F32`, `F32-I64`),
     or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
     those in which its dtype has any part. An operator that is named needs kernels of its own. One that `all` or `*`
-    stands for needs them where the device has some; it may be made of others where the device has none.
+    stands for needs them where the device has some; it may be made of others where the device has none. A line that
+    begins with `~` names pairs whose kernels take some calls: others may be made of others.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
         return Required(frozenset(declared), _own(device, declared))
     pairs: set[Pair] = set()
     named: set[Pair] = set()
+    partial: set[Pair] = set()
     lines = read_text("--require", where, allowed="all, or a text file that can be read").splitlines()
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        away = words[0] == "!"
-        operator, dtype = words[away:] if len(words) == 2 + away else ("", "")
+        away, some = words[0] == "!", words[0] == "~"
+        operator, dtype = words[away or some :] if len(words) == 2 + (away or some) else ("", "")
         operator = operator if operator in ("", "*") else find(operator).name
         of = [p for p in declared if operator in ("*", p[0])]
         parts = {p: p[1].split("-") for p in of}
         matching = {p for p in of if dtype in ("*", p[1], *(parts[p] if away else parts[p][:1]))}
         if not matching:
-            allowed = "lines of an operator and one of its dtypes, ! in front to take them away"
+            allowed = "lines of an operator and one of its dtypes, ! in front to take them away, ~ for some calls of them"
             raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed=allowed)
+        if some:
+            partial |= matching
+            continue
         pairs = pairs - matching if away else pairs | matching
         named = named - matching if away else named | (matching if operator != "*" else set())
-    return Required(frozenset(pairs), frozenset(named) | _own(device, pairs))
+    return Required(frozenset(pairs), (frozenset(named) | _own(device, pairs)) - partial)
 
 
 def _own(device: Device, pairs: Iterable[Pair]) -> frozenset[Pair]:

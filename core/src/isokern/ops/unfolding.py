@@ -154,11 +154,12 @@ def _sliding_gathers(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, An
 def _sliding_reference(x: Any, **values: Any) -> Any:
     windows = _sliding(values, x.ndim)
     reach = [d * (k - 1) + 1 for _, k, _, d in windows]
-    view = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(axis for axis, *_ in windows))
+    bits = x.view(f"u{x.dtype.itemsize}")  # as above
+    view = np.lib.stride_tricks.sliding_window_view(bits, reach, tuple(axis for axis, *_ in windows))
     index = [slice(None)] * x.ndim + [slice(None, None, d) for *_, d in windows]
     for axis, _, step, _ in windows:
         index[axis] = slice(None, None, step)
-    return view[tuple(index)]
+    return view[tuple(index)].view(x.dtype)
 
 
 SLIDING: SampleTable = [

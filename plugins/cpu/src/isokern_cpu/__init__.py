@@ -10,6 +10,7 @@ from isokern.backend.native import NativeLibrary
 from .devices import open_device
 from .settings import BUILT, CFLAGS, LEVEL, THREADS
 
+CLAIMS = Path(__file__).with_name("claims.txt")
 EDITABLE = Path(__file__).with_name("editable.json")  # the settings of an editable install; no wheel has this file
 
 
@@ -39,6 +40,7 @@ def isokern_register_backends(register: Register) -> None:
         hook_version=1,
         fingerprints=library.fingerprints,
         libraries=lambda: [get_library()],
+        claims=CLAIMS,
     )
 
 

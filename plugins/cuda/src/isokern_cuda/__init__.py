@@ -5,6 +5,7 @@ It runs the portable SIMT kernels and kernels of its own on NVIDIA GPUs (`cuda`)
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isokern.backend import Device, Register, hookimpl
@@ -13,6 +14,8 @@ from .settings import CHECK, SANITIZE, SEED, THREADS
 
 if TYPE_CHECKING:
     from .driver import Driver
+
+CLAIMS = Path(__file__).with_name("claims.txt")
 
 
 @hookimpl
@@ -26,8 +29,8 @@ def isokern_register_backends(register: Register) -> None:
         THREADS, "the most threads of an emulated block: 32 to 1024, a power of two; 64 by default, 256 on a GPU"
     )
     register.setting(CHECK, "1: every access of an emulated kernel is watched, as `isokern-gpu check` does; slow")
-    register.backend("cuda", _open_cuda, hook_version=1)
-    register.backend("cuda_sim", _open_sim, hook_version=1, emulated=True)
+    register.backend("cuda", _open_cuda, hook_version=1, claims=CLAIMS)
+    register.backend("cuda_sim", _open_sim, hook_version=1, emulated=True, claims=CLAIMS)
 
 
 def _open_cuda() -> list[Device]:

@@ -5,9 +5,13 @@ It runs the portable SIMT kernels, and kernels of its own for classes of devices
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from isokern.backend import Device, Register, Unavailable, hookimpl
 
 from .settings import BINARIES, DEVICES, GROUP
+
+CLAIMS = Path(__file__).with_name("claims.txt")
 
 
 @hookimpl
@@ -25,7 +29,7 @@ def isokern_register_backends(register: Register) -> None:
         "0 takes no binaries from drivers: where a driver keeps what it built (PoCL), the first start is faster and"
         " later ones are slower",
     )
-    register.backend("opencl", _open, hook_version=1)
+    register.backend("opencl", _open, hook_version=1, claims=CLAIMS)
 
 
 def _open() -> list[Device]:

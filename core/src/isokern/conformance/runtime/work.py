@@ -191,9 +191,8 @@ def find_scratch_calls(device: Device, limit: int = 4, size: str = "small") -> l
         for sample, descriptor in _describe_calls(device, operator, types, size):
             inputs = problems.of(Case(operator, tuple(types.values()), sample)).inputs
             given = [
-                None if value is None else tensors.tensor(value, desc.dtype, device=device)
+                None if value is None or desc is None else tensors.tensor(value, desc.dtype, device=device)
                 for value, desc in zip(inputs, descriptor.inputs, strict=False)
-                if desc is not None
             ]
             found.append(ScratchCall(descriptor, given))
             break
