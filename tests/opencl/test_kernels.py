@@ -173,7 +173,7 @@ def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, mas
     assert isokern.create("attention_lse", [t and t.desc for t in given], device=device, **attrs).variant == "cpu"
     wide = [None if t is None else t.numpy().astype(np.float64) for t in given[:4]]
     with np.errstate(all="ignore"):
-        expected, sums = op.reference(*wide, lengths, **values)
+        expected, sums = op.reference(*wide, lengths, None, None, None, **values)
         got = y.numpy().astype(np.float64)
         near = np.abs(got - expected) <= (2e-3 if dtype == "F16" else 1e-5)
     assert (near | (got == expected) | (np.isnan(got) & np.isnan(expected))).all()

@@ -18,6 +18,7 @@ STEMS = {
     "batch_norm": "batch_norm",
     "cache_update": "cache_update",
     "cast": "cast",
+    "causal_conv1d": "causal_conv1d",
     "causal_softmax": "causal_softmax",
     "concat": "concat",
     "conv2d": "conv2d",
@@ -26,11 +27,14 @@ STEMS = {
     "embedding": "embedding",
     "fill": "fill",
     "gather": "gather",
-    "generalized_delta_rule": "generalized_delta_rule",
     "gemm": "matmul",
+    "generalized_delta_rule": "generalized_delta_rule",
     "generic": "generic",
+    "group_norm": "group_norm",
     "iota": "iota",
     "layer_norm": "layer_norm",
+    "lu_factor": "lu_factor",
+    "matmul_id": "matmul_id",
     "matmul_transposed": "matmul_transposed",
     "pad": "pad",
     "pool2d": "max_pool2d",
@@ -42,12 +46,16 @@ STEMS = {
     "reduce": "reduce_sum",
     "rms_norm": "rms_norm",
     "rope": "rope",
+    "sample_regions": "sample_regions",
     "scan": "scan",
     "scatter": "scatter",
     "selective_scan": "selective_scan",
     "softmax": "softmax",
+    "solve_triangular": "solve_triangular",
     "sort": "sort",
+    "suppress_overlaps": "suppress_overlaps",
     "topk": "topk",
+    "weighted_gather": "weighted_gather",
 }
 
 
@@ -69,5 +77,6 @@ def test_wide_indices(operator, monkeypatch):
     runner = Runner(device)
     with selftest.suspend():
         outcomes = [runner.run(case) for case in cases]
-    assert [f"{o.detail}\n{o.repro}" for o in outcomes if o.verdict is not Verdict.PASS] == []
-    assert outcomes
+    own = [o for o in outcomes if o.verdict is not Verdict.LOWERED]  # the stem's kernel may leave some calls to others
+    assert [f"{o.detail}\n{o.repro}" for o in own if o.verdict is not Verdict.PASS] == []
+    assert own
