@@ -1,7 +1,7 @@
 """Graphs for the MLIR tests: samples of one primitive in several dtypes, and functions of the scalar language."""
 
 from isokern.declare.samples import assignments, describe, fits
-from isokern.dtypes import BLOCKS, dtype
+from isokern.dtypes import BLOCKS, FP8, dtype
 from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, SHARED_FUNCTIONS
 from isokern.graph import Builder
 from isokern.ops import find
@@ -16,7 +16,7 @@ FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in SHARED_FUNCT
 def refused(case):
     """Return whether MLIR cannot express a case of a primitive."""
     back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
-    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or set(case.types) & set(BLOCKS)
+    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or set(case.types) & {*BLOCKS, *FP8}
 
 
 def cases_of(name, values="drawn"):

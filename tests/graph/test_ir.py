@@ -68,7 +68,7 @@ def test_every_operator_goes_through_text(operator):
 def test_odd_numbers_names_and_layouts():
     b = Builder('a "graph"\n')
     x = b.value(TensorSpec("F32", (3, 4), (1, 3), 7), "x\\é", "input")
-    (y,) = b.emit("clip", [x], {"min": -math.inf, "max": -0.0}, name='"quoted", {%0}')
+    (y,) = b.emit("clip", [x], {"min": -0.0, "max": -math.inf}, name='"quoted", {%0}')
     b.output(y, x)
     printed = b.graph.dump()
     assert "strides [1, 3] offset 7" in printed and "-Infinity" in printed

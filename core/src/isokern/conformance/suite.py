@@ -68,7 +68,7 @@ def required_pairs(where: str, device: Device) -> Required:
         parts = {p: p[1].split("-") for p in of}
         matching = {p for p in of if dtype in ("*", p[1], *(parts[p] if away else parts[p][:1]))}
         if not matching:
-            allowed = "lines of an operator and one of its dtypes, ! in front to take them away, ~ for some calls of them"
+            allowed = "lines of an operator and one of its dtypes, ! in front to take them away, ~ for some calls"
             raise InvalidArgument("--require", f"{where}:{number}: {line.strip()!r}", allowed=allowed)
         if some:
             partial |= matching

@@ -11,6 +11,7 @@ from ..declare.operator import Operator, Sample
 from ..declare.samples import describe, fits, principal
 from ..dtypes import DType
 from ..layout import TensorDesc
+from ..status import BadTensorShape
 
 SIZES = ("small", "medium", "large", "huge")
 WIDE = {"medium": 1, "large": 16}  # how often the leading dim of the wide sample, where none of the size is declared
@@ -68,13 +69,18 @@ def huge(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Sampl
     """Return huge samples made from a large one.
 
     They are matrix products of thousands squared, or have so long a leading dim that a call moves at least `HUGE`
-    bytes.
+    bytes. Where the leading dim cannot grow alone, the large one stands for it.
     """
     if op.stem == "gemm":
         grown = [{n: tuple(d * f for d in shape) for n, shape in sample.shapes.items()} for f in PRODUCTS]
         return [replace(sample, shapes=shapes, size="huge") for shapes in grown]
     # Weights do not grow
-    once, twice = (bytes_moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))
+    try:
+        once, twice = (bytes_moved(op, *describe(op, _longer(op, sample, n), types)) for n in (1, 2))
+    except BadTensorShape:  # a dim without its name depends on it
+        return [replace(sample, size="huge")]
+    if once == twice:  # an attribute says how much is made
+        return [replace(sample, size="huge")]
     return [_longer(op, sample, 1 + max(0, math.ceil((HUGE - once) / (twice - once))))]
 
 

@@ -105,7 +105,8 @@ binary(
     "ATN2",
     # The angle of the quotient, and half a turn to the left of the second axis
     "atan(copysign(1, a) * copysign(1, b) if abs(a) == 1e999 and abs(b) == 1e999 else"
-    " a * copysign(1, b) if a == 0 and b == 0 else a / b) + copysign(3.141592653589793 if copysign(1, b) < 0 else 0, a)",
+    " a * copysign(1, b) if a == 0 and b == 0 else a / b)"
+    " + copysign(3.141592653589793 if copysign(1, b) < 0 else 0, a)",
     np.arctan2,
     doc="The angle of the point (b, a) from the first axis, from -π to π, also of zeros and infinities (C99).",
     ulps=None,

@@ -30,6 +30,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return x with a dim of 1 before its rows, as the slots of single rows have it; y and slots as given."""
     x, slots = inputs
     assert x is not None
     lifted = TensorDesc(x.dtype, (x.shape[0], 1, *x.shape[1:]), (x.strides[0], 0, *x.strides[1:]), x.offset)

@@ -12,8 +12,8 @@ from ..declare import ErrorCase, Sample, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.normal_form import Descs, axis_of, pointwise
-from ..dtypes import PLAIN
-from ..layout import TensorDesc, broadcast_shapes
+from ..dtypes import PLAIN, U8
+from ..layout import TensorDesc, broadcast_shapes, make_desc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
 SHAPES = [(), (1,), (7,), (1025,), (3, 5), (64, 65), (2, 3, 4), (4, 1, 33), (2, 1, 2, 1, 3, 1, 2, 2), (0,), (3, 0, 2)]
@@ -28,6 +28,9 @@ def _bench(name: str = "x") -> list[Sample]:
 def broadcast(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     """Emit a loop that reads x for each element of y, to whose shape it broadcasts."""
     (x,), y = inputs, outputs[0]
+    if y.dtype.storage:  # no loop computes in such a type, so its bits are read
+        bits = broadcast(e, [e("bit_cast", x, dtypes={"U": U8})], values, [make_desc(U8, y.shape)])
+        return e("bit_cast", bits, dtypes={"U": y.dtype})
     loops = LETTERS[: y.ndim]
     given, letters = e.squeeze(x, loops[y.ndim - x.spec.ndim :], dict(zip(loops, y.shape, strict=True)))
     missing = [c for c in loops if c not in letters]

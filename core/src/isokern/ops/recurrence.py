@@ -212,8 +212,9 @@ def _errors(cell: str) -> list[ErrorCase]:
     ]
 
 
-def _declare(cell: str, kind: str, record: Record, doc: str, more: str = "", flags: Mapping[str, Any] = {}) -> Operator:
-    gates, name = GATES[cell], f"{cell}_recurrence"
+def _declare(name: str, kind: str, record: Record, doc: str, more: str = "", flags: Mapping[str, Any] = {}) -> Operator:
+    cell = name.removesuffix("_recurrence")
+    gates = GATES[cell]
     own = ("initial_c?: T[n, b, h], peepholes?: T[n, 3 * h]", ", y_c: T[n, b, h]") if cell == "lstm" else ("", "")
     width = f"{gates} * h" if gates > 1 else "h"
     return declare(
@@ -248,14 +249,14 @@ _DOC = (
 )
 
 rnn_recurrence = _declare(
-    "rnn",
+    "rnn_recurrence",
     "RNNR",
     RNN,
     "h ← tanh(x + r h + bias), or relu of it: the recurrence of Elman's network (1990).",
     flags={"activation": "relu"},
 )
 gru_recurrence = _declare(
-    "gru",
+    "gru_recurrence",
     "GRUR",
     GRU,
     "With gates z, r, n of x, r and bias: z = σ(x + r h + bias), likewise r, n = tanh(x + r (r ⊙ h) + bias), or with"
@@ -263,7 +264,7 @@ gru_recurrence = _declare(
     flags={"linear_before_reset": True},
 )
 lstm_recurrence = _declare(
-    "lstm",
+    "lstm_recurrence",
     "LSTR",
     LSTM,
     "With gates i, o, f, g of x, r and bias: i = σ(x + r h + bias), likewise o and f, g = tanh(x + r h + bias),"

@@ -65,10 +65,9 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
     if made is None:
         return
     same = made.base.spec == value.spec  # otherwise readers may have constraints that only a copy satisfies
-    if made.axes != tuple(range(len(made.axes))) or not same:
+    copies = value in rewriter.old.outputs and made.base.producer is None  # a result is no input
+    if made.axes != tuple(range(len(made.axes))) or not same or copies:
         (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
-    elif value in rewriter.old.outputs and made.base.producer is None:
-        (new,) = rewriter.builder.emit("copy", [made.base], name=made.name)
     else:
         new = made.base
     rewriter.put(value, new)
