@@ -185,7 +185,7 @@ def test_draws_stay_in_their_domain(domain: str, dtype: isokern.DType) -> None:
     }[domain]
     if dtype.kind == "f" or (domain.startswith("index") and dtype.kind == "i"):
         assert low <= wide.min() <= wide.max() <= high
-        assert len(np.unique(x)) > 10
+        assert len(np.unique(x)) > (1 if domain == "exponents" and dtype.storage else 10)  # 8 bits hold few of these
 
 
 def test_boxes_are_corners_in_order_and_overlap() -> None:
