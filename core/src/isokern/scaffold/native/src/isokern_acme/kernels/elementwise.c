@@ -57,8 +57,8 @@ IK_KERNEL(elementwise)
 {
     IK_UNUSED;
     const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[1];
-    const int32_t compute = compute_of(plan);
     const uint32_t inputs = plan->tensor_count - 1;
+    const int32_t compute = compute_of(plan), dtype = plan->tensors[inputs].dtype;
     row *run = find_row(plan->kind, compute);
     tile attributes, result, values[INPUTS];
     const void *in[INPUTS];
@@ -67,7 +67,11 @@ IK_KERNEL(elementwise)
         switch (compute) {
         case IK_F32: attributes.f32[i] = (float)value; break;
         case IK_F64: attributes.f64[i] = value; break;
-        default: attributes.i64[i] = ik_f64_to_i64(value);
+        default: { /* as cast converts it to the tensors' type */
+            uint64_t bits;
+            ik_convert_value(value, dtype, &bits);
+            ik_load(compute, dtype, (const char *)&bits, 1, 1, &attributes.i64[i]);
+        }
         }
     }
     const int64_t count = count_elements(y, 0, y->ndim);
