@@ -67,7 +67,8 @@ def put(x: SSAValue, part: SSAValue, axis: int, at: SSAValue) -> SSAValue:
     return tensor.InsertSliceOp.get(part, x, sizes, static, steps, offsets=[at], result_type=x.type).result
 
 
-def _spec(op: Op, i: int) -> TensorDesc:
+def input_spec(op: Op, i: int) -> TensorDesc:
+    """Return the description of an input that is present."""
     value = op.inputs[i]
     assert value is not None
     return value.spec
@@ -104,7 +105,7 @@ def emit_scan(op: Op, args: Operands) -> SSAValue:
 def emit_scatter(op: Op, args: Operands) -> SSAValue:
     """Emit a loop over the indices, in their order; one that is out of range leaves y as it is."""
     x, indices, updates = args
-    spec, picked = _spec(op, 0), _spec(op, 1)
+    spec, picked = input_spec(op, 0), input_spec(op, 1)
     axis, word = op.attrs["axis"] % spec.ndim, op.attrs["reduction"]
     size, count = spec.shape[axis], picked.numel
     if 0 in (size, count, *spec.shape):
@@ -162,7 +163,7 @@ def emit_topk(op: Op, args: Operands) -> Sequence[SSAValue]:
 
 
 def _order(op: Op, x: SSAValue, descending: bool) -> Sequence[SSAValue]:
-    spec, places = _spec(op, 0), op.outputs[0].spec.shape
+    spec, places = input_spec(op, 0), op.outputs[0].spec.shape
     dtype, axis = spec.dtype, op.attrs["axis"] % spec.ndim
     loops = LETTERS[: spec.ndim] + "z"
     own, other = loops[:-1], loops[:-1].replace(loops[axis], "z")

@@ -37,6 +37,7 @@ from .mlir_loops import (
     emit_scatter,
     emit_sort,
     emit_topk,
+    input_spec,
 )
 from .mlir_recurrences import emit_recurrence
 from .mlir_solvers import emit_bit_cast, emit_lu_factor, emit_solve_triangular
@@ -92,14 +93,8 @@ def reduce(
     """
     if any(0 in v.spec.shape for v in op.given):
         return init
-    out, compute = op.outputs[0].spec.dtype, compute or _spec(op, 1).dtype.compute
+    out, compute = op.outputs[0].spec.dtype, compute or input_spec(op, 1).dtype.compute
     return cast(make(cast(init, out, compute), compute), compute, out)
-
-
-def _spec(op: Op, i: int) -> TensorDesc:
-    value = op.inputs[i]
-    assert value is not None
-    return value.spec
 
 
 def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
@@ -107,7 +102,7 @@ def product(op: Op, at: tuple[int, int] = (1, 2)) -> Scalars:
 
     Products and sum are in the compute type of the first one.
     """
-    left, right = (_spec(op, i).dtype for i in at)
+    left, right = (input_spec(op, i).dtype for i in at)
     compute = left.compute
 
     def body(a: SSAValue, b: SSAValue, total: SSAValue) -> SSAValue:
@@ -135,7 +130,7 @@ def _expand(op: Op, args: Operands) -> SSAValue:
 def _generic(op: Op, args: Operands) -> SSAValue:
     start, ins = (None, args) if op.inputs[0] is None else (args[0], args[1:])
     maps, word, tree = op.attrs["maps"], op.attrs["combine"], parse(op.attrs["body"])
-    source, y = _spec(op, 1).dtype, op.outputs[0].spec
+    source, y = input_spec(op, 1).dtype, op.outputs[0].spec
     compute = source.compute
 
     def term(given: Operands) -> SSAValue:
@@ -182,7 +177,7 @@ def _conv(op: Op, args: Operands) -> SSAValue:
         return reduce(op, args[0], lambda init, _: _grouped_conv(op, args, init))
 
     def make(init: SSAValue, compute: DType) -> SSAValue:
-        given = [cast(args[i], _spec(op, i).dtype, compute) for i in (1, 2)]
+        given = [cast(args[i], input_spec(op, i).dtype, compute) for i in (1, 2)]
         return linalg.Conv2DNchwFchwOp(
             given, (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
         ).results[0]
@@ -218,7 +213,7 @@ def _pooling(kind: type[PoolingOperation]) -> Emit:
     def emit(op: Op, args: Operands) -> SSAValue:
         def make(init: SSAValue, compute: DType) -> SSAValue:
             kernel = pair(op.kind, "kernel", op.attrs["kernel"])
-            x = cast(_measure_reach(op, args[1], kernel, shape_of(init)), _spec(op, 1).dtype, compute)
+            x = cast(_measure_reach(op, args[1], kernel, shape_of(init)), input_spec(op, 1).dtype, compute)
             window = empty(compute, kernel)
             return kind(
                 (x, window), (init,), (init.type,), strides=_both(op, "stride"), dilations=_both(op, "dilation")
@@ -245,7 +240,7 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
 
     The second finds the least index of an element that equals it (or is NaN).
     """
-    (x,), spec = args, _spec(op, 0)
+    (x,), spec = args, input_spec(op, 0)
     dtype, axis = spec.dtype, op.attrs["axis"] % spec.ndim
     loops = LETTERS[: spec.ndim]
     rest, shape = loops.replace(loops[axis], ""), [d for i, d in enumerate(spec.shape) if i != axis]
@@ -279,7 +274,7 @@ def _argmax(op: Op, args: Operands) -> SSAValue:
 def _gather(op: Op, args: Operands) -> SSAValue:
     """Emit a gather; an index out of range gives zeros, as on a device, which also reports it."""
     (x, indices), y = args, op.outputs[0].spec
-    spec, picked = _spec(op, 0), _spec(op, 1)
+    spec, picked = input_spec(op, 0), input_spec(op, 1)
     axis = op.attrs["axis"] % spec.ndim
     size = spec.shape[axis]
     if 0 in (size, *y.shape):
@@ -302,7 +297,7 @@ def _gather(op: Op, args: Operands) -> SSAValue:
 
 
 def _slice(op: Op, args: Operands) -> SSAValue:
-    starts, sizes, steps = zip(*slices(_spec(op, 0).shape, op.attrs), strict=True)
+    starts, sizes, steps = zip(*slices(input_spec(op, 0).shape, op.attrs), strict=True)
     return extract_slice(args[0], starts, sizes, [max(1, s) for s in steps])
 
 
@@ -347,7 +342,7 @@ EMITTERS: dict[str, Emit] = {
     "argmax": _argmax,
     "batch_matmul": _batch_matmul,
     "bit_cast": emit_bit_cast,
-    "cast": lambda op, args: cast(args[0], _spec(op, 0).dtype, op.outputs[0].spec.dtype),
+    "cast": lambda op, args: cast(args[0], input_spec(op, 0).dtype, op.outputs[0].spec.dtype),
     "collapse_shape": _collapse,
     "concat": _concat,
     "conv_2d_nchw_fchw": _conv,
