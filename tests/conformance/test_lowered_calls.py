@@ -21,6 +21,7 @@ from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.oracle.verdicts import Outcome, Verdict
 from isokern.runtime.lowered import LoweredKernel
+from isokern.status import InvalidArgument
 
 REASON = "it is refused"
 
@@ -80,6 +81,25 @@ def test_what_is_claimed_by_name_needs_a_kernel(lacking: Device, tmp_path: Path)
     assert {v for id_, v in counted.items() if "/F32/" in id_} == {Verdict.FAIL_CLAIM}
     assert {v for id_, v in counted.items() if "/F32/" not in id_} == {Verdict.LOWERED}
     assert all(o.detail.startswith("required, and no kernel: made of ") for o in report.failures)
+
+
+def test_what_is_claimed_for_some_calls_may_be_made_of_others_and_not_be_refused(
+    lacking: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "claims.txt"
+    listed.write_text("* *\n~ softmax F32  # some layouts\n")
+    needed = required_pairs(str(listed), lacking)
+    assert ("softmax", "F32") in needed.run - needed.kernels and ("softmax", "F16") in needed.kernels
+    report = Report(lacking.name, needed)
+    counted = {case.id: report.add(case, outcome).verdict for case, outcome in judge(lacking) if case.calls}
+    assert {v for id_, v in counted.items() if "/F32/" in id_} == {Verdict.LOWERED}
+    assert {v for id_, v in counted.items() if "/F32/" not in id_} == {Verdict.FAIL_CLAIM}
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    refused = {report.add(c, o).verdict for c, o in judge(lacking) if c.calls and "/F32/" in c.id}
+    assert refused == {Verdict.FAIL_CLAIM}
+    listed.write_text("~ softmax\n")
+    with pytest.raises(InvalidArgument, match="~ for some calls"):
+        required_pairs(str(listed), lacking)
 
 
 def test_what_all_claims_may_be_made_of_others_where_the_device_has_no_kernel(

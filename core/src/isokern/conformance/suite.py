@@ -48,7 +48,7 @@ def required_pairs(where: str, device: Device) -> Required:
     or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
     those in which its dtype has any part. An operator that is named needs kernels of its own. One that `all` or `*`
     stands for needs them where the device has some; it may be made of others where the device has none. A line that
-    begins with `~` names pairs whose kernels take some calls: others may be made of others.
+    begins with `~` names pairs of which some calls, or all, may be made of others.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
