@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from .dtypes import DType, dtype
@@ -11,6 +12,8 @@ from .status import BadTensorShape, BadTensorStrides, quote
 
 MAX_RANK = 8
 INT64_MAX = 2**63 - 1
+KNOWN = 1 << 14  # descriptions that are kept, to be found again without a check: some megabytes
+_known: dict[tuple[Any, ...], TensorDesc] = {}
 
 
 class TensorDesc:
@@ -34,23 +37,32 @@ class TensorDesc:
     offset: int
     numel: int
 
-    def __init__(
-        self, dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
-    ) -> None:
+    def __new__(
+        cls, dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
+    ) -> TensorDesc:
         element = dtype(dtype_)
         dims = _integers("shape", shape)
         given = None if strides is None else _integers("strides", strides)
         (start,) = _integers("offset", (offset,))
+        layout = (cls, element.code, dims, given, start)
+        known = _known.get(layout)
+        if known is not None:
+            return known
         steps = check_layout(dims, given, start)
+        made = super().__new__(cls)
         set_ = object.__setattr__
-        set_(self, "dtype", element)
-        set_(self, "shape", dims)
-        set_(self, "strides", steps)
-        set_(self, "offset", start)
-        set_(self, "numel", math.prod(dims))
-        set_(self, "_key", (element.code, dims, steps, start))
-        set_(self, "_hash", hash(self._key))
-        check_extent(self)
+        set_(made, "dtype", element)
+        set_(made, "shape", dims)
+        set_(made, "strides", steps)
+        set_(made, "offset", start)
+        set_(made, "numel", math.prod(dims))
+        set_(made, "_key", (element.code, dims, steps, start))
+        set_(made, "_hash", hash(made._key))
+        check_extent(made)
+        if len(_known) >= KNOWN:
+            _known.clear()
+        _known[layout] = made
+        return made
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"TensorDesc is immutable: make a new one instead of setting {name}")
@@ -271,9 +283,9 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
     try:
-        result = tuple(v.__index__() for v in values)
+        result = tuple(map(index, values))
     except (AttributeError, TypeError):
         raise BadTensorShape("TensorDesc", f"{what} {quote(values)}", allowed="integers") from None
-    if any(abs(v) > INT64_MAX for v in result):
+    if result and (max(result) > INT64_MAX or min(result) < -INT64_MAX):
         raise BadTensorShape("TensorDesc", f"{what} {quote(result)} leaves 64 bits", allowed="|value| < 2^63")
     return result

@@ -24,6 +24,27 @@ TEXT_LENGTH = 128
 REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 
+class CheckedAttributes(dict[str, Any]):
+    """All attributes of a call, checked; they cannot be changed, so they need no second check, and calls can share them.
+
+    `text` distinguishes what only compares equal: -0.0 and 0.0, 1 and True.
+    """
+
+    __slots__ = ("record", "text")
+
+    def __init__(self, record: Record, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.record, self.text = record, repr(dict(values))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("checked attributes cannot be changed: change a copy, dict(attributes)")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
 @dataclass(frozen=True)
 class Attr:
     """One attribute.
@@ -182,8 +203,10 @@ class Record:
         text = f"{self.schema}{self.layout}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "little") >> 1
 
-    def check(self, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, where: str, given: Mapping[str, Any]) -> CheckedAttributes:
         """Return all attributes, defaults filled in; raise InvalidArgument that names the one at fault."""
+        if isinstance(given, CheckedAttributes) and given.record is self:
+            return given
         known = {a.name for a in self.attrs}
         for name in given:
             if name not in known:
@@ -195,7 +218,7 @@ class Record:
             if value is REQUIRED:
                 raise InvalidArgument(where, f"attribute {a.name} is missing", allowed=a.allowed)
             values[a.name] = a.check(where, value)
-        return values
+        return CheckedAttributes(self, values)
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
         """Return the blob of checked values."""

@@ -12,7 +12,7 @@ from ..dtypes import INTEGERS, DType, dtype, names
 from ..expr.tree import Expr
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, IsokernError
-from .attributes import Record, fourcc
+from .attributes import CheckedAttributes, Record, fourcc
 from .normal_form import NormalForm, pointwise
 from .signature import Operand, Signature
 
@@ -111,15 +111,18 @@ class Tolerance:
     scale: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Resolved:
-    """A checked call: the tensors as given, the tensors in normal form (outputs first), and all attributes."""
+    """A checked call: the tensors as given, the tensors in normal form (outputs first), and all attributes.
+
+    Equal calls are mostly one object (see `Operator.resolve`), so that what is known about a call can be kept by it.
+    """
 
     operator: Operator
     inputs: tuple[TensorDesc | None, ...]
     outputs: tuple[TensorDesc, ...]
     table: tuple[TensorDesc | None, ...]
-    attrs: Mapping[str, Any]
+    attrs: CheckedAttributes
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +273,7 @@ class Operator:
                 if len(_known) >= KNOWN:
                     _known.clear()
                 _known[key] = found
-        return Resolved(self, found.inputs, found.outputs, found.table, dict(found.attrs))
+        return found
 
     def _resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any]
@@ -373,15 +376,15 @@ def _key_of(
 
     Attributes enter as text, which distinguishes -0.0 from 0.0 and 1 from 1.0.
     """
-    if (
-        not isinstance(inputs, (list, tuple))
-        or not isinstance(outputs, (list, tuple))
-        or not isinstance(attrs, Mapping)
-    ):
+    if not isinstance(inputs, (list, tuple)) or not isinstance(outputs, (list, tuple)):
         return None
     for desc in (*inputs, *outputs):
         if desc is not None and type(desc) is not TensorDesc:
             return None
+    if type(attrs) is CheckedAttributes:
+        return operator, *inputs, "->", *outputs, attrs.text
+    if not isinstance(attrs, Mapping):
+        return None
     for value in attrs.values():
         for v in value if type(value) in (list, tuple) else (value,):
             if type(v) not in _EXACT or (type(v) is int and v.bit_length() > 64):  # a longer one may have no repr

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from .. import debug, passes
 from ..graph.verify import verify
@@ -39,8 +40,9 @@ def register_pass(name: str, run: Pass) -> None:
         raise InvalidArgument("register_pass", f"a pass is called {name} already", allowed="another name")
 
 
-def _own() -> list[str]:
-    return [m.name for m in pkgutil.iter_modules(passes.__path__)]
+@cache
+def _own() -> tuple[str, ...]:
+    return tuple(m.name for m in pkgutil.iter_modules(passes.__path__))
 
 
 def names() -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..backend import Device
 from ..backend.dispatch import consider, refusal
-from ..declare.operator import Operator
+from ..declare.operator import Operator, Resolved
 from ..graph.ir import TensorSpec
 from ..ops import all_operators, find
 
@@ -69,11 +69,14 @@ class Target:
 
     @classmethod
     def of_device(cls, device: Device) -> Target:
-        """Return a target of the operators that the device has a kernel for."""
+        """Return a target of the operators that the device has a kernel for, each call of which it is asked about once."""
+        known: dict[Resolved, Answer] = {}
 
         def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
             resolved = operator.resolve(inputs, [o for o in outputs if o is not None], attrs)
-            _, chosen, answers = consider(device, resolved)
-            return None if chosen is not None else refusal(device, operator.stem, answers)
+            if resolved not in known:
+                _, chosen, answers = consider(device, resolved)
+                known[resolved] = None if chosen is not None else refusal(device, operator.stem, answers)
+            return known[resolved]
 
         return cls(answer)

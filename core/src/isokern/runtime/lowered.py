@@ -106,7 +106,8 @@ class LoweredKernel(Kernel):
         early = not resolved.operator.aliases and not resolved.operator.inout
         made = plan_memory(self.graph, early=early)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
-        spaces = [kernel.workspace for kernel in self._kernels(device, made, calls)]
+        self.kernels = self._kernels(device, made, calls)
+        spaces = [kernel.workspace for kernel in self.kernels]
         for space, op in zip(spaces, calls, strict=True):
             if space.size and BASE_ALIGNMENT % space.alignment:
                 given = (
@@ -116,8 +117,9 @@ class LoweredKernel(Kernel):
                     resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
                 )
         sizes = {op: space.size for op, space in zip(calls, spaces, strict=True)}
-        made = plan_memory(self.graph, spaces=sizes, early=early)
-        self.kernels = self._kernels(device, made, calls)
+        if any(sizes.values()):
+            made = plan_memory(self.graph, spaces=sizes, early=early)
+            self.kernels = self._kernels(device, made, calls)
         self.made_of = tuple(op.kind for op in made.calls)
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
         outside = [*self.graph.outputs, *_match_inputs(resolved, self.graph)]
