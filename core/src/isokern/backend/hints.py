@@ -16,6 +16,8 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 def check_hints(where: str, hints: object) -> dict[str, str]:
     """Return the hints as a new dict; InvalidArgument where they are none."""
+    if hints is NONE:
+        return {}
     allowed = "; ".join(f"{name}: {meaning}" for name, meaning in KNOWN.items())
     if not isinstance(hints, Mapping):
         raise InvalidArgument(where, f"hints={quote(hints)}", allowed=f"a mapping ({allowed})")

@@ -82,8 +82,9 @@ def run(
             raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
         if debug.LEVEL >= 4 and made.graph.dump() != state.graph.dump():
             debug.say(f"{state.graph.name} after {name}\n{made.graph.dump()}")
+        if made.graph is not state.graph or name in _registered:  # ours return a graph that they left as it was
+            verify(made.graph)
         state = made
-        verify(state.graph)
         if seen is not None:
             seen(name, state)
     return state

@@ -44,6 +44,8 @@ class _Turned:
 
 
 def _cancel(state: State) -> State:
+    if not any(op.kind == "transpose" for op in state.graph.ops):
+        return state
     rewriter = Rewriter(state)
     turned: dict[Value, _Turned] = {}  # transposes that are not emitted yet
     for op in state.graph.ops:
@@ -123,13 +125,16 @@ def _axes(op: Op) -> tuple[int, ...]:
 
 
 def _lay_out(state: State) -> State:
-    rewriter = Rewriter(state)
     chosen: dict[Value, TensorSpec] = {}  # values of the old graph whose layout is another one now
     for op in state.graph.ops:
         for value in op.outputs:
             spec = _as_view(state, op, chosen) or _as_read(state, op, chosen)
             if spec is not None:
                 chosen[value] = spec
+    if not chosen:
+        return state
+    rewriter = Rewriter(state)
+    for op in state.graph.ops:
         specs = [chosen.get(v, v.spec) for v in op.outputs]
         made = rewriter.builder.emit(
             op.kind,

@@ -8,6 +8,8 @@ from ..rewriting.rewriter import Rewriter, State
 
 def run(state: State) -> State:
     """Return the graph with equal operators merged: same kind, attributes, operands, output layouts and constraints."""
+    if len({(op.kind, op.inputs, repr(dict(op.attrs))) for op in state.graph.ops}) == len(state.graph.ops):
+        return state
     rewriter = Rewriter(state)
     known: dict[object, tuple[Value, ...]] = {}
     for op in state.graph.ops:

@@ -13,6 +13,8 @@ def run(state: State) -> State:
         if wanted.intersection(op.outputs):
             alive.add(op)
             wanted.update(op.given)
+    if len(alive) == len(state.graph.ops) and all(v in wanted for v in state.graph.parameters):
+        return state
     rewriter = Rewriter(state)
     for op in state.graph.ops:
         if op in alive:
