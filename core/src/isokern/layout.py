@@ -40,6 +40,7 @@ class TensorDesc:
     def __new__(
         cls, dtype_: object, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0
     ) -> TensorDesc:
+        """Return the description; it may be one that was made before."""
         element = dtype(dtype_)
         dims = _integers("shape", shape)
         given = None if strides is None else _integers("strides", strides)

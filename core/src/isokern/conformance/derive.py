@@ -262,16 +262,16 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None) ->
 
     Operators that the device has no variant for are made of others, which are judged in every dtype and layout by
     themselves: of these all cases run in the first dtypes only, and one of each sample is quick. They, and the rows of
-    a table that share one kernel, are marked as relayed; the first of the rows is not.
+    a table that share one kernel, have wide samples in one choice of dtypes, and are marked as relayed; the first of
+    the rows is not.
     """
     result: list[Case] = []
     rows = [o.name for o in all_operators() if o.stem == "elementwise"]
     for operator in all_operators() if operators is None else operators:
         ranked = rank_variants(device, operator)
         cases = unique(operator_cases(operator, (ranked or [])[1:]))
-        if ranked == []:
-            cases = list(_thin(cases))
         if ranked == [] or operator.name in rows[1:]:
+            cases = list(_once_wide(_thin(cases) if ranked == [] else cases))
             cases = [replace(c, relayed=True) for c in cases]
         result += cases
     return result
@@ -293,6 +293,14 @@ def _thin(cases: Sequence[Case]) -> Iterator[Case]:
     for c in cases:
         if c.types in (first, ()) or c.id in judged:
             yield replace(c, quick=c.quick and (c.id in kept or c.types == ()))
+
+
+def _once_wide(cases: Iterable[Case]) -> Iterator[Case]:
+    """Yield the cases, wide ones in one choice of dtypes: threads are the business of kernels that others have, too."""
+    first: dict[str, tuple[DType, ...]] = {}
+    for c in cases:
+        if c.sample.size != "wide" or c.types == first.setdefault(c.sample.text, c.types):
+            yield c
 
 
 def rank_variants(device: Device, operator: Operator) -> list[str] | None:

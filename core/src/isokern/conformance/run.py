@@ -231,7 +231,13 @@ class Runner:
             raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
 
     def _another(self, case: Case, problem: Problem) -> Descriptor | None:
-        """Return another descriptor of the operator, for dense tensors; neither descriptor may affect the other."""
+        """Return another descriptor of the operator, for dense tensors; neither descriptor may affect the other.
+
+        What is made of others gets one in its quick cases alone: its kernels are those of its parts, which are judged
+        with another one each.
+        """
+        if self.made_of and not case.quick:
+            return None
         count = len(problem.outputs)
         outputs = [TensorDesc(d.dtype, d.shape, None, 5 * d.dtype.block) for d in problem.outputs]
         inputs = [

@@ -25,7 +25,7 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 
 class CheckedAttributes(dict[str, Any]):
-    """All attributes of a call, checked; they cannot be changed, so they need no second check, and calls can share them.
+    """All attributes of a call, checked once: they cannot be changed, and calls can share them.
 
     `text` distinguishes what only compares equal: -0.0 and 0.0, 1 and True.
     """

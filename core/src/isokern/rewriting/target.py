@@ -69,7 +69,7 @@ class Target:
 
     @classmethod
     def of_device(cls, device: Device) -> Target:
-        """Return a target of the operators that the device has a kernel for, each call of which it is asked about once."""
+        """Return a target of the operators that the device has a kernel for; it is asked about each call once."""
         known: dict[Resolved, Answer] = {}
 
         def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:

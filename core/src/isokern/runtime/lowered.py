@@ -106,7 +106,8 @@ class LoweredKernel(Kernel):
         early = not resolved.operator.aliases and not resolved.operator.inout
         made = plan_memory(self.graph, early=early)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
-        self.kernels = self._kernels(device, made, calls)
+        built: dict[tuple[Op, Resolved], Kernel] = {}
+        self.kernels = _build(device, made, calls, built)
         spaces = [kernel.workspace for kernel in self.kernels]
         for space, op in zip(spaces, calls, strict=True):
             if space.size and BASE_ALIGNMENT % space.alignment:
@@ -119,24 +120,11 @@ class LoweredKernel(Kernel):
         sizes = {op: space.size for op, space in zip(calls, spaces, strict=True)}
         if any(sizes.values()):
             made = plan_memory(self.graph, spaces=sizes, early=early)
-            self.kernels = self._kernels(device, made, calls)
+            self.kernels = _build(device, made, calls, built)
         self.made_of = tuple(op.kind for op in made.calls)
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
         outside = [*self.graph.outputs, *_match_inputs(resolved, self.graph)]
         self._handles = [[_place(made, v, outside) for v in _operands(op)] for op in calls]
-
-    @staticmethod
-    def _kernels(device: Device, made: MemoryPlan, calls: Sequence[Op]) -> list[Kernel]:
-        """Return a kernel for each call."""
-        kernels = []
-        for op in calls:
-            inputs = [None if v is None else made.desc(v) for v in op.declared]
-            outputs = [made.desc(v) for v in op.outputs]
-            try:
-                kernels.append(choose(device, op.operator.resolve(inputs, outputs, op.attrs))[1])
-            except NotImplementedOnDevice as refused:
-                raise NotImplementedOnDevice(op.name, f"{op.kind}: {refused.hint}") from None
-        return kernels
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
@@ -160,6 +148,23 @@ class LoweredKernel(Kernel):
         """Yield each kernel with its handles."""
         for kernel, places in zip(self.kernels, self._handles, strict=True):
             yield kernel, [None if p is None else workspace if p < 0 else handles[p] for p in places]
+
+
+def _build(
+    device: Device, made: MemoryPlan, calls: Sequence[Op], built: dict[tuple[Op, Resolved], Kernel]
+) -> list[Kernel]:
+    """Return a kernel for each call: the one that was built for the same tensors, or a new one, which `built` gets."""
+    kernels = []
+    for op in calls:
+        inputs = [None if v is None else made.desc(v) for v in op.declared]
+        resolved = op.operator.resolve(inputs, [made.desc(v) for v in op.outputs], op.attrs)
+        if (op, resolved) not in built:
+            try:
+                built[op, resolved] = choose(device, resolved)[1]
+            except NotImplementedOnDevice as refused:
+                raise NotImplementedOnDevice(op.name, f"{op.kind}: {refused.hint}") from None
+        kernels.append(built[op, resolved])
+    return kernels
 
 
 def _run(calls: Sequence[Callable[[], None]]) -> None:
