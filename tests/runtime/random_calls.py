@@ -42,7 +42,7 @@ def draw(op, rng):
         sample = rng.choice(samples)
         together = [types for types in assignments(op) if fits(op, sample, types)]
     inputs, outputs = describe(op, sample, rng.choice(together))
-    attrs = op.attrs.check(op.name, sample.attrs)
+    attrs = dict(op.attrs.check(op.name, sample.attrs))
     inputs, outputs = [laid_out(d, rng) for d in inputs], [laid_out(d, rng) for d in outputs]
     for _ in range(rng.choice((0, 0, 0, 1, 1, 1, 1, 2, 3))):
         kind = rng.random()
