@@ -54,8 +54,11 @@ class HostBuffer(Buffer):
 
     view: Bytes
 
-    def __init__(self, memory: Memory, view: Bytes, element: DType, kind: str = "default") -> None:
-        address: int = view.__array_interface__["data"][0]
+    def __init__(
+        self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None
+    ) -> None:
+        if address is None:
+            address = view.__array_interface__["data"][0]
         writable = bool(view.flags.writeable)
         super().__init__(memory, view.size, element, kind, address, Address(address, view), writable)
         self.view = view
@@ -102,8 +105,9 @@ class HostMemory(Memory):
             raw = (np.empty if empty else np.zeros)(nbytes + alignment, np.uint8)
         except (MemoryError, ValueError):
             raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
-        start = -raw.__array_interface__["data"][0] % alignment
-        return self.buffer(self, raw[start : start + nbytes], element, kind)
+        address = raw.__array_interface__["data"][0]
+        start = -address % alignment
+        return self.buffer(self, raw[start : start + nbytes], element, kind, address + start)
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """Return a buffer over the smallest run of bytes that holds every element of `array`, without a copy."""

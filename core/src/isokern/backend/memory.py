@@ -81,7 +81,7 @@ class Buffer(ABC):
         self.address, self.handle, self.writable = address, handle, writable
         self.alive = True
         self._mapped: Bytes | None = None
-        self._release: weakref.finalize[[int], Buffer] | None = None
+        self._in_use: _InUse | None = None
 
     @property
     def device(self) -> Place:
@@ -185,8 +185,8 @@ class Buffer(ABC):
             self.unmap_for_gpu()
         self.alive = False
         vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
-        if self._release is not None:
-            self._release()
+        if self._in_use is not None:
+            self._in_use.end()
 
     def __repr__(self) -> str:
         state = "" if self.alive else " closed"
@@ -218,6 +218,30 @@ class Mapping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.buffer.unmap_for_gpu()
+
+
+class _InUse:
+    """Bytes that count as in use until the buffer that has this object is closed or collected."""
+
+    __slots__ = ("memory", "nbytes")
+
+    def __init__(self, memory: Memory, nbytes: int) -> None:
+        self.memory, self.nbytes = memory, nbytes
+        with memory._lock:
+            memory.live += nbytes
+            memory.allocations += 1
+            if memory.live > memory.peak:
+                memory.peak = memory.live
+
+    def end(self) -> None:
+        """Count the bytes as free, once."""
+        with self.memory._lock:
+            if self.nbytes >= 0:
+                self.memory.live -= self.nbytes
+                self.memory.allocations -= 1
+                self.nbytes = -1
+
+    __del__ = end
 
 
 class Memory(ABC):
@@ -259,18 +283,8 @@ class Memory(ABC):
         if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
             raise InvalidArgument("alloc", f"alignment={quote(alignment)}", allowed="a power of two")
         buffer = self.allocate_buffer(int(nbytes), dtype(element), kind, alignment, empty)
-        with self._lock:
-            self.live += buffer.nbytes
-            self.peak = max(self.peak, self.live)
-            self.allocations += 1
-        buffer._release = weakref.finalize(buffer, self._count_free, buffer.nbytes)
-        buffer._release.atexit = False
+        buffer._in_use = _InUse(self, buffer.nbytes)
         return buffer
-
-    def _count_free(self, nbytes: int) -> None:
-        with self._lock:
-            self.live -= nbytes
-            self.allocations -= 1
 
     def count_copy(self, nbytes: int) -> None:
         """Add `nbytes` to `copied`."""
