@@ -10,7 +10,7 @@ import pytest
 import isokern
 from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, ops
 from isokern.declare import registry
-from isokern.eager import calls, functions
+from isokern.eager import calls, functions, repeated
 
 
 def test_every_operator_has_one(device):
@@ -419,3 +419,54 @@ def test_functions_beside_operators_name_what_they_take(device):
     ):
         with pytest.raises(InvalidArgument, match=r"allowed: \w+\("):
             call()
+
+
+def test_a_repeated_call_is_found_by_what_it_is(device):
+    x = isokern.tensor([[0.5, -2.0], [3.0, -0.25]], device=device)
+    for _ in range(3):
+        assert isokern.relu(x).numpy().tolist() == [[0.5, 0], [3, 0]]
+        assert isokern.relu(x.T).numpy().tolist() == [[0.5, 3], [0, 0]]
+        assert isokern.reduce_sum(x, axes=(1,)).shape == (2,)
+        assert isokern.reduce_sum(x, axes=(1,), keepdims=True).shape == (2, 1)
+        assert isokern.softmax(x, axis=1).shape == (2, 2)
+        with pytest.raises(InvalidArgument, match="axis"):
+            isokern.softmax(x, axis=1.0)
+        assert isokern.cast(x, dtype="F64").dtype.name == "F64"
+        assert isokern.cast(x, dtype="I32").dtype.name == "I32"
+        for value in (0.0, -0.0):
+            found = isokern.scale(x, value=value).numpy()
+            assert (np.signbit(found) == (np.signbit(x.numpy()) ^ np.signbit(value))).all()
+    before = len(repeated._known)
+    isokern.relu(x, out=isokern.zeros((2, 2), device=device))
+    assert len(repeated._known) == before
+    x.buffer.close()
+    with pytest.raises(InvalidArgument, match="closed"):
+        isokern.relu(x)
+
+
+def test_a_repeated_call_gives_new_memory_each_time(device):
+    x = isokern.tensor([1.0, -2.0], device=device)
+    gc.collect()
+    live = device.memory.live
+    kept = [isokern.neg(x) for _ in range(100)]
+    assert len({y.buffer.address for y in kept}) == 100
+    for y in kept[::2]:
+        y.buffer.close()
+        y.buffer.close()
+    del y, kept[:50]
+    gc.collect()
+    assert (kept[1].numpy() == [-1, 2]).all()
+    del kept
+    gc.collect()
+    assert device.memory.live == live
+
+
+def test_the_policy_is_asked_for_at_each_repeated_call(device, monkeypatch):
+    x = isokern.tensor([[1.0, -2.0]], device=device)
+    made = [o.name for o in ops.all_operators() if not device.variants(o.stem)]
+    if "hardmax" not in made:
+        pytest.skip(f"{device.name} has a kernel for hardmax")
+    assert isokern.hardmax(x).numpy().tolist() == [[1, 0]]
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    with pytest.raises(isokern.NotImplementedOnDevice):
+        isokern.hardmax(x)

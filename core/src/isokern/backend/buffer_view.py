@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import BadTensorStrides, InvalidArgument
 from .memory import Buffer, Memory, Place
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @lru_cache(maxsize=1 << 16)
@@ -45,6 +49,14 @@ class BufferView:
         self.desc, self.buffer = desc, buffer
         self.facts = facts_of(desc, buffer.memory)
         self.span = (buffer.address + low, buffer.address + high)
+
+    @classmethod
+    def over(cls, buffer: Buffer, facts: tuple[Memory, TensorDesc], nbytes: int) -> Self:
+        """Return the whole of new memory as the tensor that `facts` says, dense and of `nbytes`, without a check."""
+        made = cls.__new__(cls)
+        made.desc, made.buffer, made.facts = facts[1], buffer, facts
+        made.span = (buffer.address, buffer.address + nbytes)
+        return made
 
     @property
     def device(self) -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..runtime.lowered import is_lowering
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
+from .repeated import remember
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
@@ -182,9 +183,10 @@ def call(
     stream: Stream | None = None,
     dtype: Any = None,
     on_missing: str | None = None,
+    key: Hashable | None = None,
     **attrs: Any,
 ) -> Any:
-    """Run `op` eagerly: see functions.py."""
+    """Run `op` eagerly: see functions.py. By `key` it is found the next time (see repeated.py)."""
     pairs = pair_operands(op, given)
     target = find_target([v for _, v in pairs], out, device)
     if stream is None:
@@ -200,6 +202,8 @@ def call(
         outputs = _outputs(op, out, target, stream)
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
+    if key is not None and not descriptor.made_of:  # whether something is made of others is asked every time
+        remember(key, descriptor)
     if out is not None:
         _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
