@@ -27,8 +27,9 @@ typedef struct ik_gemm_args {
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
     bool skinny;     /* few rows: gemm_skinny.h */
-    char *workspace;
-    bool exchanged; /* a is the plan's b */
+    char *workspace, *slice; /* slice: the part of the worker that runs a task */
+    bool exchanged;          /* a is the plan's b */
+    const void *own;         /* what the packing and the epilogue of one kernel alone read */
     /* Packs b where b is of blocks. */
     void (*pack_b)(const struct ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
 } ik_gemm_args;

@@ -5,7 +5,7 @@
  *
  * Needs IK_T (the type), IK_OF(name) (name with the type's suffix), IK_OF(splat) and IK_OF(fma). Row p of b lies at b +
  * p * b_step or, with IK_TILE_OFFSETS defined, at b + b_offsets[p]. Every element is one chain of additions in the
- * order of p, whatever the tile's size. */
+ * order of p, whatever the tile's size. Integers are computed row by row unless IK_TALL_TILES is defined. */
 #ifndef IK_GEMM_TILE_H
 #define IK_GEMM_TILE_H
 #include "convert.h"
@@ -226,6 +226,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
 
 static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
+#ifndef IK_TALL_TILES
     if ((IK_T)1 / 2 == 0) { /* integers: row by row, instead of a function for every height */
         ik_tile one = *t;
         for (int64_t i = 0; i < rows; i++) {
@@ -239,6 +240,7 @@ static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
         }
         return;
     }
+#endif
 #define IK_ROWS(n) \
     case 2 * n + 1: IK_OF(tile_of)(n, 1, t); return; \
     case 2 * n + 2: IK_OF(tile_of)(n, 2, t); return;
