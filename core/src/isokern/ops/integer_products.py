@@ -11,11 +11,12 @@ from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V, find_optional
-from ..declare.normal_form import as_given
+from ..declare.normal_form import Descs, as_given
 from ..dtypes import F32, I8, I32, U8
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pad_border, pair, patches, sides
+from .gemm import product_normal_form
 
 Shape = tuple[int, ...]
 BYTES = (U8, I8)
@@ -95,6 +96,30 @@ def _matmul_integer(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any
     return _products(e, a, b, a_zero, b_zero)
 
 
+def _integer_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of matmul; a_zero_point as a column that is repeated along the batch, b_zero_point as [n]."""
+    a, b, a_zero, b_zero = inputs
+    y = outputs[0]
+    assert a is not None and b is not None
+    batch, m, n = y.shape[:-2], y.shape[-2], y.shape[-1]
+    a = a.broadcast_to((*batch, m, a.shape[-1]))
+    b = b.broadcast_to((*batch, b.shape[-2], n))
+    if a_zero is not None:
+        step = a_zero.strides[0] if a_zero.ndim == 1 and a_zero.shape[0] == m else 0
+        column = TensorDesc(a_zero.dtype, (m, 1), (step, 1), a_zero.offset)
+        a_zero = column.broadcast_to((*batch, m, 1))
+    if b_zero is not None:
+        step = b_zero.strides[0] if b_zero.ndim == 1 and b_zero.shape[0] == n else 0
+        b_zero = TensorDesc(b_zero.dtype, (n,), (step,), b_zero.offset)
+    ins, outs = product_normal_form(y, a, b, b_zero, a_zero)
+    return [ins[0], ins[1], ins[3], ins[2]], outs
+
+
+def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
+    a = inputs[0]
+    return 2.0 * outputs[0].numel * (a.shape[-1] if a is not None else 0)
+
+
 def _multiply(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
     return np.matmul(_subtract_zero(a, a_zero, (-1, 1)), _subtract_zero(b, b_zero, (-1,)))
 
@@ -106,7 +131,13 @@ PRODUCTS: SampleTable = [
     ((3, 1, 2, 9), (4, 9, 5), (1,), None, "small"),
     ((2, 0), (0, 3), (), None, "small"),
     ((0, 3), (3, 4), None, (4,), "small"),
+    ((2, 5), (5, 1), (2,), (1,), "small"),
+    ((2, 17, 300), (300, 40), (17,), (), "small"),
+    ((4, 1, 1100), (4, 1100, 35), (), (35,), "small"),
     ((301, 257), (257, 401), (), (401,), "wide"),
+    ((256, 256), (256, 256), (), (256,), "medium"),
+    ((1024, 1024), (1024, 1024), (), (1024,), "large"),
+    ((1, 4096), (4096, 4096), (), None, "large"),
 ]
 
 declare(
@@ -121,8 +152,9 @@ declare(
     ),
     reference=lambda a, b, a_zero_point, b_zero_point: _multiply(a, b, a_zero_point, b_zero_point),
     shapes=_matmul_integer_shapes,
-    normal_form=as_given,
+    normal_form=_integer_normal_form,
     decompose=_matmul_integer,
+    flops=_flops,
     samples=lambda: [
         Sample(
             {n: s for n, s in zip(("a", "b", "a_zero_point", "b_zero_point"), row[:4], strict=True) if s is not None},
