@@ -58,6 +58,9 @@ def _widen_b(e: Emitter[V], b: V, scale: V, size: int) -> V:
     return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (*lead, k // size, 1, n))), b.spec.shape)
 
 
+FEW = 64  # rows of a: reading b is the work, so that it is not widened in memory first
+
+
 def _scaled_mm(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     a, b, a_scale, b_scale = inputs[:4]
     bias, size = find_optional(inputs, 4), values["block_size"]
@@ -67,7 +70,12 @@ def _scaled_mm(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
         total = e.cast(e("matmul_integer", a, b), F32)
     else:
         left = _widen_a(e, a, a_scale, size) if of_a else e.cast(a, F32)
-        total = e("matmul", left, _widen_b(e, b, b_scale, size) if of_b else e.cast(b, F32))
+        if of_b:
+            total = e("matmul", left, _widen_b(e, b, b_scale, size))
+        elif b.spec.ndim == 2 and a.spec.numel <= FEW * b.spec.shape[0] and b.spec.dtype.storage:
+            total = e("matmul_mixed", left, b)
+        else:
+            total = e("matmul", left, e.cast(b, F32))
     factors = [] if of_a else [lift(e, a_scale, rows, 1)]
     factors += [] if of_b else [lift(e, b_scale, columns, 0)]
     body = " * ".join(f"x{i}" for i in range(1 + len(factors)))
