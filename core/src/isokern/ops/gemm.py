@@ -54,7 +54,7 @@ def _merge_batches(descs: Sequence[TensorDesc | None], outputs: int) -> tuple[De
     return result[outputs:], result[:outputs]
 
 
-def _products(
+def product_normal_form(
     y: TensorDesc, a: TensorDesc, b: TensorDesc, bias: TensorDesc | None, c: TensorDesc | None
 ) -> tuple[Descs, Descs]:
     """Return the normal form of tensors that all have the batch dims of y; bias and c come last, where given."""
@@ -70,7 +70,7 @@ def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mappin
     """Return y[*b, m, n], a[*b, m, k] and b[*b, k, n]: batches merged, or taken as rows where all share one b."""
     a, b = inputs
     assert a is not None and b is not None
-    ins, outs = _products(outputs[0], a, b, None, None)
+    ins, outs = product_normal_form(outputs[0], a, b, None, None)
     return ins[:2], outs
 
 
@@ -243,7 +243,7 @@ def _gemm_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[
     order = (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2)
     a = a.permute(order) if values["trans_a"] else a
     b = b.permute(order) if values["trans_b"] else b
-    return _products(outputs[0], a, b, bias, c)
+    return product_normal_form(outputs[0], a, b, bias, c)
 
 
 def _gemm(

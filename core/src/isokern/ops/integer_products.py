@@ -11,11 +11,12 @@ from ..declare import ErrorCase, Sample, SampleTable, declare
 from ..declare.attributes import attrs, integer, integers
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V, find_optional
-from ..declare.normal_form import as_given
+from ..declare.normal_form import Descs, as_given
 from ..dtypes import F32, I8, I32, U8
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pad_border, pair, patches, sides
+from .gemm import product_normal_form
 
 Shape = tuple[int, ...]
 BYTES = (U8, I8)
@@ -83,16 +84,62 @@ def _matmul_integer_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> 
     return found
 
 
-def _products(e: Emitter[V], a: V, b: V, a_zero: V | None, b_zero: V | None) -> V:
-    rows, columns = a.spec.shape[-2], b.spec.shape[-1]
-    return e("matmul", _centre(e, a, a_zero, rows, 1), _centre(e, b, b_zero, columns, 0))
+EXACT = 1024  # products of I8 whose sum F32 holds exactly: 1024 · 128² = 2^24
+
+
+def _add_exactly(e: Emitter[V], a: V, b: V) -> V:
+    """Return a @ b of I8 in I32.
+
+    Devices multiply F32 faster than I32, so runs of k are multiplied in F32, and only their sums added in I32.
+    """
+    k = a.spec.shape[-1]
+    if k > 16 * EXACT:  # so many parts would be a program of its own
+        return e("matmul", e.cast(a, I32), e.cast(b, I32))
+    total = None
+    for start in range(0, max(1, k), EXACT):
+        end = min(start + EXACT, k)
+        left, right = a, b
+        if k > EXACT:
+            left = e("slice", a, starts=(start,), ends=(end,), axes=(a.spec.ndim - 1,))
+            right = e("slice", b, starts=(start,), ends=(end,), axes=(b.spec.ndim - 2,))
+        part = e.cast(e("matmul", e.cast(left, F32), e.cast(right, F32)), I32)
+        total = part if total is None else e.pointwise("x0 + x1", total, part)
+    assert total is not None
+    return total
 
 
 def _matmul_integer(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     a, b = inputs[:2]
     a_zero = find_optional(inputs, 2)
     b_zero = find_optional(inputs, 3)
-    return _products(e, a, b, a_zero, b_zero)
+    if a.spec.dtype is b.spec.dtype is I8 and a_zero is None and b_zero is None:
+        return _add_exactly(e, a, b)
+    rows, columns = a.spec.shape[-2], b.spec.shape[-1]
+    return e("matmul", _centre(e, a, a_zero, rows, 1), _centre(e, b, b_zero, columns, 0))
+
+
+def _integer_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
+    """Return the form of matmul; a_zero_point as a column that is repeated along the batch, b_zero_point as [n]."""
+    a, b, a_zero, b_zero = inputs
+    y = outputs[0]
+    assert a is not None and b is not None
+    batch, m, n = y.shape[:-2], y.shape[-2], y.shape[-1]
+    a = a.broadcast_to((*batch, m, a.shape[-1]))
+    b = b.broadcast_to((*batch, b.shape[-2], n))
+    if a_zero is not None:
+        step = a_zero.strides[0] if a_zero.ndim == 1 and a_zero.shape[0] == m else 0
+        column = TensorDesc(a_zero.dtype, (m, 1), (step, 1), a_zero.offset)
+        a_zero = column.broadcast_to((*batch, m, 1))
+    if b_zero is not None:
+        step = b_zero.strides[0] if b_zero.ndim == 1 and b_zero.shape[0] == n else 0
+        b_zero = TensorDesc(b_zero.dtype, (n,), (step,), b_zero.offset)
+    ins, outs = product_normal_form(y, a, b, b_zero, a_zero)
+    return [ins[0], ins[1], ins[3], ins[2]], outs
+
+
+def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
+    a = inputs[0]
+    return 2.0 * outputs[0].numel * (a.shape[-1] if a is not None else 0)
 
 
 def _multiply(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
@@ -106,7 +153,13 @@ PRODUCTS: SampleTable = [
     ((3, 1, 2, 9), (4, 9, 5), (1,), None, "small"),
     ((2, 0), (0, 3), (), None, "small"),
     ((0, 3), (3, 4), None, (4,), "small"),
+    ((2, 5), (5, 1), (2,), (1,), "small"),
+    ((2, 17, 300), (300, 40), (17,), (), "small"),
+    ((4, 1, 1100), (4, 1100, 35), (), (35,), "small"),
     ((301, 257), (257, 401), (), (401,), "wide"),
+    ((256, 256), (256, 256), (), (256,), "medium"),
+    ((1024, 1024), (1024, 1024), (), (1024,), "large"),
+    ((1, 4096), (4096, 4096), (), None, "large"),
 ]
 
 declare(
@@ -121,8 +174,9 @@ declare(
     ),
     reference=lambda a, b, a_zero_point, b_zero_point: _multiply(a, b, a_zero_point, b_zero_point),
     shapes=_matmul_integer_shapes,
-    normal_form=as_given,
+    normal_form=_integer_normal_form,
     decompose=_matmul_integer,
+    flops=_flops,
     samples=lambda: [
         Sample(
             {n: s for n, s in zip(("a", "b", "a_zero_point", "b_zero_point"), row[:4], strict=True) if s is not None},
@@ -159,7 +213,7 @@ def _qlinear_matmul(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
     rows, columns = a.spec.shape[-2], b.spec.shape[-1]
     factors = lift(e, a_scale, rows, 1), lift(e, b_scale, columns, 0)
-    return _requantise(e, _products(e, a, b, a_zero, b_zero), factors, y_scale, y_zero, outputs[0])
+    return _requantise(e, e("matmul_integer", a, b, a_zero, b_zero), factors, y_scale, y_zero, outputs[0])
 
 
 def _qlinear_matmul_reference(
@@ -197,6 +251,7 @@ declare(
     shapes=_qlinear_matmul_shapes,
     normal_form=as_given,
     decompose=_qlinear_matmul,
+    flops=_flops,
     samples=lambda: [
         Sample(
             dict(zip(Q_PRODUCT, (a, row, row, b, column, column, (), ()), strict=True)),
@@ -210,6 +265,7 @@ declare(
             ((3, 2, 9), (9, 5), (1,), (5,), "small"),
             ((0, 3), (3, 4), (), (4,), "small"),
             ((301, 257), (257, 401), (), (401,), "wide"),
+            ((1024, 1024), (1024, 1024), (), (1024,), "large"),
         ]
     ],
     errors=[
@@ -252,16 +308,41 @@ def _conv_shape(where: str, x: Shape, w: Shape, values: Mapping[str, Any]) -> Sh
     return (x[0], w[0], rows, extent(where, "width", x[3], left, right, w[3], sw, dw))
 
 
-def _sums(e: Emitter[V], x: V, w: V, y: TensorDesc, values: Mapping[str, Any]) -> V:
-    """Return the convolution of two I32 values: the windows as columns, times the filters of each group."""
+def _surround(e: Emitter[V], x: V, zero: V | None, padding: Sequence[int]) -> V:
+    """Return x with a border (top, left, bottom, right) of its zero point."""
+    if zero is None:
+        return pad_border(e, x, padding, 0)
+    value = e.reshape(zero, (1, 1, 1, 1))
+    for axis, before, after in ((2, padding[0], padding[2]), (3, padding[1], padding[3])):
+        shape = list(x.spec.shape)
+        parts = [x]
+        if before > 0:
+            parts.insert(0, e.repeat(value, [*shape[:axis], before, *shape[axis + 1 :]]))
+        if after > 0:
+            parts.append(e.repeat(value, [*shape[:axis], after, *shape[axis + 1 :]]))
+        x = parts[0] if len(parts) == 1 else e("concat", *parts, axis=axis)
+    return x
+
+
+def _sums(e: Emitter[V], inputs: Sequence[V | None], y: TensorDesc, values: Mapping[str, Any]) -> V:
+    """Return the convolution of bytes less their zero points: the filters of each group, times windows as columns."""
+    x, w, x_zero, w_zero = inputs
+    assert x is not None and w is not None
     groups, kernel = values["groups"], w.spec.shape[2:]
     if y.numel == 0 or w.spec.numel == 0:
         return e.fill(y.shape, 0, I32)
-    fields = {n: values[n] for n in ("stride", "dilation")}
-    columns = e("im2col", pad_border(e, x, sides("", values["padding"]), 0), kernel=kernel, **fields)
-    n, length, places = columns.spec.shape
+    border, pointwise = sides("", values["padding"]), tuple(kernel) == (1, 1) and set(values["stride"]) == {1}
+    x = _surround(e, x, x_zero, border)
+    n, c, h, width = x.spec.shape
+    fields = {name: values[name] for name in ("stride", "dilation")}
+    columns = e.reshape(x, (n, c, h * width)) if pointwise else e("im2col", x, kernel=kernel, **fields)
+    length, places = columns.spec.shape[1:]
     split = e.reshape(columns, (n, groups, length // groups, places))
-    filters = e.reshape(w, (groups, w.spec.shape[0] // groups, length // groups))
+    by_group = groups, w.spec.shape[0] // groups, length // groups
+    if groups == 1 or w_zero is None or w_zero.spec.numel == 1:
+        return e.reshape(e("matmul_integer", e.reshape(w, by_group), split, w_zero, x_zero), y.shape)
+    split = _centre(e, split, x_zero, 1, 0)
+    filters = e.reshape(_centre(e, w, w_zero, w.spec.shape[0], 3), by_group)
     return e.reshape(e.loop("ngkl,gok->ngol", "x0 * x1", split, filters, combine="sum"), y.shape)
 
 
@@ -282,8 +363,15 @@ CONVOLUTIONS: SampleTable = [
     ((1, 3, 7, 6), (3, 1, 2, 2), {"stride": (2,), "dilation": (2, 1), "groups": 3}, "small"),
     ((1, 1, 3, 4), (1, 1, 1, 1), {"padding": (0, 1, 1, 0)}, "small"),
     ((0, 2, 3, 4), (2, 2, 2, 2), {}, "small"),
+    ((2, 3, 4, 5), (4, 3, 1, 1), {}, "small"),
     ((1, 8, 61, 99), (5, 8, 3, 3), {"padding": (1, 1)}, "wide"),
+    ((1, 64, 56, 56), (64, 64, 3, 3), {"padding": (1, 1)}, "large"),
 ]
+
+
+def _conv_flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
+    w = next(d for d in inputs[1:] if d is not None and d.ndim == 4)
+    return 2.0 * outputs[0].numel * (w.numel // max(1, w.shape[0]))
 
 
 def _conv_integer_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
@@ -300,7 +388,7 @@ def _conv_integer(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     x, w = inputs[:2]
     x_zero = find_optional(inputs, 2)
     w_zero = find_optional(inputs, 3)
-    return _sums(e, _centre(e, x, x_zero, 1, 0), _centre(e, w, w_zero, w.spec.shape[0], 3), outputs[0], values)
+    return _sums(e, (x, w, x_zero, w_zero), outputs[0], values)
 
 
 def _conv_integer_reference(x: Any, w: Any, x_zero_point: Any, w_zero_point: Any, **values: Any) -> Any:
@@ -322,6 +410,7 @@ declare(
     shapes=_conv_integer_shapes,
     normal_form=as_given,
     decompose=_conv_integer,
+    flops=_conv_flops,
     samples=lambda: [
         Sample({"x": x, "w": w, **({"x_zero_point": (), "w_zero_point": w[:1]} if i % 2 else {})}, values, size=size)
         for i, (x, w, values, size) in enumerate(CONVOLUTIONS)
@@ -357,7 +446,7 @@ def _qlinear_conv(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = inputs[:8]
     bias = find_optional(inputs, 8)
     channels = w.spec.shape[0]
-    total = _sums(e, _centre(e, x, x_zero, 1, 0), _centre(e, w, w_zero, channels, 3), outputs[0], values)
+    total = _sums(e, (x, w, x_zero, w_zero), outputs[0], values)
     if bias is not None:
         total = e.pointwise("x0 + x1", total, e.reshape(bias, (channels, 1, 1)))
     factors = e.reshape(x_scale, ()), lift(e, w_scale, channels, 2)
@@ -401,6 +490,7 @@ declare(
     shapes=_qlinear_conv_shapes,
     normal_form=as_given,
     decompose=_qlinear_conv,
+    flops=_conv_flops,
     samples=lambda: [
         Sample(
             dict(zip(Q_CONV, (x, (), (), w, w[: i % 2], w[: i % 2], (), (), w[:1]), strict=True)),

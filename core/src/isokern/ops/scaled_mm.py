@@ -11,7 +11,7 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integer
 from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.normal_form import as_given
-from ..dtypes import BF16, F16, F32, FP8, I8, I32, I64, U8
+from ..dtypes import BF16, F16, F32, FP8, I8, I64, U8
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude
@@ -58,29 +58,7 @@ def _widen_b(e: Emitter[V], b: V, scale: V, size: int) -> V:
     return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (*lead, k // size, 1, n))), b.spec.shape)
 
 
-EXACT = 1024  # products of I8 whose sum F32 holds exactly: 1024 · 128² = 2^24
-
-
-def _add_exactly(e: Emitter[V], a: V, b: V) -> V:
-    """Return a @ b of I8, added exactly and rounded to F32.
-
-    Devices multiply F32 faster than I32, so runs of k are multiplied in F32, and only their sums added in I32.
-    """
-    k = a.spec.shape[-1]
-    runs = range(0, k, EXACT)
-    if len(runs) > 16:  # so many parts would be a program of its own
-        return e.cast(e("matmul", e.cast(a, I32), e.cast(b, I32)), F32)
-    if len(runs) <= 1:
-        return e("matmul", e.cast(a, F32), e.cast(b, F32))
-    total = None
-    for start in runs:
-        end = min(start + EXACT, k)
-        left = e("slice", a, starts=(start,), ends=(end,), axes=(a.spec.ndim - 1,))
-        right = e("slice", b, starts=(start,), ends=(end,), axes=(b.spec.ndim - 2,))
-        part = e.cast(e("matmul", e.cast(left, F32), e.cast(right, F32)), I32)
-        total = part if total is None else e.pointwise("x0 + x1", total, part)
-    assert total is not None
-    return e.cast(total, F32)
+FEW = 64  # rows of a: reading b is the work, so that it is not widened in memory first
 
 
 def _scaled_mm(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -89,10 +67,15 @@ def _scaled_mm(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], ou
     rows, columns = a.spec.shape[-2], b.spec.shape[-1]
     of_a, of_b = a_scale.spec.ndim > 1, b_scale.spec.ndim > 1
     if a.spec.dtype is I8 and not of_a and not of_b:
-        total = _add_exactly(e, a, b)
+        total = e.cast(e("matmul_integer", a, b), F32)
     else:
         left = _widen_a(e, a, a_scale, size) if of_a else e.cast(a, F32)
-        total = e("matmul", left, _widen_b(e, b, b_scale, size) if of_b else e.cast(b, F32))
+        if of_b:
+            total = e("matmul", left, _widen_b(e, b, b_scale, size))
+        elif b.spec.ndim == 2 and a.spec.numel <= FEW * b.spec.shape[0] and b.spec.dtype.storage:
+            total = e("matmul_mixed", left, b)
+        else:
+            total = e("matmul", left, e.cast(b, F32))
     factors = [] if of_a else [lift(e, a_scale, rows, 1)]
     factors += [] if of_b else [lift(e, b_scale, columns, 0)]
     body = " * ".join(f"x{i}" for i in range(1 + len(factors)))

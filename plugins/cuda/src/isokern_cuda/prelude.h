@@ -65,6 +65,10 @@ typedef unsigned long long uint64_t;
 #define IK_SUBGROUP_LANE ((int)threadIdx.x % IK_SUBGROUP)
 #define IK_SHUFFLE_DOWN(value, lanes) __shfl_down_sync(0xffffffffu >> (32 - IK_SUBGROUP), value, lanes, IK_SUBGROUP)
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+#define IK_DOT_BYTES(a, b, sum) ((ik_u32)__dp4a((int)(a), (int)(b), (int)(sum)))
+#endif
+
 /* F16 by the GPU's own conversions; on the host simt.h has them. */
 #ifdef __CUDA_ARCH__
 static IK_INLINE float ik_cuda_widen(unsigned short bits)

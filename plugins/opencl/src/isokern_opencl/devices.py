@@ -118,6 +118,8 @@ class ClDevice(ClPlace):
         options = ["-cl-std=CL3.0" if dots or shuffles else "-cl-std=CL1.2"]
         if shuffles:
             options.append("-DIK_SUBGROUPS")
+        if dots:
+            options.append("-DIK_INTEGER_DOT")
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         if lacks_clwb(device):

@@ -24,24 +24,23 @@ import pyopencl as cl
 RECORD = 1024  # bytes of a device record: records of several devices are this far apart
 # The instructions that a compiler selects by itself. It does not select those for protection keys or random numbers,
 # which a virtual machine may hide
+AVX512 = {
+    "avx512f",
+    "avx512bw",
+    "avx512cd",
+    "avx512dq",
+    "avx512vl",
+    "bmi1",
+    "bmi2",
+    "fma",
+    "f16c",
+    "movbe",
+    "abm",
+    "adx",
+}
 NAMES: tuple[tuple[str, set[str]], ...] = (
-    (
-        "skylake-avx512",
-        {
-            "avx512f",
-            "avx512bw",
-            "avx512cd",
-            "avx512dq",
-            "avx512vl",
-            "bmi1",
-            "bmi2",
-            "fma",
-            "f16c",
-            "movbe",
-            "abm",
-            "adx",
-        },
-    ),
+    ("cascadelake", AVX512 | {"avx512_vnni"}),
+    ("skylake-avx512", AVX512),
     ("haswell", {"avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"}),
     ("x86-64", set()),
 )

@@ -64,6 +64,10 @@ typedef ulong uint64_t;
 #define IK_FMA_ROUNDS_ONCE 1
 #endif
 
+#ifdef IK_INTEGER_DOT /* cl_khr_integer_dot_product */
+#define IK_DOT_BYTES(a, b, sum) ((sum) + (uint)dot_4x8packed_ss_int(a, b))
+#endif
+
 /* The device has sub-groups with shuffles; groups and sub-groups are powers of two, so no sub-group is partial. */
 #ifdef IK_SUBGROUPS
 #pragma OPENCL EXTENSION cl_khr_subgroup_shuffle_relative : enable

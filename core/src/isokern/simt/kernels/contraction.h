@@ -20,7 +20,9 @@ typedef ik_u32 ik_acc;
 #else
 typedef ik_u64 ik_acc;
 #endif
+#ifndef IK_MULTIPLY_ADD
 #define IK_MULTIPLY_ADD(a, b, s) ((s) + (a) * (b))
+#endif
 #endif
 
 #define IK_RUN 64

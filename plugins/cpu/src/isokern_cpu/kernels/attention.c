@@ -214,7 +214,8 @@ static matrix read_rows(
     const job *j, const ik_tensor *t, const char *x, keys_of place, int64_t n, bool widen, float *to)
 {
     const int64_t width = t->shape[3];
-    if (t->strides[3] == 1 && (t->dtype == IK_F32 || (!widen && ik_has_vectors(t->dtype)))) {
+    if (t->strides[3] == 1
+        && (t->dtype == IK_F32 || (!widen && ik_itemsize(t->dtype) > 1 && ik_has_vectors(t->dtype)))) {
         const bool one = j->page == 0 || place.first % j->page + n <= j->page;
         if (one || !widen)
             return (matrix){ t->dtype, one ? row_of(j, t, x, place.b, place.group, place.first) : NULL, t->strides[1] };

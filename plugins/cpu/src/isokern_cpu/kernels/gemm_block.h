@@ -20,12 +20,12 @@ static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t
         memcpy(y + i * y_row, sums + i * panel_width, (size_t)cols * sizeof *y);
 }
 
-static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *slice)
+static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     const int64_t panel_width = IK_OF(panel_width), panels = ik_ceil_div(rows, IK_OF(panel_rows)),
                   step = IK_OF(row_step), steps = ik_ceil_div(rows, step);
-    IK_T *packed = (IK_T *)(void *)slice, *panel = (IK_T *)(void *)(slice + g->packed_bytes);
-    IK_T *sums = (IK_T *)(void *)(slice + g->packed_bytes + g->panel_bytes);
+    IK_T *packed = (IK_T *)(void *)g->slice, *panel = (IK_T *)(void *)(g->slice + g->packed_bytes);
+    IK_T *sums = (IK_T *)(void *)(g->slice + g->packed_bytes + g->panel_bytes);
     ik_tile t;
     for (int64_t block = 0; block < g->k_blocks; block++) {
         int64_t p0 = block * g->max_k, k = ik_min(g->max_k, g->k - p0),
@@ -69,12 +69,12 @@ static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t work
     const ik_gemm_args *whole = context;
     const int64_t each = whole->row_blocks * whole->col_blocks;
     ik_gemm_args g = ik_of_batch(whole, begin / each);
+    g.slice = whole->workspace + worker * whole->slice_bytes;
     for (int64_t task = begin; task < end; task++) {
         if (task > begin && task % each == 0)
-            g = ik_of_batch(whole, task / each);
+            g = ik_of_batch(whole, task / each), g.slice = whole->workspace + worker * whole->slice_bytes;
         int64_t i = task % g.row_blocks, j = task / g.row_blocks % g.col_blocks, row = g.m * i / g.row_blocks,
                 col = j * g.max_cols;
-        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.max_cols, g.n - col),
-            g.workspace + worker * g.slice_bytes);
+        IK_OF(block)(&g, row, g.m * (i + 1) / g.row_blocks - row, col, ik_min(g.max_cols, g.n - col));
     }
 }

@@ -27,8 +27,9 @@ typedef struct ik_gemm_args {
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
     bool skinny;     /* few rows: gemm_skinny.h */
-    char *workspace;
-    bool exchanged; /* a is the plan's b */
+    char *workspace, *slice; /* slice: the part of the worker that runs a task */
+    bool exchanged;          /* a is the plan's b */
+    const void *own;         /* what the packing and the epilogue of one kernel alone read */
     /* Packs b where b is of blocks. */
     void (*pack_b)(const struct ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
 } ik_gemm_args;
@@ -119,7 +120,7 @@ enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
 /* Whether the loops that read a matrix in place load vectors of this float dtype (gemm_tile.h); others are converted
  * first. */
 static inline bool ik_has_vectors(int32_t dtype)
-{ return dtype == ik_compute_of(dtype) || dtype == IK_F16 || dtype == IK_BF16; }
+{ return dtype == ik_compute_of(dtype) || (ik_is_float(dtype) && ik_compute_of(dtype) == IK_F32); }
 
 /* Whether the product is skinny, so that reading b dominates; if so, choose its blocking. */
 static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)

@@ -22,6 +22,10 @@ static void IK_OF(dot_columns)(const ik_gemm_args *g, int64_t first, int64_t col
                 IK_OF(dots_of)(IK_F16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
             else if (sizeof(IK_T) == 4 && g->b.dtype == IK_BF16)
                 IK_OF(dots_of)(IK_BF16, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
+            else if (sizeof(IK_T) == 4 && g->b.dtype == IK_F8E4M3FN)
+                IK_OF(dots_of)(IK_F8E4M3FN, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
+            else if (sizeof(IK_T) == 4 && g->b.dtype == IK_F8E5M2)
+                IK_OF(dots_of)(IK_F8E5M2, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
             else
                 IK_OF(dots_of)(
                     sizeof(IK_T) == 8 ? IK_F64 : IK_F32, rows, count, g->k, from, a_row, b, g->b.col, to, IK_OF(run));
@@ -44,6 +48,10 @@ static void IK_OF(add_columns)(const ik_gemm_args *g, int64_t first, int64_t col
                 IK_OF(add_rows)(IK_F16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
             else if (g->b.dtype == IK_BF16)
                 IK_OF(add_rows)(IK_BF16, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+            else if (g->b.dtype == IK_F8E4M3FN)
+                IK_OF(add_rows)(IK_F8E4M3FN, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
+            else if (g->b.dtype == IK_F8E5M2)
+                IK_OF(add_rows)(IK_F8E5M2, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));
             else
                 IK_OF(add_rows)(
                     sizeof(IK_T) == 8 ? IK_F64 : IK_F32, whole, a + r * g->a.row + p, x, sums + r * IK_OF(run));

@@ -30,8 +30,14 @@ typedef uint16 vector;
 #endif
 typedef vector __attribute__((aligned(sizeof(value)))) loose; /* a vector in memory, aligned as its elements */
 
-typedef IK_ELEMENT(y) element; /* the element type of every tensor */
-#define LOAD(p, i) ((value)IK_PASTE(ik_load_, IK_TYPE_y)(p, i))
+#ifndef SOURCE
+#define SOURCE y
+#endif
+#define TYPE_OF(x) TYPE_OF_(x)
+#define TYPE_OF_(x) IK_TYPE_##x
+typedef IK_PASTE(
+    ik_element_, TYPE_OF(SOURCE)) element; /* the element type of what is copied: every tensor, or SOURCE */
+#define LOAD(p, i) ((value)IK_PASTE(ik_load_, TYPE_OF(SOURCE))(p, i))
 
 #ifdef __AVX512F__
 enum { TILE_ROWS = 8, TILE_VECTORS = 2 };
@@ -45,6 +51,10 @@ enum {
     MAX_ROWS = 64,
     SUMS = (MAX_ROWS + TILE_ROWS) * 2
 };
+
+#ifndef ADD_PRODUCT
+#define ADD_PRODUCT(a, b, sum) ((sum) + (a) * (b))
+#endif
 
 #pragma OPENCL FP_CONTRACT ON
 
@@ -73,7 +83,7 @@ static IK_INLINE void tile(IK_GLOBAL const value *a, ik_index a_row, int rows, P
         for (int i = 0; i < TILE_ROWS; i++)
 #pragma unroll
             for (int j = 0; j < TILE_VECTORS; j++)
-                sum[i][j] += line[i][p] * x[j];
+                sum[i][j] = ADD_PRODUCT(line[i][p], x[j], sum[i][j]);
     }
 #pragma unroll
     for (int i = 0; i < TILE_ROWS; i++)
