@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integers
 from ..declare.decomposition import Emitter, V, find_optional
-from ..declare.epilogue import ACTIVATION
+from ..declare.epilogue import ACTIVATION, finish
 from ..declare.normal_form import as_given
 from ..declare.operator import Decompose
 from ..dtypes import FLOATS
@@ -27,10 +28,9 @@ from .convolutions import (
     add_and_activate,
     borders,
     check_channels,
-    correlate,
     each,
-    slide,
 )
+from .phases import Dim, Phase, dim_of
 
 
 def _transposed_shapes(where: str, dims: int) -> Any:
@@ -60,76 +60,140 @@ def _transposed_shapes(where: str, dims: int) -> Any:
     return shapes
 
 
-def _turn(e: Emitter[V], w: V, groups: int) -> V:
-    """Return w[c, co/groups, *k] as the filters [co, c/groups, *k] of a convolution, each from its last element on."""
+def _taps_of(e: Emitter[V], w: V, dims: Sequence[Dim], groups: int) -> V:
+    """Return w[c, co/groups, *k] as [co, c/groups, *(taps, step)], with zeros behind taps that not all phases have."""
     c, co, *kernel = w.spec.shape
-    dims = len(kernel)
     split = e.reshape(w, (groups, c // groups, co, *kernel))
-    made = e("transpose", split, axes=(0, 2, 1, *range(3, 3 + dims)))
+    made = e("transpose", split, axes=(0, 2, 1, *range(3, 3 + len(kernel))))
     filters = e.reshape(made, (groups * co, c // groups, *kernel))
-    return e("flip", filters, axes=tuple(range(2, 2 + dims)))
+    behind = [-k % d.step for k, d in zip(kernel, dims, strict=True)]
+    if any(behind):
+        filters = e("pad", filters, low=(0,) * (2 + len(kernel)), high=(0, 0, *behind))
+    pairs = [((k + b) // d.step, d.step) for k, b, d in zip(kernel, behind, dims, strict=True)]
+    return e.reshape(filters, (groups * co, c // groups, *(n for pair in pairs for n in pair)))
 
 
-def _spread(e: Emitter[V], x: V, stride: Shape) -> V:
-    """Return x with stride - 1 zeros behind each element along each dim."""
-    n, c, *sizes = x.spec.shape
-    if max(stride) == 1:
-        return x
-    single = e.reshape(x, (n, c, *(d for size in sizes for d in (size, 1))))
-    high = (0, 0, *(d for s in stride for d in (0, s - 1)))
-    wide = e("pad", single, low=(0,) * len(high), high=high)
-    return e.reshape(wide, (n, c, *(size * s for size, s in zip(sizes, stride, strict=True))))
+def _filters_of(e: Emitter[V], taps: V, phase: Sequence[Phase]) -> V:
+    """Return the filters of a phase, [co·residues, c/groups, *taps], each from its last tap on."""
+    dims, (co, ci) = len(phase), taps.spec.shape[:2]
+    starts, ends, axes, steps = [], [], [], []
+    for i, p in enumerate(phase):
+        starts += [p.taps - 1, p.first]
+        ends += [-(1 << 63), p.first + p.residues]
+        axes += [2 + 2 * i, 3 + 2 * i]
+        steps += [-1, 1]
+    made = e("slice", taps, starts=tuple(starts), ends=tuple(ends), axes=tuple(axes), steps=tuple(steps))
+    made = e("transpose", made, axes=(0, *range(3, 3 + 2 * dims, 2), 1, *range(2, 2 + 2 * dims, 2)))
+    return e.reshape(made, (co * math.prod(p.residues for p in phase), ci, *(p.taps for p in phase)))
+
+
+def _window_of(e: Emitter[V], x: V, dims: Sequence[Dim], phase: Sequence[Phase]) -> tuple[V, Shape, Shape]:
+    """Return the part of x that a phase reads, and the zeros that it reads before and behind that."""
+    starts, ends, before, behind = [], [], [], []
+    for size, d, p in zip(x.spec.shape[2:], dims, phase, strict=True):
+        room, first = d.places + (p.taps - 1) * d.spread, d.first - p.shift - (p.taps - 1) * d.spread
+        starts.append(min(max(first, 0), size))
+        ends.append(max(starts[-1], min(size, first + room)))
+        before.append(min(max(-first, 0), room))
+        behind.append(room - before[-1] - (ends[-1] - starts[-1]))
+    if any(starts) or tuple(ends) != x.spec.shape[2:]:
+        x = e("slice", x, starts=tuple(starts), ends=tuple(ends), axes=tuple(range(2, x.spec.ndim)))
+    if 0 in x.spec.shape[2:]:  # a phase that lies in the padding, of which a convolution would have no image
+        zeros: Shape = (0,) * len(dims)
+        return e("pad", x, low=(0, 0, *before), high=(0, 0, *behind)), zeros, zeros
+    return x, tuple(before), tuple(behind)
 
 
 def _transposed_parts(name: str, dims: int) -> Decompose:
     def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-        """Emit x with zeros between its elements, cut and padded for each dim of y, and its convolution."""
-        x, w, y = inputs[0], inputs[1], outputs[0]
-        names = ("stride", "dilation")
-        stride, dilation = (each(name, n, values[n], dims) for n in names)
+        """Emit a convolution for each run of residues of the strides that read x alike, and y of these.
+
+        No product with a zero between the elements of x is made, which would be most of them.
+        """
+        x, w, bias, y = inputs[0], inputs[1], find_optional(inputs, 2), outputs[0]
+        stride, dilation = (each(name, n, values[n], dims) for n in ("stride", "dilation"))
         low, _ = borders(name, values["padding"], dims)
-        made = _spread(e, x, stride)
-        starts, ends, before, behind = [], [], [], []
-        for i in range(dims):
-            size, reach = made.spec.shape[2 + i], dilation[i] * (w.spec.shape[2 + i] - 1)
-            room, first = y.shape[2 + i] + reach, low[i] - reach  # y's windows read elements first … first + room
-            starts.append(min(max(first, 0), size))
-            ends.append(max(starts[i], min(size, first + room)))
-            before.append(min(max(-first, 0), room))
-            behind.append(room - before[i] - (ends[i] - starts[i]))
-        if any(starts) or tuple(ends) != made.spec.shape[2:]:
-            made = e("slice", made, starts=tuple(starts), ends=tuple(ends), axes=tuple(range(2, 2 + dims)))
-        if any(before) or any(behind):
-            made = e("pad", made, low=(0, 0, *before), high=(0, 0, *behind))
-        step = dilation[0] if dims == 1 else dilation
-        filters = _turn(e, w, values["groups"])
-        return e(
-            f"conv{dims}d", made, filters, find_optional(inputs, 2), dilation=step, groups=values["groups"],
-            activation=values["activation"],
-        )  # fmt: skip
+        lines = [dim_of(*d) for d in zip(stride, dilation, w.spec.shape[2:], low, y.shape[2:], strict=True)]
+        taps, places = _taps_of(e, w, lines, values["groups"]), [d.places for d in lines]
+        parts = []
+        for phase in itertools.product(*(d.phases for d in lines)):
+            shape = (*y.shape[:2], *(p.residues for p in phase), *places)
+            if 0 in (p.taps for p in phase):
+                zeros = e.fill(shape, 0.0, y.dtype.compute)
+                parts.append(finish(e, zeros, [(bias, "b", 1.0)], values["activation"], y.dtype))
+                continue
+            count = math.prod(p.residues for p in phase)
+            terms = bias
+            if bias is not None and count > 1:
+                terms = e.collapse(e.repeat(e.reshape(bias, (y.shape[1], 1)), (y.shape[1], count)), (2,))
+            part, before, behind = _window_of(e, x, lines, phase)
+            made = e(
+                f"conv{dims}d", part, _filters_of(e, taps, phase), terms, groups=values["groups"],
+                activation=values["activation"], **_conv_window(before, behind, [d.spread for d in lines]),
+            )  # fmt: skip
+            parts.append(e.reshape(made, shape))
+        return _join(e, parts, lines, y)
 
     return decompose
+
+
+def _conv_window(before: Shape, behind: Shape, dilation: Sequence[int]) -> dict[str, Any]:
+    """Return the attributes of a convolution with that padding."""
+    if len(before) == 1:
+        return {"padding": before[0], "end_padding": behind[0], "dilation": dilation[0]}
+    return {"padding": (*before, *behind), "dilation": tuple(dilation)}
+
+
+def _join(e: Emitter[V], parts: Sequence[V], dims: Sequence[Dim], y: TensorDesc) -> V:
+    """Return y of the parts [n, co, *residues, *places] of its phases."""
+    count = len(dims)
+    for i in reversed(range(count)):
+        n = len(dims[i].phases)
+        runs = [parts[at : at + n] for at in range(0, len(parts), n)]
+        parts = [run[0] if n == 1 else e("concat", *run, axis=2 + i) for run in runs]
+    (made,) = parts
+    if any(d.stride > 1 for d in dims):
+        made = e("transpose", made, axes=(0, 1, *(a for i in range(count) for a in (2 + count + i, 2 + i))))
+    made = e.reshape(made, (*y.shape[:2], *(d.places * d.stride for d in dims)))
+    if made.spec.shape == y.shape:
+        return made
+    starts, ends = tuple(d.cut for d in dims), tuple(d.cut + n for d, n in zip(dims, y.shape[2:], strict=True))
+    return e("slice", made, starts=starts, ends=ends, axes=tuple(range(2, 2 + count)))
 
 
 def _conv_transpose(
     x: Any, w: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int,
     activation: str,
 ) -> Any:  # fmt: skip
-    """Return the convolution of x, spread with zeros, by the turned filters, written with NumPy's views."""
-    dims = w.ndim - 2
+    """Return the sum over the taps of w of x times each, at the places that the tap gives; x is 0 beyond its ends."""
+    dims, (low, high) = w.ndim - 2, borders("", padding, w.ndim - 2)
     steps, spread, extra = (each("", "", v, dims) for v in (stride, dilation, output_padding))
-    reach = [d * (k - 1) for d, k in zip(spread, w.shape[2:], strict=True)]
-    room = [(s - 1) * t + 1 for s, t in zip(x.shape[2:], steps, strict=True)]
-    full = np.zeros((*x.shape[:2], *(r + 2 * h + p for r, h, p in zip(room, reach, extra, strict=True))))
-    inner = [slice(None)] * 2 + [slice(h, h + r, t) for h, r, t in zip(reach, room, steps, strict=True)]
-    full[tuple(inner)] = x
-    turned = np.flip(w, tuple(range(2, w.ndim)))
-    own = x.shape[1] // groups
-    filters = np.concatenate([np.swapaxes(turned[g * own : (g + 1) * own], 0, 1) for g in range(groups)])
-    view = slide(full, list(zip(w.shape[2:], (1,) * dims, spread, strict=True)), ((0,) * dims, (0,) * dims))
-    low, high = borders("", padding, dims)
-    cut = [slice(None)] * 2 + [slice(a, n - b) for a, b, n in zip(low, high, view.shape[2:], strict=False)]
-    return add_and_activate(correlate(view[tuple(cut)], filters, groups), bias, activation)
+    ends, inner, shape, cut = [], [], [], []
+    for i in range(dims):
+        reach = spread[i] * (w.shape[2 + i] - 1)
+        size = (x.shape[2 + i] - 1) * steps[i] + reach + 1 + extra[i] - low[i] - high[i]
+        first = min(low[i] // steps[i], -((reach - low[i]) // steps[i]))  # to last: elements of x that may count
+        last = (low[i] + size - 1) // steps[i]
+        before = max(0, -first)
+        ends.append((before, max(0, last + 1 - x.shape[2 + i])))
+        inner.append(slice(first + before, last + 1 + before))
+        shape.append((last - first) * steps[i] + max(reach, steps[i] - 1) + 1)
+        cut.append(slice(low[i] - first * steps[i], low[i] - first * steps[i] + size))
+    lead = (slice(None), slice(None))
+    window, result = (*lead, *inner), (*lead, *cut)
+    padded = np.pad(x, ((0, 0), (0, 0), *ends))[window]
+    own = (groups, w.shape[0] // groups)
+    given = padded.reshape(x.shape[0], *own, *padded.shape[2:])
+    y = np.zeros((x.shape[0], groups, w.shape[1], *shape))
+    for tap in np.ndindex(w.shape[2:]):
+        at = [
+            slice(k * d, k * d + (n - 1) * s + 1, s)
+            for k, d, s, n in zip(tap, spread, steps, padded.shape[2:], strict=True)
+        ]
+        place, factors = (*lead, slice(None), *at), (*lead, *tap)
+        y[place] += np.einsum("ngc...,gcm->ngm...", given, w[factors].reshape(*own, w.shape[1]))
+    whole = y.reshape(x.shape[0], groups * w.shape[1], *shape)
+    return add_and_activate(whole[result], bias, activation)
 
 
 def _transposed_scale(x: Any, w: Any, bias: Any, **values: Any) -> Any:
@@ -144,6 +208,9 @@ SPREAD: SampleTable = [  # x, w, whether there is a bias, and attributes, in 1, 
     ((2, 4), (4, 3), (5, 4, 3), (3, 2, 3), 1, {"stride": (2,), "padding": (1,), "output_padding": (1,)}),
     ((1, 4), (4, 2), (4, 3, 2), (2, 3, 1), 1, {"groups": 2, "stride": (3,), "dilation": (2,), "activation": "relu"}),
     ((1, 2), (2, 1), (4, 5, 6), (2, 1, 3), 0, {"groups": 2, "padding": (2,), "stride": (2,)}),
+    ((2, 2), (2, 3), (3, 4, 2), (4, 5, 4), 1, {"stride": (3,), "padding": (2,), "activation": "relu"}),
+    ((1, 2), (2, 2), (3, 2, 2), (3, 4, 2), 0, {"stride": (4,), "dilation": (6,), "output_padding": (5,)}),
+    ((1, 1), (1, 1), (1, 2, 1), (4, 5, 4), 0, {"stride": (3,), "padding": (3, 3, 3, 0, 0, 0)}),
     ((0, 3), (3, 2), (2, 2, 2), (2, 2, 2), 1, {}),
     ((1, 0), (0, 2), (2, 2, 2), (2, 2, 2), 1, {"stride": (2,), "activation": "silu"}),
 ]
@@ -159,6 +226,8 @@ def _transposed_samples(dims: int) -> list[Sample]:
     for n, w, sizes, kernel, given, values in SPREAD:
         filters = (*w, *kernel[:dims])
         bias = {"bias": (w[1] * values.get("groups", 1),)} if given else {}
+        if len(values.get("padding", ())) == 6:
+            values = {**values, "padding": (*values["padding"][:dims], *values["padding"][3 : 3 + dims])}
         made.append(Sample({"x": (*n, *sizes[:dims]), "w": filters, **bias}, values))
     x, w, values = LARGE[dims - 1]
     return [*made, Sample({"x": x, "w": w, "bias": (w[1],)}, values, size="wide")]
@@ -187,9 +256,9 @@ for _dims, _name in enumerate(("conv_transpose1d", "conv_transpose2d", "conv_tra
         {"T": FLOATS},
         family="contraction",
         doc=(
-            "activation(convolution + bias) of x, with stride - 1 zeros between its elements, by w[c, co/groups, …]"
-            " turned around (ONNX ConvTranspose). Each dim of y is (x's - 1)·stride + dilation·(w's - 1) + 1 -"
-            " padding + output_padding. The zeros are multiplied too: an infinite weight makes NaN of them."
+            "activation(sum + bias) of the sums of x[i]·w[c, co/groups, k] at i·stride + k·dilation - padding (ONNX"
+            " ConvTranspose). Each dim of y is (x's - 1)·stride + dilation·(w's - 1) + 1 - padding + output_padding."
+            " Beyond its ends x counts as 0, and is multiplied too: an infinite weight makes NaN of it."
         ),
         reference=_conv_transpose,
         tolerance=Tolerance(2, _transposed_scale),
