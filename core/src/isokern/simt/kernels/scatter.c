@@ -38,7 +38,7 @@ static IK_INLINE ik_c combine(ik_c a, ik_c b)
 
 IK_ENTRY(scatter_rows)(IK_PARAMS)
 {
-    if (IK_ITEM >= p.items)
+    if (IK_ITEM >= p.tasks)
         return;
     const int axis = (int)p.axis, after = axis + (int)p.indices.ndim;
     const ik_index columns = (ik_index)p.columns, inner = (ik_index)p.inner;

@@ -19,10 +19,15 @@ def launch(call: Call) -> None:
         t.y, t.x, t.updates = bits(t.y), bits(t.x), bits(t.updates)
     columns = math.prod(t.x.shape[:axis]) * inner
     if t.updates.numel > 0 and rows > 0:
-        length = ceil_div(rows, count_parts(64 * call.device.units, columns, rows))
+        # Each part reads all indices: a processor has no items to spare for that
+        alone = call.device.group == 1 and columns < 64
+        length = ceil_div(rows, count_parts((1 if alone else 64) * call.device.units, columns, rows))
+        tasks = columns * ceil_div(rows, length)
+        how: dict[str, int] = {"groups": tasks, "local": 1} if alone else {"items": tasks}
         call.launch(
             "scatter_rows",
-            items=columns * ceil_div(rows, length),
+            **how,
+            tasks=tasks,
             REDUCTION=REDUCTIONS.index(reduction),
             axis=axis,
             columns=columns,
