@@ -6,6 +6,8 @@ from typing import Any
 from isokern.simt.launch import Call, bits, ceil_div, tensor
 from isokern.simt.launch_shared import is_large, launch_runs
 
+NEAR = 128  # elements between those of a run, in y and x
+
 
 def launch(call: Call) -> None:
     """Ask for the launches of a call."""
@@ -18,11 +20,15 @@ def launch(call: Call) -> None:
         launch_runs(call, "rearrange_runs", t.y)
         return
     dense = [i for i in range(last) if t.x.strides[i] == 1][:1]
-    long = [i for i in dense if t.y.shape[i] >= 16]
-    if d < 16 and not long:
-        call.refuse("neither y nor x lies along memory for 16 elements")
-    if d < 16 or not long:
-        _launch_strides(call, t, [last, *long] if long else [*dense, last])
+    if d < 16:
+        steps = {i: max(abs(t.x.strides[i]), t.y.strides[i]) for i in range(last) if t.y.shape[i] >= 16}
+        long = min(steps, key=lambda i: steps[i], default=-1)
+        if long < 0 or steps[long] > NEAR:
+            call.refuse("no dim of 16 elements lies near memory's order in y and x")
+        _launch_strides(call, t, [last, long])
+        return
+    if not dense or t.y.shape[dense[0]] < 16:
+        _launch_strides(call, t, [*dense, last])
         return
     order = [*(i for i in range(last) if i not in dense), *dense, last]
     stream = is_large(t.y) and size > 1 and all(s * size % 64 == 0 for s in t.y.strides[:-1])
