@@ -2,9 +2,9 @@
  * dims p before the axis, i of the indices and q after the axis.
  *
  * An item owns a part of the rows of one (p, q). It reads all indices and applies those of its rows, so that the
- * updates of an element are applied in their order. Sums of integers do not depend on it: where there are few items, each
- * adds some of the updates up in a list of its own. A negative index counts from the end. An index out of range is left
- * out. */
+ * updates of an element are applied in their order. Sums of integers do not depend on it: where there are few items,
+ * each adds some of the updates up in a list of its own. A negative index counts from the end. An index out of range is
+ * left out. */
 #include "simt.h"
 #include "gather.h"
 

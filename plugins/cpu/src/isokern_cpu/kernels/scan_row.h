@@ -6,8 +6,8 @@
 #define IK_SCAN_ROW_H
 #include "convert.h"
 
-/* What a step is; and how many rows are walked along together: more, of lengths that are powers of two, would not fit in
- * a set of the cache. */
+/* What a step is; and how many rows are walked along together: more, of lengths that are powers of two, would not fit
+ * in a set of the cache. */
 enum { ANY, SUMS, PRODUCTS, LINEAR, ROWS = 4 };
 
 /* Rows of x, and of a where steps are linear, with steps in elements, and that of y. */
