@@ -3,7 +3,8 @@
  * Sums of integers do not depend on the order, so each task adds some of the updates up in a list of its own, and the
  * lists are added to y at the end. All others are applied in y itself, in order, by tasks that own some of the rows.
  *
- * Against a slice for each index this takes a tenth of the time, and a twentieth for sums of integers in few rows. */
+ * Against a slice for each index this takes an eighth of the time of a core, and a fortieth for sums of I32 in 64 rows.
+ */
 
 /* y[row[k] * step] = that combined with u[k], where there is a row. */
 static inline __attribute__((always_inline)) void IK_OF(join_each)(

@@ -4,7 +4,7 @@
  *
  * On PoCL (2 cores, AVX-512), against a group of one item per line, or per square of local memory: 4096 x 4096
  * transposed 7 times as fast, at odd sizes 3 to 4 times, copied 1.2 times (F32) and 1.8 times (F64), [16, 64, 56, 56]
- * to channels last 4 times; two lines of 32 elements interleaved 20 times. */
+ * to channels last 4 times; two lines of 32 elements interleaved 50 times. */
 #include "runs.h"
 #include "place.h"
 
