@@ -12,12 +12,14 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integers
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given
-from ..dtypes import F32, FLOATS, I32, I64, INDICES, PLAIN
+from ..dtypes import F32, FLOATS, I32, I64, INDICES, PLAIN, DType
+from ..expr.stack_code import INPUTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pair, sides
 
 Shape = tuple[int, ...]
+TERMS = INPUTS - 1  # that a loop adds to a sum
 
 
 def _windows(values: Mapping[str, Any]) -> Any:
@@ -36,22 +38,55 @@ def _fold_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape
     return [(n, k // (kh * kw), h, w)]
 
 
+def _add_windows(e: Emitter[V], x: V, stride: int, dilation: int, low: int, size: int, dtype: DType) -> V:
+    """Return [a, b, size, c]: along one dim, the sums of what windows x[a, kernel, b, places, c] have at each element.
+
+    Element k of window i lies at i·stride + k·dilation - low. Numbers k of different remainders by the stride never
+    meet. Those of one remainder are added as copies of x, each moved by one place more than the one before.
+    """
+    lead, kernel, middle, count, inner = x.spec.shape
+    if dilation > 1 and stride > 1:  # windows with nothing between them
+        x = e(
+            "pad", e.reshape(x, (lead, kernel, middle, count, 1, inner)), low=(0,) * 6, high=(0, 0, 0, 0, stride - 1, 0)
+        )
+        count, stride = count * stride, 1
+        x = e.reshape(x, (lead, kernel, middle, count, inner))
+    terms, first = -(-kernel // stride), low // stride
+    length, reach = (low + size - 1) // stride - first + 1, (terms - 1) * dilation
+    before, behind = max(0, reach - first), max(0, first + length - count)
+    if before or behind or terms * stride > kernel:
+        more = terms * stride - kernel
+        x = e("pad", x, low=(0, 0, 0, before, 0), high=(0, more, 0, behind, 0))
+    split = e.reshape(x, (lead, terms, stride, middle, before + count + behind, inner))
+    parts = []
+    for t in range(terms):
+        start = first + before - t * dilation
+        part = e("slice", split, starts=(t, start), ends=(t + 1, start + length), axes=(1, 4))
+        parts.append(e.collapse(part, (2, 1, 1, 1, 1)))
+    y = parts[0]
+    for at in range(1, terms, TERMS):
+        some = [y, *parts[at : at + TERMS]]
+        body = " + ".join(f"x{i}" for i in range(len(some)))
+        y = e.loop(",".join(["abcde"] * len(some)) + "->abcde", body, *some, dtype=dtype)
+    made = e.reshape(e("transpose", y, axes=(0, 2, 3, 1, 4)), (lead, middle, length * stride, inner))
+    if length * stride == size:
+        return made
+    start = low - first * stride
+    return e("slice", made, starts=(start,), ends=(start + size,), axes=(2,))
+
+
 def _fold(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit the place of each element of each window in the padded image, a scatter to these, and the image inside."""
+    """Emit the sums of what overlaps along the width, and then those along the height."""
     (x,), y = inputs, outputs[0]
-    (h, w), (kh, kw), (sh, sw), (top, left, bottom, right), (dh, dw) = _windows(values)
-    height, width, (n, c) = h + top + bottom, w + left + right, y.shape[:2]
+    (h, w), (kh, kw), (sh, sw), (top, left, bottom, _), (dh, dw) = _windows(values)
+    if y.numel == 0:
+        return e.fill(y.shape, 0.0, y.dtype)
+    n, c, wide = *y.shape[:2], y.dtype.compute
     rows = extent("fold", "height", h, top, bottom, kh, sh, dh)
-    columns = extent("fold", "width", w, left, right, kw, sw, dw)
-    place = f"(x0 * {dh} + x2 * {sh}) * {width} + x1 * {dw} + x3 * {sw}"
-    at = e.loop("a,b,c,d->abcd", place, *(e.iota(m, I64) for m in (kh, kw, rows, columns)))
-    given = e.reshape(e.cast(x, y.dtype.compute), (n * c, kh * kw * rows * columns))
-    zeros = e.fill((n * c, height * width), 0.0, y.dtype.compute)
-    image = e("scatter", zeros, e.collapse(at, (4,)), given, axis=1, reduction="add")
-    image = e.cast(e.reshape(image, (n, c, height, width)), y.dtype)
-    if (height, width) == (h, w):
-        return image
-    return e("slice", image, starts=(top, left), ends=(top + h, left + w), axes=(2, 3))
+    columns = x.spec.shape[2] // rows
+    made = _add_windows(e, e.reshape(x, (n * c * kh, kw, rows, columns, 1)), sw, dw, left, w, wide)
+    made = _add_windows(e, e.reshape(made, (n * c, kh, 1, rows, w)), sh, dh, top, h, wide)
+    return e.cast(e.reshape(made, y.shape), y.dtype)
 
 
 def _fold_reference(x: Any, **values: Any) -> Any:

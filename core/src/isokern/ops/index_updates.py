@@ -206,10 +206,17 @@ declare(
 
 def _bincount(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, length = inputs[0], values["length"]
-    # Below 0 is below -length, too, so that it does not count from the end
-    at = e.loop("a->a", f"x0 if x0 >= 0 else x0 - {length}", e.cast(e.reshape(x, (x.spec.numel,)), I64))
-    ones = e.fill(at.spec.shape, 1.0, I64)
-    return e("scatter", e.fill((length,), 0.0, I64), at, ones, axis=0, reduction="add")
+    # Below 0 becomes below -length, too, so that it does not count from the end
+    below, dtype = ("x0", I64) if length >> 31 else (f"maximum(x0, {length - (1 << 31)})", x.spec.dtype)
+    at = e.loop("a->a", f"x0 if x0 >= 0 else {below} - {length}", e.cast(e.reshape(x, (x.spec.numel,)), dtype))
+    return e.cast(_count(e, at, length), I64)
+
+
+def _count(e: Emitter[V], at: V, length: int) -> V:
+    """Emit how often each number below `length` is in at[n], in the shortest integers that count all."""
+    dtype = I64 if at.spec.numel >> 31 else I32
+    ones = e.fill(at.spec.shape, 1.0, dtype)
+    return e("scatter", e.fill((length,), 0.0, dtype), at, ones, axis=0, reduction="add")
 
 
 def _bincount_reference(x: Any, length: int) -> Any:
@@ -265,10 +272,8 @@ def _histc(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     low, high, scale = (constant(v) for v in _range(values))
     place = f"minimum(floor((x0 - {low}) * {scale}), {bins - 1}) if x0 >= {low} and x0 <= {high} else {bins}"
     wide = x.spec.dtype.compute
-    at = e.cast(e.loop("a->a", place, e.reshape(x, (x.spec.numel,)), dtype=wide), I64)
-    ones = e.fill(at.spec.shape, 1.0, I64)
-    counts = e("scatter", e.fill((bins + 1,), 0.0, I64), at, ones, axis=0, reduction="add")
-    return e.cast(e("slice", counts, starts=(0,), ends=(bins,)), x.spec.dtype)
+    at = e.cast(e.loop("a->a", place, e.reshape(x, (x.spec.numel,)), dtype=wide), I32)
+    return e.cast(e("slice", _count(e, at, bins + 1), starts=(0,), ends=(bins,)), x.spec.dtype)
 
 
 def _range(values: Mapping[str, Any]) -> tuple[float, float, float]:

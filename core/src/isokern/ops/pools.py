@@ -13,7 +13,7 @@ from ..declare.attributes import attrs, flag, integer, integers
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import as_given
 from ..declare.operator import Decompose
-from ..dtypes import FLOATS, I64
+from ..dtypes import FLOATS, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
 from .conv2d import extent
@@ -67,40 +67,46 @@ def _behind(size: int, low: int, window: Shape, places: int) -> int:
     return max(0, (places - 1) * stride + dilation * (kernel - 1) + 1 - size - low)
 
 
-def _pool_windows(
-    e: Emitter[V], x: V, y: TensorDesc, where: str, values: Mapping[str, Any], kind: str, fill: float
-) -> V:
-    """Emit the pools of a primitive: over the last one or two dims, then over the first of three."""
-    dims, dtype = y.ndim - 2, y.dtype if kind.endswith("max") else y.dtype.compute
+def _pool_windows(e: Emitter[V], x: V, y: TensorDesc, where: str, values: Mapping[str, Any], largest: bool) -> V:
+    """Emit the largest elements, or the means of whole windows: over the last one or two dims, then the first of three.
+
+    What lies before and behind x counts as -∞, or as 0.
+    """
+    dims, dtype = y.ndim - 2, y.dtype if largest else y.dtype.compute
     windows, (low, _) = window(where, values, dims), borders(where, values["padding"], dims)
     behind = [_behind(x.spec.shape[2 + i], low[i], windows[i], y.shape[2 + i]) for i in range(dims)]
-    if any(low) or any(behind):
-        x = e("pad", x, low=(0, 0, *low), high=(0, 0, *behind), value=fill)
+    sides = list(zip(windows, low, behind, strict=True))
     n, c, *sizes = x.spec.shape
+    none = ((1, 1, 1), 0, 0)
     if dims < 3:
         image = (n, c, *[1] * (2 - dims), *sizes)
-        made = _pool_image(e, e.reshape(x, image), [(1, 1, 1)] * (2 - dims) + windows, kind, fill, dtype)
+        made = _pool_image(e, e.reshape(x, image), [none] * (2 - dims) + sides, largest, dtype)
         return e.reshape(made, y.shape)
-    flat = _pool_image(e, e.collapse(x, (1, 2, 1, 1)), windows[1:], kind, fill, dtype)
+    flat = _pool_image(e, e.collapse(x, (1, 2, 1, 1)), sides[1:], largest, dtype)
     columns = e.reshape(flat, (n, c, sizes[0], y.shape[3] * y.shape[4]))
-    return e.reshape(_pool_image(e, columns, [windows[0], (1, 1, 1)], kind, fill, dtype), y.shape)
+    return e.reshape(_pool_image(e, columns, [sides[0], none], largest, dtype), y.shape)
 
 
-def _pool_image(e: Emitter[V], x: V, windows: Sequence[Shape], kind: str, fill: float, dtype: Any) -> V:
-    """Emit a pool of two dims: the largest elements, or the sums in `dtype` as means times the elements of a window."""
+def _pool_image(e: Emitter[V], x: V, sides: Sequence[tuple[Shape, int, int]], largest: bool, dtype: DType) -> V:
+    """Emit a pool of two dims, each with its window and its padding before and behind."""
+    windows, low, behind = zip(*sides, strict=True)
     kernel, stride, dilation = zip(*windows, strict=True)
     if kernel == (1, 1) and stride == (1, 1):
         return e.cast(x, dtype)
-    fields: dict[str, Any] = {"kernel": kernel, "stride": stride, "dilation": dilation}
-    if kind.endswith("max"):
+    fields: dict[str, Any] = {"kernel": kernel, "stride": stride, "dilation": dilation, "padding": (*low, *behind)}
+    if largest:
         return e("max_pool2d", x, **fields)
-    mean = e("avg_pool2d", e.cast(x, dtype), **fields)
-    return e.loop("abcd->abcd", f"x0 * {math.prod(kernel)}", mean)
+    return e("avg_pool2d", e.cast(x, dtype), count_include_pad=True, **fields)
+
+
+def _elements(where: str, values: Mapping[str, Any], dims: int) -> int:
+    """Return how many elements a window has, by which its mean becomes its sum."""
+    return math.prod(kernel for kernel, _, _ in window(where, values, dims))
 
 
 def _max_parts(where: str) -> Decompose:
     def decompose(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-        return _pool_windows(e, inputs[0], outputs[0], where, values, "pooling_nchw_max", -math.inf)
+        return _pool_windows(e, inputs[0], outputs[0], where, values, largest=True)
 
     return decompose
 
@@ -111,7 +117,7 @@ def _mean_parts(where: str) -> Decompose:
         x, y = inputs[0], outputs[0]
         dims, wide = y.ndim - 2, y.dtype.compute
         windows, (low, high) = window(where, values, dims), borders(where, values["padding"], dims)
-        made, letters, counts = _pool_windows(e, x, y, where, values, "pooling_nchw_sum", 0.0), "abcde"[: y.ndim], []
+        made, letters, counts = _pool_windows(e, x, y, where, values, largest=False), "abcde"[: y.ndim], []
         for i, (kernel, stride, dilation) in enumerate(windows):
             size = x.spec.shape[2 + i]
             first, last = (-low[i], size + high[i]) if values["count_include_pad"] else (0, size)
@@ -120,9 +126,8 @@ def _mean_parts(where: str) -> Decompose:
             numbers = e.iota(y.shape[2 + i], I64), e.iota(kernel, I64)
             counts.append(e.cast(e.loop("o,k->o", body, *numbers, combine="sum"), wide))
         divisor = " * ".join(f"x{i}" for i in range(1, dims + 1))
-        return e.loop(
-            f"{letters},{','.join(letters[2:])}->{letters}", f"x0 / ({divisor})", made, *counts, dtype=y.dtype
-        )
+        body = f"x0 * {_elements(where, values, dims)} / ({divisor})"
+        return e.loop(f"{letters},{','.join(letters[2:])}->{letters}", body, made, *counts, dtype=y.dtype)
 
     return decompose
 
@@ -139,8 +144,9 @@ def _lp_parts(where: str) -> Decompose:
         x, y, (term, root) = inputs[0], outputs[0], _power(values["p"])
         loops = "abcde"[: y.ndim]
         powers = e.loop(f"{loops}->{loops}", term, e.cast(x, y.dtype.compute))
-        total = _pool_windows(e, powers, y, where, values, "pooling_nchw_sum", 0.0)
-        return e.loop(f"{loops}->{loops}", root, total, dtype=y.dtype)
+        means = _pool_windows(e, powers, y, where, values, largest=False)
+        total = f"(x0 * {_elements(where, values, y.ndim - 2)})"
+        return e.loop(f"{loops}->{loops}", root.replace("x0", total), means, dtype=y.dtype)
 
     return decompose
 

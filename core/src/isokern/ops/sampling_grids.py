@@ -37,31 +37,28 @@ def _grid_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape
 
 
 def _axis_taps(e: Emitter[V], at: V, size: int, values: Mapping[str, Any]) -> tuple[V, V]:
-    """Return which elements of an axis each place [n, p] reads, [n, p, taps] in I64, and their weights."""
-    far = FARTHEST[at.spec.dtype]
+    """Return which elements of an axis each place [n, p] reads, [taps, n, p] in I64, and their weights.
+
+    Taps come first, so that loops over places are long.
+    """
+    far, mode = FARTHEST[at.spec.dtype], values["mode"]
     known = f"minimum(maximum(x0 if x0 == x0 else -1, {-far}), {far})"
     place = f"({known} + 1) * {size - 1} / 2" if values["align_corners"] else f"(({known} + 1) * {size} - 1) / 2"
-    place = f"minimum(maximum({place}, {-far}), {far})"
-    taps = TAPS[values["mode"]]
-    at = e.loop("np->np", place, at)
+    at = e.loop("np->np", f"minimum(maximum({place}, {-far}), {far})", at)
+    taps = TAPS[mode]
     numbers = e.iota(taps, at.spec.dtype, start=1 - max(1, taps // 2))
-    first = "rint(x0)" if taps == 1 else "floor(x0)"
-    places = e.loop("np,t->npt", f"{first} + x1", at, numbers)
-    if taps == 1:
-        weights = e.loop("npt->npt", "1 + 0 * x0", places)
-    else:
-        distance = e.loop("npt,np->npt", "abs(x0 - x1)", places, at)
-        weights = e.loop("npt->npt", weight(values["mode"], CUBIC_A, "x0"), distance)
-    if values["padding"] == "zeros":
-        weights = e.loop("npt,npt->npt", f"x1 if x0 >= 0 and x0 < {size} else 0", places, weights)
-    whole = e.cast(places, I64)
-    if values["padding"] == "reflection":
-        period = 2 * (size - 1 if values["align_corners"] else size)
-        back = period if values["align_corners"] else period - 1
-        if period:
-            whole = e.loop("npt->npt", f"x0 - {period} * quotient(x0, {period})", whole)
-        whole = e.loop("npt->npt", f"x0 if x0 < {size} else {back} - x0", whole)
-    return e.loop("npt->npt", f"minimum(maximum(x0, 0), {size - 1})", whole), weights
+    places = e.loop("t,np->tnp", "x0 + rint(x1)" if taps == 1 else "x0 + floor(x1)", numbers, at)
+    own = "1 + 0 * x0" if taps == 1 else weight(mode, CUBIC_A, "abs(x0 - x1)")
+    inside = f"({own}) if x0 >= 0 and x0 < {size} else 0" if values["padding"] == "zeros" else own
+    weights = e.loop("tnp,np->tnp", inside, places, at)
+    clamp = f"minimum(maximum({{}}, 0), {size - 1})"
+    if values["padding"] != "reflection":
+        return e.cast(e.loop("tnp->tnp", clamp.format("x0"), places), I64), weights
+    whole, period = e.cast(places, I64), 2 * (size - 1 if values["align_corners"] else size)
+    back = period if values["align_corners"] else period - 1
+    if period:
+        whole = e.loop("tnp->tnp", f"x0 - {period} * quotient(x0, {period})", whole)
+    return e.loop("tnp->tnp", clamp.format(f"(x0 if x0 < {size} else {back} - x0)"), whole), weights
 
 
 def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
@@ -69,22 +66,22 @@ def _grid(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs
     (x, grid), y = inputs, outputs[0]
     n, c, *sizes = x.spec.shape
     dims, points = len(sizes), math.prod(y.shape[2:])
-    places = e.cast(e.reshape(grid, (n, points, dims)), y.dtype.compute)
+    columns = e("transpose", e.reshape(e.cast(grid, y.dtype.compute), (n, points, dims)), axes=(2, 0, 1))
     index = weights = None
     for i, size in enumerate(sizes):
-        column = e("slice", places, starts=(dims - 1 - i,), ends=(dims - i,), axes=(2,))
-        at, own = _axis_taps(e, e.collapse(column, (1, 2)), size, values)
+        column = e("slice", columns, starts=(dims - 1 - i,), ends=(dims - i,), axes=(0,))
+        at, own = _axis_taps(e, e.collapse(column, (2, 1)), size, values)
         if index is None or weights is None:
-            index, weights = at, own
+            image = f"x1 * {size} + x0"  # the rows of all images are numbered in one
+            index, weights = e.loop("tnp,n->tnp", image, at, e.iota(n, I64)), own
         else:
-            index = e.collapse(e.loop("npa,npb->npab", f"x0 * {size} + x1", index, at), (1, 1, 2))
-            weights = e.collapse(e.loop("npa,npb->npab", "x0 * x1", weights, own), (1, 1, 2))
+            index = e.collapse(e.loop("anp,bnp->abnp", f"x0 * {size} + x1", index, at), (2, 1, 1))
+            weights = e.collapse(e.loop("anp,bnp->abnp", "x0 * x1", weights, own), (2, 1, 1))
     assert index is not None and weights is not None
-    index = e.loop("npt,n->npt", f"x0 + x1 * {math.prod(sizes)}", index, e.iota(n, I64))
     rows = e.reshape(e("transpose", x, axes=(0, *range(2, 2 + dims), 1)), (n * math.prod(sizes), c))
-    taps = index.spec.shape[2]
+    taps = index.spec.shape[0]
     flat = e.reshape(e.cast(rows, weights.spec.dtype), (1, n * math.prod(sizes), c))
-    picked, factors = (e.reshape(v, (n * points, taps)) for v in (index, weights))
+    picked, factors = (e("transpose", e.reshape(v, (taps, n * points)), axes=(1, 0)) for v in (index, weights))
     made = e.reshape(e("weighted_gather", flat, picked, factors), (n, points, c))
     return e.reshape(e("transpose", e.cast(made, y.dtype), axes=(0, 2, 1)), y.shape)
 

@@ -70,12 +70,24 @@ def cast_by_bits(y: TensorDesc, x: TensorDesc) -> tuple[TensorDesc, TensorDesc]:
 
 
 def order_pad(call: Call) -> tuple[Any, int, list[int]]:
-    """Return the tensors of `pad` as bits, with their dims in the order of y's memory; its value; and `low` so."""
+    """Return the tensors of `pad` as bits, with their dims in the order of y's memory; its value; and `low` so.
+
+    A dim without a border joins the one before it, where both tensors allow that.
+    """
     t = call.tensors()
     order = [d for _, d in sorted((-abs(s), d) for d, s in enumerate(t.y.strides))]
     value = convert_bits(call.attrs.value, t.y.dtype)
-    t.y, t.x = bits(t.y.permute(order)), bits(t.x.permute(order))
-    return t, value, [call.attrs.low[d] for d in order]
+    y, x, low = bits(t.y.permute(order)), bits(t.x.permute(order)), [call.attrs.low[d] for d in order]
+    dims: list[tuple[int, int, int, int, int]] = []  # lengths and strides of y and x, and low
+    for n, m, to, of, before in zip(y.shape, x.shape, y.strides, x.strides, low, strict=True):
+        if dims and n == m and (n == 1 or dims[-1][2:4] == (n * to, n * of)):
+            last = dims[-1]
+            dims[-1] = (last[0] * n, last[1] * n, *((to, of) if n > 1 else last[2:4]), last[4] * n)
+        else:
+            dims.append((n, m, to, of, before))
+    t.y = tensor(y, [d[0] for d in dims], [d[2] for d in dims], y.offset)
+    t.x = tensor(x, [d[1] for d in dims], [d[3] for d in dims], x.offset)
+    return t, value, [d[4] for d in dims]
 
 
 def pair_parts(call: Call) -> Iterator[tuple[TensorDesc, TensorDesc]]:

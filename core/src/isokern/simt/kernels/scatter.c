@@ -2,8 +2,9 @@
  * dims p before the axis, i of the indices and q after the axis.
  *
  * An item owns a part of the rows of one (p, q). It reads all indices and applies those of its rows, so that the
- * updates of an element are applied in their order. A negative index counts from the end. An index out of range is left
- * out. */
+ * updates of an element are applied in their order. Sums of integers do not depend on it: where there are few items,
+ * each adds some of the updates up in a list of its own. A negative index counts from the end. An index out of range is
+ * left out. */
 #include "simt.h"
 #include "gather.h"
 
@@ -38,7 +39,7 @@ static IK_INLINE ik_c combine(ik_c a, ik_c b)
 
 IK_ENTRY(scatter_rows)(IK_PARAMS)
 {
-    if (IK_ITEM >= p.items)
+    if (IK_ITEM >= p.tasks)
         return;
     const int axis = (int)p.axis, after = axis + (int)p.indices.ndim;
     const ik_index columns = (ik_index)p.columns, inner = (ik_index)p.inner;
@@ -60,5 +61,35 @@ IK_ENTRY(scatter_rows)(IK_PARAMS)
         IK_STORE(y, at, combine(IK_LOAD(y, at), IK_LOAD(updates, u)));
 #endif
     }
+}
+
+/* An item adds up `length` updates of single elements in its list of all rows. */
+IK_ENTRY(scatter_count)(IK_PARAMS)
+{
+    IK_GLOBAL ik_c *list = (IK_GLOBAL ik_c *)workspace + IK_GROUP_ID * (ik_index)p.rows;
+    const int axis = (int)p.axis, after = axis + (int)p.indices.ndim;
+    const ik_index begin = IK_GROUP_ID * (ik_index)p.length, left = (ik_index)p.count - begin,
+                   end = begin + (left < p.length ? left : (ik_index)p.length);
+    for (ik_index row = 0; row < p.rows; row++)
+        list[row] = 0;
+    for (ik_index i = begin; i < end; i++) {
+        const ik_index row = row_of(indices[index_offset(p.indices, (int)p.indices.ndim, i)], p.rows);
+        if (row >= 0)
+            list[row] =
+                combine(list[row], IK_LOAD(updates, p.updates.offset + ik_offset_within(p.updates, axis, after, i)));
+    }
+}
+
+/* An item adds the lists' sums of a row to it. */
+IK_ENTRY(scatter_lists)(IK_PARAMS)
+{
+    if (IK_ITEM >= p.items)
+        return;
+    IK_GLOBAL const ik_c *list = (IK_GLOBAL const ik_c *)workspace + IK_ITEM;
+    const ik_index at = p.y.offset + IK_ITEM * p.y.strides[(int)p.axis];
+    ik_c sum = IK_LOAD(y, at);
+    for (ik_index part = 0; part < p.parts; part++)
+        sum = combine(sum, list[part * (ik_index)p.rows]);
+    IK_STORE(y, at, sum);
 }
 #endif

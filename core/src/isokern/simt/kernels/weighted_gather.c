@@ -7,7 +7,10 @@
 #include "simt.h"
 #include "gather.h"
 
-enum { HELD = 4 }; /* terms whose rows and weights are held */
+enum {
+    HELD = 4,
+    CHUNK = 32
+}; /* terms whose rows and weights are held; elements of a line that an item adds up at once */
 
 /* Where term t of row o of y reads its index and its weight. */
 #define INDEX(o, t) (p.indices.offset + (o) * p.indices.strides[0] + (t) * p.indices.strides[1])
@@ -48,6 +51,40 @@ IK_ENTRY(weighted_gather_rows)(IK_PARAMS)
                 sum += factor * IK_LOAD(x, from + row * p.x.strides[1] + i * x_step);
         }
         IK_STORE(y, to + i * y_step, sum);
+    }
+}
+
+/* Several lines by one item, where groups have no more. */
+IK_ENTRY(weighted_gather_lines)(IK_PARAMS)
+{
+    const ik_index width = p.y.shape[2], terms = p.indices.shape[1], first = IK_GROUP_ID * (ik_index)p.taken,
+                   end = p.lines - first < p.taken ? (ik_index)p.lines : first + (ik_index)p.taken;
+    const ik_index x_step = p.x.strides[2], y_step = p.y.strides[2];
+    for (ik_index line = first; line < end; line++) {
+        const ik_index a = line / p.y.shape[1], o = line - a * p.y.shape[1];
+        const ik_index from = p.x.offset + a * p.x.strides[0];
+        const ik_index to = p.y.offset + a * p.y.strides[0] + o * p.y.strides[1];
+        for (ik_index i = 0; i < width; i += CHUNK) {
+            const int n = width - i < CHUNK ? (int)(width - i) : CHUNK;
+            ik_c sum[CHUNK];
+            for (int k = 0; k < CHUNK; k++)
+                sum[k] = 0;
+            for (ik_index t = 0; t < terms; t++) {
+                const ik_index row = row_of(indices[INDEX(o, t)], p.rows),
+                               at = from + row * p.x.strides[1] + i * x_step;
+                const ik_c factor = IK_LOAD(weights, WEIGHT(o, t));
+                if (row < 0 || factor == 0)
+                    continue;
+                if (n == CHUNK && x_step == 1)
+                    for (int k = 0; k < CHUNK; k++)
+                        sum[k] += factor * IK_LOAD(x, at + k);
+                else
+                    for (int k = 0; k < n; k++)
+                        sum[k] += factor * IK_LOAD(x, at + k * x_step);
+            }
+            for (int k = 0; k < n; k++)
+                IK_STORE(y, to + (i + k) * y_step, sum[k]);
+        }
     }
 }
 

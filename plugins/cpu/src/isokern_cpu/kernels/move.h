@@ -19,7 +19,7 @@ typedef struct ik_block {
     int64_t tile_columns, tile_rows;
 } ik_block;
 
-enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_PREFETCH = 2048 };
+enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_PREFETCH = 2048, IK_STREAM_LINE = 128, IK_SHORT = 8 };
 
 /* Prefetch lines that will be read next. The hardware follows a run by itself, but not from one short run to the
  * next. */
@@ -69,6 +69,18 @@ static inline void ik_choose_tiles(ik_block *b)
     b->tile_rows = ik_min(rows, ik_max(buffered ? ik_min(8 * line, 128) : line, 1024 / columns));
 }
 
+/* Lines of few elements, such as windows, are walked side by side: along a longer dim of which x has a run. */
+static inline void ik_choose_line(ik_block *b)
+{
+    const int32_t last = b->ndim - 1;
+    for (int32_t i = last - 1; i >= 0 && b->shape[last] <= IK_SHORT; i--)
+        if (b->xs[i] == b->size && b->shape[i] >= 2 * IK_SHORT) {
+            ik_move_dim(b, i, last);
+            b->stream = b->whole_lines = false;
+            return;
+        }
+}
+
 /* A block that copies y = x for `ndim` dims of `shape`; strides in elements of `size` bytes, those of x may be zero. */
 static inline ik_block ik_block_of(
     int64_t size, int32_t ndim, const int64_t *shape, void *y, const int64_t *ys, const void *x, const int64_t *xs)
@@ -111,9 +123,12 @@ static inline ik_block ik_block_of(
     b.whole_lines = ((uintptr_t)b.y | (uint64_t)line) % 64 == 0;
     for (int32_t i = 0; i < b.ndim - 1; i++)
         b.whole_lines &= b.ys[i] % 64 == 0;
-    b.stream = b.count * b.size >= IK_STREAM_BYTES && b.ys[b.ndim - 1] == b.size && (b.whole_lines || line >= 1024);
+    b.stream =
+        b.count * b.size >= IK_STREAM_BYTES && b.ys[b.ndim - 1] == b.size && (b.whole_lines || line >= IK_STREAM_LINE);
     if (b.count != 0)
         ik_choose_tiles(&b);
+    if (b.count != 0 && !b.transposed)
+        ik_choose_line(&b);
     return b;
 }
 

@@ -4,14 +4,12 @@
  * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
  * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
  *
- * Sums and products of few rows have a loop of their own (scan_row.h), since steps over a few lanes are slow. */
+ * Sums, products and linear steps have loops of their own (scan_row.h): along rows that lie in memory one after the
+ * other, several at a time, and for few rows of any kind, since steps over a few lanes are slow. */
 #include "program.h"
+#include "scan_row.h"
 #include "transpose.h"
 #include "operators/scan.h"
-
-#define IK_FILE "scan_row.h"
-#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_U64)
-#include "each_type.h"
 
 enum {
     LANES = 64,            /* rows of a tile */
@@ -24,8 +22,8 @@ enum {
 
 typedef struct job {
     const ik_plan *plan;
-    int32_t inputs, compute;
-    bool exclusive, sums, products; /* sums: the body adds, products: it multiplies, the input and the value before */
+    int32_t inputs, compute, kind; /* kind: SUMS where the body adds the input and the value before, … */
+    bool exclusive, direct;        /* direct: rows are walked along in place */
     int64_t size, rows, length, lanes, block; /* size: bytes of a value; a tile has `lanes` rows and `block` steps */
     ik_number initial;
     ik_steps steps;
@@ -152,18 +150,50 @@ static void step_over(frame *f, int64_t n, int64_t count)
         memcpy(f->state, before, line);
 }
 
-/* The same for a single row of sums or products. */
-static void accumulate(frame *f, int64_t count)
+/* The same as step_over for a single row. */
+static void step_along(frame *f, int64_t count)
 {
     const job *j = f->j;
-    const operand *x = &f->x[0], *y = &f->y;
-    const int64_t step_x = x->pitch / j->size, step_y = y->pitch / j->size;
-    if (j->compute == IK_F32)
-        accumulate_row_f32(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
-    else if (j->compute == IK_F64)
-        accumulate_row_f64(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
-    else
-        accumulate_row_u64(x->line, step_x, y->line, step_y, count, j->products, j->exclusive, f->state);
+    const operand *x = &f->x[j->kind == LINEAR ? 1 : 0], *a = &f->x[0];
+    const run_of_rows run = { .x = { x->line },
+        .a = { a->line },
+        .step_x = x->pitch / j->size,
+        .step_a = a->pitch / j->size,
+        .step_y = f->y.pitch / j->size };
+    accumulate(j->compute, 1, j->kind, j->exclusive, &run, &f->y.line, count, f->state);
+}
+
+/* Load the values before the first step of n rows. */
+static void load_state(const job *j, int64_t row, int64_t n, char *state)
+{
+    const ik_tensor *start = &j->plan->tensors[1];
+    if (j->tensor[1] == NULL) {
+        ik_spread(j->size, &j->initial, n, state);
+        return;
+    }
+    const ik_lanes init = ik_lanes_of(start, j->compute, 0, start->ndim - 1);
+    ik_lanes_load(&init, j->tensor[1], row, n, state);
+}
+
+/* Scan groups begin .. end of ROWS rows in place. */
+static void run_rows(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const job *j = context;
+    const int32_t which[2] = { j->kind == LINEAR ? 3 : 2, 2 };
+    const operand y = open_operand(j, 0, NULL), x = open_operand(j, which[0], NULL),
+                  a = open_operand(j, which[1], NULL);
+    run_of_rows f = { .step_x = x.step, .step_a = a.step, .step_y = y.step };
+    char *to[ROWS];
+    _Alignas(8) char state[ROWS * sizeof(double)];
+    for (int64_t row = begin * j->lanes; row < ik_min(j->rows, end * j->lanes); row += j->lanes) {
+        const int64_t n = ik_min(j->lanes, j->rows - row);
+        for (int64_t r = 0; r < n; r++)
+            f.x[r] = find_steps(&x, row + r, 0), f.a[r] = find_steps(&a, row + r, 0),
+            to[r] = find_steps(&y, row + r, 0);
+        load_state(j, row, n, state);
+        accumulate(j->compute, n, j->kind, j->exclusive, &f, to, j->length, state);
+    }
 }
 
 /* Scan rows begin .. end, numbered by tiles. */
@@ -171,29 +201,38 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    const ik_tensor *start = &j->plan->tensors[1];
     frame f;
     open_frame(&f, j);
     for (int64_t row = begin * j->lanes; row < ik_min(j->rows, end * j->lanes); row += j->lanes) {
         const int64_t n = ik_min(j->lanes, j->rows - row);
-        if (j->tensor[1] != NULL) {
-            const ik_lanes init = ik_lanes_of(start, j->compute, 0, start->ndim - 1);
-            ik_lanes_load(&init, j->tensor[1], row, n, f.state);
-        } else {
-            ik_spread(j->size, &j->initial, n, f.state);
-        }
+        load_state(j, row, n, f.state);
         for (int64_t at = 0; at < j->length; at += j->block) {
             const int64_t count = ik_min(j->block, j->length - at);
             for (int32_t i = 0; i < j->inputs; i++)
                 load_tile(&f, &f.x[i], row, n, at, count);
             select_tile(j, &f.y, row, n, at);
-            if (n == 1 && (j->sums || j->products))
-                accumulate(&f, count);
+            if (n == 1 && j->kind != ANY)
+                step_along(&f, count);
             else
                 step_over(&f, n, count);
             store_tile(&f, &f.y, row, n, at, count);
         }
     }
+}
+
+/* Whether a step takes two operands, in either order. */
+static bool takes(const ik_step *step, int32_t a, int32_t b)
+{ return (step->from[0] == a && step->from[1] == b) || (step->from[0] == b && step->from[1] == a); }
+
+/* What a step is, by the program of the body. */
+static int32_t kind_of(const job *j)
+{
+    const ik_step *first = j->steps.step, *second = first + 1;
+    const bool product = first->code == IK_CODE_MUL, sum = first->code == IK_CODE_ADD;
+    if (j->inputs == 1 && j->steps.count == 1 && takes(first, 0, 1))
+        return sum ? SUMS : product ? PRODUCTS : ANY;
+    const bool linear = j->inputs == 2 && j->steps.count == 2 && product && second->code == IK_CODE_ADD;
+    return linear && takes(first, 0, 2) && takes(second, first->to, 1) ? LINEAR : ANY;
 }
 
 static const char *set_up(const ik_plan *plan, job *j)
@@ -209,15 +248,18 @@ static const char *set_up(const ik_plan *plan, job *j)
     const char *reason = ik_steps_of(&attrs->body, j->compute, j->inputs + 1, &j->steps);
     if (reason != NULL)
         return reason;
-    const ik_step *step = j->steps.step;
-    const bool both =
-        j->inputs == 1 && j->steps.count == 1 && step->from[0] + step->from[1] == 1 && step->from[0] != step->from[1];
-    j->sums = both && step->code == IK_CODE_ADD;
-    j->products = both && step->code == IK_CODE_MUL;
+    j->kind = kind_of(j);
+    j->direct = j->kind != ANY;
+    for (uint32_t i = 0; i < plan->tensor_count; i++) {
+        const ik_tensor *t = &plan->tensors[i];
+        j->direct &= i == 1 || (t->dtype == j->compute && ik_magnitude(t->strides[t->ndim - 1]) == 1);
+    }
     j->length = y->shape[y->ndim - 1];
     j->rows = j->length > 0 ? ik_numel(y) / j->length : 0;
     j->lanes = ik_max(1, ik_min(LANES, ik_ceil_div(j->rows, ik_threads())));
-    if (j->lanes < FEW && (j->sums || j->products))
+    if (j->direct)
+        j->lanes = ik_min(j->lanes, ROWS);
+    else if (j->lanes < FEW && j->kind != ANY)
         j->lanes = 1;
     const int64_t lines = LIVE_BYTES / (j->size * j->lanes) - j->steps.constants - j->steps.depth - j->steps.kept - 1;
     j->block = ik_max(1, ik_min(j->length, lines / (j->inputs + 2)));
@@ -240,6 +282,6 @@ IK_KERNEL(scan)
     for (int32_t i = 0; i < 2 + j.inputs; i++)
         j.tensor[i] = ik_ptr(plan, data, (uint32_t)i);
     const int64_t work = j.lanes * j.length * j.size * (1 + j.steps.count);
-    ik_parallel_for(ik_ceil_div(j.rows, j.lanes), 1 + IK_THREAD_BYTES / (1 + work), run, &j);
+    ik_parallel_for(ik_ceil_div(j.rows, j.lanes), 1 + IK_THREAD_BYTES / (1 + work), j.direct ? run_rows : run, &j);
     return IK_SUCCESS;
 }

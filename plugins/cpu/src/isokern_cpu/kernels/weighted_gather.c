@@ -12,7 +12,7 @@
 #include "runs.h"
 #include "operators/weighted_gather.h"
 
-enum { MIN_LANES = 8 }; /* elements of b from which on they are lanes */
+enum { MIN_LANES = 8, PREFETCHED = 4096 }; /* elements of b from which on they are lanes; bytes that are prefetched */
 
 typedef struct job {
     const ik_tensor *ty, *tx, *indices, *weights;
@@ -137,6 +137,7 @@ static void IK_OF(add)(void *context, int64_t begin, int64_t end, int32_t worker
     (void)worker;
     const job *j = context;
     const int64_t *xs = j->tx->strides, *ys = j->ty->strides;
+    const int64_t later = 1 + PREFETCHED / (1 + j->t * j->b * j->size);
     IK_T scratch[IK_TILE] IK_ALIGNED, sum[IK_TILE] IK_ALIGNED;
     for (int64_t i = begin; i < end; i++) {
         const int64_t a = i / j->o, o = i % j->o;
@@ -144,9 +145,9 @@ static void IK_OF(add)(void *context, int64_t begin, int64_t end, int32_t worker
         const IK_T *weight = (const IK_T *)j->weight + o * j->t;
         const char *x = j->x + a * xs[0] * j->size;
         char *y = j->y + (a * ys[0] + o * ys[1]) * j->size;
-        for (int64_t t = 0; t < j->t && o + 1 < j->o && xs[2] == 1; t++)
-            if (row[j->t + t] >= 0)
-                ik_prefetch(x + row[j->t + t] * xs[1] * j->size, ik_min(j->b, IK_TILE) * j->size);
+        for (int64_t t = later * j->t; t < (later + 1) * j->t && o + later < j->o && xs[2] == 1; t++)
+            if (row[t] >= 0)
+                ik_prefetch(x + row[t] * xs[1] * j->size, ik_min(j->b, IK_TILE) * j->size);
         for (int64_t at = 0; at < j->b; at += IK_TILE) {
             const int64_t n = ik_min(IK_TILE, j->b - at);
             char *to = y + at * ys[2] * j->size;

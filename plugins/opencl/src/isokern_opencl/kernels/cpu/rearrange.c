@@ -1,9 +1,10 @@
-/* Copies along memory, one item per run of 8,192 elements, and transpositions of matrices, one item per 128 x 128
- * elements by squares of 16 x 16 in registers; other plans are refused.
+/* Copies along memory, one item per run of 8,192 elements; transpositions of matrices, one item per 128 x 128 elements
+ * by squares of 16 x 16 in registers; and copies where one side has lines of few elements, one item per run along the
+ * other side. Other plans are refused.
  *
  * On PoCL (2 cores, AVX-512), against a group of one item per line, or per square of local memory: 4096 x 4096
  * transposed 7 times as fast, at odd sizes 3 to 4 times, copied 1.2 times (F32) and 1.8 times (F64), [16, 64, 56, 56]
- * to channels last 4 times. */
+ * to channels last 4 times; two lines of 32 elements interleaved 50 times. */
 #include "runs.h"
 #include "place.h"
 
@@ -118,4 +119,27 @@ IK_ENTRY(rearrange_squares)(IK_PARAMS)
                 for (ik_index j = c; j < columns && j < c + SQUARE; j++)
                     to[i * high + j] = from[j * step + i];
         }
+}
+
+/* Runs along the last dim, for all elements of the dim before it, whose lines are short in y or in x. */
+IK_ENTRY(rearrange_strides)(IK_PARAMS)
+{
+    const int last = (int)p.y.ndim - 1;
+    const ik_index d = p.y.shape[last], few = p.y.shape[last - 1], parts = p.parts;
+    const ik_index begin = IK_GROUP_ID % parts * IK_RUN, end = d - begin < IK_RUN ? d : begin + IK_RUN;
+    const ik_index first = IK_GROUP_ID / parts * p.taken, rows = p.rows, y_step = p.y.strides[last],
+                   x_step = p.x.strides[last], stop = rows - first < p.taken ? rows : first + (ik_index)p.taken;
+    for (ik_index row = first; row < stop; row++) {
+        const ik_place at = ik_place_of(p.y, p.x, last - 1, row);
+        for (ik_index k = 0; k < few; k++) {
+            IK_GLOBAL element *to = y + at.y + k * p.y.strides[last - 1];
+            IK_GLOBAL const element *from = x + at.x + k * p.x.strides[last - 1];
+            if (y_step == 1)
+                for (ik_index i = begin; i < end; i++)
+                    to[i] = from[i * x_step];
+            else
+                for (ik_index i = begin; i < end; i++)
+                    to[i * y_step] = from[i * x_step];
+        }
+    }
 }
