@@ -7,36 +7,30 @@
 static const char *address_of(const ik_tensor *t, const char *x, int64_t a, int64_t b, int64_t c)
 { return x + ik_bytes(t->dtype, a * t->strides[0] + b * t->strides[1] + c * t->strides[2]); }
 
-static int64_t given_length(const job *j, int64_t b)
-{ return ik_index_at(j->tlengths->dtype, j->lengths, b * j->tlengths->strides[0]); }
+static int64_t number_at(operand list, int64_t i)
+{ return ik_index_at(list.t->dtype, list.at, i * list.t->strides[0]); }
 
 static int64_t page_at(const job *j, int64_t b, int64_t number)
-{ return ik_index_at(j->ttable->dtype, j->table, b * j->ttable->strides[0] + number * j->ttable->strides[1]); }
+{
+    const int64_t *strides = j->table.t->strides;
+    return ik_index_at(j->table.t->dtype, j->table.at, b * strides[0] + number * strides[1]);
+}
 
 /* The first entry of a sequence's table that names no page and has keys before the length; -1 where all do. */
 static int64_t wrong_page(const job *j, int64_t b, int64_t length)
 {
     for (int64_t i = 0; j->page != 0 && i * j->page < length; i++)
-        if (page_at(j, b, i) < 0 || page_at(j, b, i) >= j->tk->shape[0])
+        if (page_at(j, b, i) < 0 || page_at(j, b, i) >= j->k.shape[0])
             return i;
     return -1;
-}
-
-/* Key or value `key` of a sequence and a head of k: its row. */
-static const char *row_of(const job *j, const ik_tensor *t, const char *x, int64_t b, int64_t group, int64_t key)
-{
-    if (j->page == 0)
-        return address_of(t, x, b, key, group);
-    const int64_t number = key / j->page;
-    return address_of(t, x, page_at(j, b, number), key - number * j->page, group);
 }
 
 /* The number of keys of a sequence. */
 static int64_t length_of(job *j, int64_t b)
 {
-    if (j->lengths == NULL)
+    if (j->lengths.t == NULL)
         return j->s;
-    const int64_t length = given_length(j, b);
+    const int64_t length = number_at(j->lengths, b);
     if (length >= 0 && length <= j->s && wrong_page(j, b, length) < 0)
         return length;
     int64_t first = atomic_load(&j->bad_sequence);
@@ -45,48 +39,143 @@ static int64_t length_of(job *j, int64_t b)
     return 0;
 }
 
+/* Where the sequences end that the entries of a list behind the first bound, in order: they rise already, or are
+ * sorted by gaps (Shell 1959, in Knuth's steps), which needs no memory. */
+static void find_ends(operand starts, int64_t n, int64_t *ends)
+{
+    bool rising = true;
+    for (int64_t i = 0; i < n; i++) {
+        ends[i] = number_at(starts, i + 1);
+        rising &= i == 0 || ends[i - 1] <= ends[i];
+    }
+    int64_t gap = 1;
+    while (!rising && gap < n)
+        gap = 3 * gap + 1;
+    for (; !rising && gap > 0; gap /= 3)
+        for (int64_t i = gap; i < n; i++) {
+            const int64_t end = ends[i];
+            int64_t to = i;
+            for (; to >= gap && ends[to - gap] > end; to -= gap)
+                ends[to] = ends[to - gap];
+            ends[to] = end;
+        }
+}
+
+/* How many of n rising numbers are at most x. */
+static int64_t count_up_to(const int64_t *rising, int64_t n, int64_t x)
+{
+    int64_t low = 0;
+    while (low < n) {
+        const int64_t middle = low + (n - low) / 2;
+        if (rising[middle] <= x)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
+}
+
+/* The keys of the queries of one sequence. */
+typedef struct span {
+    int64_t rows; /* of the tile, that are of this sequence */
+    int64_t b, first; /* key 0 is row [b, first] of k or, in pages, that of sequence b's table */
+    int64_t length; /* how many keys there are */
+    int64_t shift; /* query i is at place i + shift among them */
+} span;
+
+/* The keys of the sequence of a tile's row. */
+static span find_span(job *j, const tile *t, int64_t row)
+{
+    if (j->sequences < 0) {
+        const int64_t length = length_of(j, t->b);
+        return (span){ .rows = t->rows, .b = t->b, .length = length, .shift = length - j->m };
+    }
+    const int64_t own = count_up_to(j->ends, j->sequences, t->query[row]);
+    span s = { .rows = t->rows - row };
+    if (own == j->sequences)
+        return s;
+    for (s.rows = 1; row + s.rows < t->rows && t->query[row + s.rows] < j->ends[own];)
+        s.rows++;
+    s.shift = -number_at(j->starts, own + 1);
+    if (j->page != 0) {
+        s.b = own, s.length = length_of(j, own);
+        s.shift += s.length;
+    } else {
+        const int64_t low = own == 0 ? 0 : j->key_ends[own - 1], high = j->key_ends[own];
+        s.first = ik_max(0, ik_min(low, j->s)), s.length = ik_max(0, ik_min(high, j->s)) - s.first;
+        s.shift += number_at(j->key_starts, own + 1) - s.first;
+    }
+    return s;
+}
+
 /* Keys low .. high - 1. */
 typedef struct range {
     int64_t low, high;
 } range;
 
-/* The keys that a query of a sequence with `length` keys sees; the last query is at the last key. */
-static range find_visible(const job *j, int64_t length, int64_t query)
+/* The keys of a sequence that a query sees. */
+static range find_visible(const job *j, const span *keys, int64_t query)
 {
-    const int64_t place = length - j->m + query, behind = j->causal ? 1 : j->window > 0 ? j->window : length + j->m;
-    return (range){ .low = j->window > 0 ? ik_max(0, place - j->window + 1) : 0,
-        .high = ik_max(0, ik_min(length, place + behind)) };
+    const int64_t place = query + keys->shift;
+    int64_t high = keys->length;
+    if (j->causal || j->window > 0)
+        high = ik_max(0, ik_min(high, place + (j->causal ? 1 : j->window)));
+    return (range){ .low = j->window > 0 ? ik_max(0, place - j->window + 1) : 0, .high = high };
 }
 
-/* Keys of a sequence and a head of k, from `first` on. */
-typedef struct keys_of {
-    int64_t b, group, first;
-} keys_of;
-
-/* Rows of keys or values, `step` elements apart; in pages where `at` is null. */
-typedef struct matrix {
-    int32_t dtype;
+/* Keys or values first .. first + n - 1 of a block, in rows `step` elements apart. */
+typedef struct run {
+    int64_t first, n;
     const char *at;
-    int64_t step;
-} matrix;
+} run;
 
-/* Read n keys or values: in place where they are contiguous floats, of F32 if `widen`; else converted into `to`. */
-static matrix read_rows(
-    const job *j, const ik_tensor *t, const char *x, keys_of place, int64_t n, bool widen, float *to)
+/* A block of keys or values as runs: one of rows in place or that were converted, or one of each page. */
+typedef struct block {
+    int32_t dtype;
+    int64_t count, step;
+    run runs[BLOCK];
+} block;
+
+/* Find the runs of n keys or values of a sequence and a head of k, from number `first` on. */
+static void find_runs(const job *j, const ik_tensor *t, const char *x, const span *keys, int64_t group, int64_t first,
+    int64_t n, block *to)
 {
-    const int64_t width = t->shape[3];
-    if (t->strides[3] == 1 && (t->dtype == IK_F32 || (!widen && ik_has_vectors(t->dtype)))) {
-        const bool one = j->page == 0 || place.first % j->page + n <= j->page;
-        if (one || !widen)
-            return (matrix){ t->dtype, one ? row_of(j, t, x, place.b, place.group, place.first) : NULL, t->strides[1] };
+    to->dtype = t->dtype, to->step = t->strides[1], to->count = 1;
+    if (j->page == 0) {
+        to->runs[0] = (run){ 0, n, address_of(t, x, keys->b, keys->first + first, group) };
+        return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        const char *row = row_of(j, t, x, place.b, place.group, place.first + i);
-        if (ik_is_blocks(t->dtype))
-            ik_dequantize_run(t->dtype, width, row, to + i * width);
-        else
-            ik_load_f32(t->dtype, row, t->strides[3], width, to + i * width);
+    to->count = 0;
+    for (int64_t i = 0, rows; i < n; i += rows) {
+        const int64_t number = (first + i) / j->page, row = first + i - number * j->page;
+        rows = ik_min(n - i, j->page - row);
+        to->runs[to->count++] = (run){ i, rows, address_of(t, x, page_at(j, keys->b, number), row, group) };
     }
-    return (matrix){ IK_F32, (const char *)to, width };
+}
+
+/* Convert the rows of a block to F32, `width` elements apart. */
+static void convert_block(const ik_tensor *t, const block *from, int64_t width, float *to)
+{
+    for (const run *r = from->runs; r < from->runs + from->count; r++)
+        for (int64_t i = 0; i < r->n; i++) {
+            const char *row = r->at + ik_bytes(t->dtype, i * from->step);
+            if (ik_is_blocks(t->dtype))
+                ik_dequantize_run(t->dtype, t->shape[3], row, to + (r->first + i) * width);
+            else
+                load_f32(t->dtype, row, t->strides[3], t->shape[3], to + (r->first + i) * width);
+        }
+}
+
+/* The same runs where a kernel can read them, floats that are contiguous and of a dtype that it has vectors of; else
+ * one run of F32 in `converted`. */
+static void read_block(const job *j, const ik_tensor *t, const char *x, const span *keys, int64_t group, int64_t first,
+    int64_t n, float *converted, block *to)
+{
+    find_runs(j, t, x, keys, group, first, n, to);
+    if (t->strides[3] == 1 && ik_has_vectors(t->dtype))
+        return;
+    convert_block(t, to, t->shape[3], converted);
+    to->dtype = IK_F32, to->step = t->shape[3], to->count = 1;
+    to->runs[0] = (run){ 0, n, (const char *)converted };
 }
 #endif

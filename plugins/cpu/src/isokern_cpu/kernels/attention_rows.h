@@ -1,40 +1,49 @@
-/* The rows of attention and a block of keys: their scores, weights, sums of values, and results. */
+/* The rows of a tile and a block of keys: their scores, weights, sums of values, and results. */
 #ifndef IK_ATTENTION_ROWS_H
 #define IK_ATTENTION_ROWS_H
 #include "attention_keys.h"
 
-/* scores[row, key] = q[row] · k[key] for n keys. */
-static void score_few(const job *j, const scratch *r, int64_t rows, keys_of place, int64_t n)
+/* scores[row, key] = q[row] · k[key] for the keys of a block. */
+static void score_few(const job *j, const scratch *r, int64_t rows, const block *keys)
 {
-    const matrix keys = read_rows(j, j->tk, j->k, place, n, false, r->converted);
-    for (int64_t c = 0, cols; c < n; c += cols) {
-        cols = ik_min(4, n - c);
-        if (keys.at == NULL) /* keys of one page at a time */
-            cols = ik_min(cols, j->page - (place.first + c) % j->page);
-        const char *key = keys.at != NULL ? keys.at + c * keys.step * ik_itemsize(keys.dtype)
-                                          : row_of(j, j->tk, j->k, place.b, place.group, place.first + c);
-        for (int64_t i = 0; i < rows; i += 4) {
-            const int64_t tall = ik_min(4, rows - i), row = j->q_row, step = keys.step;
-            const float *q = r->q + i * row;
-            float *to = r->scores + i * BLOCK + c;
-            switch (keys.dtype) {
-            case IK_F16: dots_of_f32(IK_F16, tall, cols, j->d, q, row, key, step, to, BLOCK); break;
-            case IK_BF16: dots_of_f32(IK_BF16, tall, cols, j->d, q, row, key, step, to, BLOCK); break;
-            default: dots_of_f32(IK_F32, tall, cols, j->d, q, row, key, step, to, BLOCK);
+    const int64_t step = keys->step, size = ik_itemsize(keys->dtype), row = j->q_row;
+    for (const run *some = keys->runs; some < keys->runs + keys->count; some++)
+        for (int64_t c = 0; c < some->n; c += 4) {
+            const int64_t cols = ik_min(4, some->n - c);
+            const char *key = some->at + c * step * size;
+            for (int64_t i = 0; i < rows; i += 4) {
+                const int64_t tall = ik_min(4, rows - i);
+                const float *q = r->q + i * row;
+                float *to = r->scores + i * BLOCK + some->first + c;
+                switch (keys->dtype) {
+                case IK_F16: dots_of_f32(IK_F16, tall, cols, j->d, q, row, key, step, to, BLOCK); break;
+                case IK_BF16: dots_of_f32(IK_BF16, tall, cols, j->d, q, row, key, step, to, BLOCK); break;
+                default: dots_of_f32(IK_F32, tall, cols, j->d, q, row, key, step, to, BLOCK);
+                }
             }
         }
-    }
+}
+
+/* Pack keys as panels whose columns they are. */
+static void pack_keys(const block *keys, int64_t d, float *to)
+{
+    const int64_t size = ik_itemsize(keys->dtype);
+    for (const run *some = keys->runs; some < keys->runs + keys->count; some++)
+        for (int64_t c = 0, cols; c < some->n; c += cols) {
+            const int64_t at = some->first + c, col = at % panel_width_f32;
+            cols = ik_min(some->n - c, panel_width_f32 - col);
+            for (int64_t p = 0; p < d; p += IK_BLOCK_K)
+                transpose_f32(keys->dtype, some->at + (c * keys->step + p) * size, keys->step,
+                    ik_min(IK_BLOCK_K, d - p), cols, to + (at - col) * d + p * panel_width_f32 + col, panel_width_f32);
+        }
 }
 
 /* The same, a tile of rows × a panel of keys at a time. */
-static void score_many(const job *j, const scratch *r, int64_t rows, keys_of place, int64_t n)
+static void score_many(const job *j, const scratch *r, int64_t rows, const block *keys, int64_t n)
 {
-    const matrix keys = read_rows(j, j->tk, j->k, place, n, true, r->converted);
+    pack_keys(keys, j->d, r->keys);
     for (int64_t c = 0; c < n; c += panel_width_f32)
-        transpose_f32(IK_F32, keys.at + c * keys.step * (int64_t)sizeof(float), keys.step, j->d,
-            ik_min(panel_width_f32, n - c), r->keys + c * j->d, panel_width_f32);
-    for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
-        for (int64_t c = 0; c < n; c += panel_width_f32) {
+        for (int64_t i = 0; i < rows; i += IK_TILE_ROWS) {
             const ik_tile t = { .k = j->d,
                 .a = r->q + i * j->q_row,
                 .a_row = j->q_row,
@@ -49,7 +58,7 @@ static void score_many(const job *j, const scratch *r, int64_t rows, keys_of pla
 
 /* What is added to the scores of a row, of keys from the first of the block on. */
 typedef struct addend {
-    const char *mask, *shown; /* null where there is none */
+    const char *mask, *seen; /* null where there is none */
     float slope; /* of ALiBi */
     int64_t place; /* of the query, counted from the block's first key */
 } addend;
@@ -71,17 +80,18 @@ static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend 
             x[c] = j->softcap * ik_tanh_f32(x[c] / j->softcap);
     }
     if (mask != NULL) {
-        const int64_t step = j->tmask->strides[3];
-        ik_load_f32(j->tmask->dtype, mask + low * step * ik_itemsize(j->tmask->dtype), step, high - low, added + low);
+        const int64_t step = j->mask.t->strides[3];
+        const int32_t dtype = j->mask.t->dtype;
+        ik_load_f32(dtype, mask + low * step * ik_itemsize(dtype), step, high - low, added + low);
         for (int64_t c = low; c < high; c++)
             x[c] += added[c];
     }
     if (given.slope != 0)
         for (int64_t c = low; c < high; c++)
             x[c] -= given.slope * (float)(given.place < c ? c - given.place : given.place - c);
-    if (given.shown != NULL)
+    if (given.seen != NULL)
         for (int64_t c = low; c < high; c++)
-            x[c] = given.shown[c * j->tshown->strides[3]] != 0 ? x[c] : -INFINITE;
+            x[c] = given.seen[c * j->seen.t->strides[3]] != 0 ? x[c] : -INFINITE;
     const float before = r->max[i];
     float max = before, total = 0;
     for (int64_t c = low; c < high; c++)
@@ -101,37 +111,39 @@ static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend 
             r->sums[i * j->wide + c] *= rescale;
 }
 
-/* sums[row] += Σ weights[row, key] v[key] over n keys. A value that a row does not see may be infinite, so it is
- * replaced by zeros, not multiplied by 0. */
-static void add_values_few(const job *j, const scratch *r, int64_t rows, keys_of place, int64_t n, const range *seen)
+/* sums[row] += Σ weights[row, key] v[key] over the keys of a block. A value that a row does not see may be infinite, so
+ * it is replaced by zeros, not multiplied by 0. */
+static void add_values_few(const job *j, const scratch *r, int64_t rows, const block *values, const range *seen)
 {
-    const matrix values = read_rows(j, j->tv, j->v, place, n, false, r->converted);
-    const int64_t size = ik_itemsize(values.dtype), step = values.step * size, whole = j->e / lanes_f32 * lanes_f32;
+    const int64_t size = ik_itemsize(values->dtype), step = values->step * size, whole = j->e / lanes_f32 * lanes_f32;
     const char *zeros = memset(r->values, 0, (size_t)j->wide * sizeof *r->values);
-    for (int64_t c = 0; c < n; c += 4)
-        for (int64_t i = 0; i < rows; i++) {
-            const float *weights = r->scores + i * BLOCK + c;
-            float *sums = r->sums + i * j->wide, rest[lanes_f32];
-            const char *x[4];
-            for (int64_t key = 0; key < 4; key++) {
-                if (c + key < seen[i].low || c + key >= seen[i].high || (j->shown != NULL && weights[key] == 0))
-                    x[key] = zeros;
-                else if (values.at != NULL)
-                    x[key] = values.at + (c + key) * step;
-                else
-                    x[key] = row_of(j, j->tv, j->v, place.b, place.group, place.first + c + key);
-            }
-            if (whole > 0) {
-                switch (values.dtype) {
-                case IK_F16: add_rows_f32(IK_F16, whole, weights, x, sums); break;
-                case IK_BF16: add_rows_f32(IK_BF16, whole, weights, x, sums); break;
-                default: add_rows_f32(IK_F32, whole, weights, x, sums);
+    for (const run *some = values->runs; some < values->runs + values->count; some++)
+        for (int64_t c = some->first; c < some->first + some->n; c += 4) {
+            for (int64_t i = 0; i < rows; i++) {
+                const int64_t low = seen[i].low, high = ik_min(seen[i].high, some->first + some->n);
+                const float *of_row = r->scores + i * BLOCK;
+                float *sums = r->sums + i * j->wide, rest[lanes_f32];
+                const char *x[4];
+                float weights[4]; /* behind the run are those of other keys, or of another row */
+                for (int64_t key = 0; key < 4; key++) {
+                    const bool in = c + key >= low && c + key < high;
+                    weights[key] = in ? of_row[c + key] : 0;
+                    x[key] = in ? some->at + (c - some->first + key) * step : zeros;
                 }
-            }
-            for (int64_t key = 0; key < 4 && whole < j->e; key++) {
-                load_f32(values.dtype, x[key] + whole * size, 1, j->e - whole, rest);
-                for (int64_t col = whole; col < j->e; col++)
-                    sums[col] += weights[key] * rest[col - whole];
+                for (int64_t key = 0; key < 4 && j->seen.t != NULL; key++)
+                    x[key] = weights[key] == 0 ? zeros : x[key];
+                if (whole > 0) {
+                    switch (values->dtype) {
+                    case IK_F16: add_rows_f32(IK_F16, whole, weights, x, sums); break;
+                    case IK_BF16: add_rows_f32(IK_BF16, whole, weights, x, sums); break;
+                    default: add_rows_f32(IK_F32, whole, weights, x, sums);
+                    }
+                }
+                for (int64_t key = 0; key < 4 && whole < j->e; key++) {
+                    load_f32(values->dtype, x[key] + whole * size, 1, j->e - whole, rest);
+                    for (int64_t col = whole; col < j->e; col++)
+                        sums[col] += weights[key] * rest[col - whole];
+                }
             }
         }
 }
@@ -149,19 +161,18 @@ static bool is_finite(const float *x, int64_t n)
 
 /* The same, a tile of rows × a panel of values at a time; key by key where a value is not finite and some row does not
  * see all keys. */
-static void add_values_many(const job *j, const scratch *r, int64_t rows, keys_of place, int64_t n, const range *seen)
+static void add_values_many(
+    const job *j, const scratch *r, int64_t rows, const block *given, int64_t n, const range *seen)
 {
     const int64_t wide = j->wide;
-    const matrix values = read_rows(j, j->tv, j->v, place, n, true, r->converted);
-    bool all_seen = j->shown == NULL, multiply = true;
+    bool all_seen = j->seen.t == NULL, multiply = true;
     for (int64_t i = 0; i < rows; i++)
         all_seen &= seen[i].low <= 0 && seen[i].high >= n;
+    convert_block(&j->v, given, wide, r->values);
     for (int64_t key = 0; key < n; key++) {
-        const float *from = (const float *)(const void *)values.at + key * values.step;
-        float *to = r->values + key * wide;
-        multiply &= all_seen || is_finite(from, j->e);
-        memcpy(to, from, (size_t)j->e * sizeof *to);
-        memset(to + j->e, 0, (size_t)(wide - j->e) * sizeof *to);
+        float *values = r->values + key * wide;
+        multiply &= all_seen || is_finite(values, j->e);
+        memset(values + j->e, 0, (size_t)(wide - j->e) * sizeof *values);
     }
     if (!multiply) {
         for (int64_t i = 0; i < rows; i++)
@@ -190,10 +201,11 @@ static void add_values_many(const job *j, const scratch *r, int64_t rows, keys_o
 /* Write the result of a row, sums / total, and the logarithm of the sum of exponentials. */
 static void finish(const job *j, const tile *t, int64_t i, float *sums, float max, float total)
 {
-    if (j->sinks != NULL) { /* one more key, without a value */
+    if (j->sinks.t != NULL) { /* one more key, without a value */
         float sink;
-        const int64_t step = j->tsinks->strides[0];
-        ik_load_f32(j->tsinks->dtype, j->sinks + t->head[i] * step * ik_itemsize(j->tsinks->dtype), step, 1, &sink);
+        const ik_tensor *sinks = j->sinks.t;
+        ik_load_f32(
+            sinks->dtype, j->sinks.at + t->head[i] * sinks->strides[0] * ik_itemsize(sinks->dtype), 1, 1, &sink);
         const float above = sink > max ? sink : max, base = above == -INFINITE ? 0 : above;
         const float rescale = max == above ? 1 : ik_exp_f32(max - base);
         total = total * rescale + (sink == -INFINITE ? 0 : ik_exp_f32(sink - base));
@@ -204,8 +216,8 @@ static void finish(const job *j, const tile *t, int64_t i, float *sums, float ma
     const float by = total == 0 ? 0 : 1 / total;
     for (int64_t c = 0; c < j->e; c++)
         sums[c] = total == 0 ? 0 : sums[c] * by;
-    char *y = (char *)(uintptr_t)address_of(j->ty, j->y, t->b, t->query[i], t->head[i]);
-    ik_store_f32(j->ty->dtype, sums, y, j->ty->strides[3], j->e);
+    char *y = (char *)(uintptr_t)address_of(&j->y, j->to, t->b, t->query[i], t->head[i]);
+    ik_store_f32(j->y.dtype, sums, y, j->y.strides[3], j->e);
     if (j->lse != NULL) {
         const float lse = total == 0 ? -INFINITE : max + ik_log_f32(total);
         memcpy((char *)(uintptr_t)address_of(j->tlse, j->lse, t->b, t->query[i], t->head[i]), &lse, sizeof lse);
