@@ -3,6 +3,23 @@
 #define IK_ATTENTION_ROWS_H
 #include "attention_keys.h"
 
+enum { DISTANCE = 8 }; /* rows from the one that is read to the one that is prefetched */
+
+/* Prefetch 4 rows, DISTANCE rows behind row c of a run: the rows of a head are far apart, so that no processor does it
+ * unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
+ * prefetch. */
+static inline __attribute__((always_inline)) void prefetch_rows(
+    const block *rows, const run *some, int64_t c, int64_t bytes)
+{
+    const int64_t step = rows->step * ik_itemsize(rows->dtype);
+    for (int64_t i = c + DISTANCE; i < c + DISTANCE + 4; i++) {
+        if (i < some->n || rows->count == 1) /* behind a block that is one run, the next one begins */
+            ik_prefetch(some->at + i * step, bytes);
+        else if (some + 1 < rows->runs + rows->count)
+            ik_prefetch(some[1].at + (i - some->n) * step, bytes);
+    }
+}
+
 /* scores[row, key] = q[row] · k[key] for the keys of a block. */
 static void score_few(const job *j, const scratch *r, int64_t rows, const block *keys)
 {
@@ -11,6 +28,7 @@ static void score_few(const job *j, const scratch *r, int64_t rows, const block 
         for (int64_t c = 0; c < some->n; c += 4) {
             const int64_t cols = ik_min(4, some->n - c);
             const char *key = some->at + c * step * size;
+            prefetch_rows(keys, some, c, j->d * size);
             for (int64_t i = 0; i < rows; i += 4) {
                 const int64_t tall = ik_min(4, rows - i);
                 const float *q = r->q + i * row;
@@ -119,6 +137,7 @@ static void add_values_few(const job *j, const scratch *r, int64_t rows, const b
     const char *zeros = memset(r->values, 0, (size_t)j->wide * sizeof *r->values);
     for (const run *some = values->runs; some < values->runs + values->count; some++)
         for (int64_t c = some->first; c < some->first + some->n; c += 4) {
+            prefetch_rows(values, some, c - some->first, j->e * size);
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t low = seen[i].low, high = ik_min(seen[i].high, some->first + some->n);
                 const float *of_row = r->scores + i * BLOCK;
