@@ -13,12 +13,12 @@ from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
 from ..declare.attributes import attrs, flag, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import Descs
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q4_0, Q8_0, DType
+from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, FP8, I64, INDICES, Q4_0, Q8_0, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .attention_reference import Extras, attend
 
-CACHED = (F32, F16, BF16, Q8_0, Q4_0, F64)
+CACHED = (F32, F16, BF16, Q8_0, Q4_0, *FP8, F64)
 
 
 def match_doubles(types: Mapping[str, DType]) -> bool:
@@ -315,7 +315,7 @@ _DOC = (
     " says which keys may be seen (ONNX, PyTorch), beside the mask that is added; sinks has a logit more for each head,"
     " which takes part in the softmax and has no value (gpt-oss; Xiao et al. 2024); alibi a slope for each head, times"
     " which the distance of key and query is subtracted (Press et al. 2022; see alibi_slopes). k and v of F64 go with q"
-    " of F64."
+    " of F64. Those of 8 bits have no scale of their own: that of k is a factor of `scale`, that of v of the result."
     " A query that sees no key gives zeros. A length out of range counts as 0 and raises InvalidArgument at the call on"
     " a synchronous device, else at the next synchronise."
 )

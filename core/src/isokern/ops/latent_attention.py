@@ -1,4 +1,7 @@
-"""Multi-head latent attention, absorbed: all heads share one row a key, whose first elements are its value."""
+"""Multi-head latent attention, absorbed: all heads share one row a key, whose first elements are its value.
+
+Both operators have the kernel stem `attention`.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +90,7 @@ declare(
     "q: T[b, m, h, c], cache: K[b, s, c], lengths?: I[b], sinks?: T[h] -> y: T[b, m, h, rank]",
     TYPES,
     family="attention",
+    stem="attention",
     doc=(
         f"{_DOC} A length out of range counts as 0 and raises InvalidArgument at the call on a synchronous device, else"
         " at the next synchronise."
@@ -179,6 +183,7 @@ declare(
     "q: T[b, m, h, c], cache: K[p, s, c], block_table: I[b, n], lengths: I[b], sinks?: T[h] -> y: T[b, m, h, rank]",
     TYPES,
     family="attention",
+    stem="attention",
     doc=(
         f"{_DOC} The keys lie in pages as those of paged_attention do: key j of sequence b is row j mod s of page"
         f" block_table[b, j // s]. {PAGES}"

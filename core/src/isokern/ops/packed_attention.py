@@ -1,4 +1,7 @@
-"""Attention to sequences of several lengths that are packed one after another, over a cache of pages or packed keys."""
+"""Attention to sequences of several lengths that are packed one after another, over a cache of pages or packed keys.
+
+Both operators have the kernel stem `attention`.
+"""
 
 from __future__ import annotations
 
@@ -165,6 +168,7 @@ declare(
     ),
     TYPES,
     family="attention",
+    stem="attention",
     doc=(
         "paged_attention of sequences whose queries are packed one after another: those of sequence i are rows"
         " cu_seqlens[i] to cu_seqlens[i + 1] - 1 of q, and the last of its lengths[i] keys (vLLM's and FlashInfer's"
@@ -267,6 +271,7 @@ declare(
     ),
     {"K": (F32, F16, BF16, F64), "T": (*ACTIVATIONS, F64), "I": INDICES},
     family="attention",
+    stem="attention",
     doc=(
         "attention of sequences of several lengths packed one after another: the queries of sequence i are rows"
         " cu_seqlens_q[i] to cu_seqlens_q[i + 1] - 1 of q, its keys and values rows of k and v by cu_seqlens_k; its"

@@ -200,3 +200,52 @@ def key_form(dtype: DType) -> dict[str, Any]:
     if dtype.kind == "f":
         return {"INFINITE": convert_bits(float("inf"), dtype)}
     return {"SIGNED": 1} if dtype.kind == "i" else {}
+
+
+_FORMS = {  # the names that the kernels of attention have for the tensors of its forms, in the signatures' order
+    "varlen_attention": ("y", "q", "k", "v", "starts", "key_starts", "sinks"),
+    "paged_attention_prefill": ("y", "q", "k", "v", "block_table", "lengths", "starts", "sinks"),
+    "mla_attention": ("y", "q", "k", "lengths", "sinks"),
+    "paged_mla_attention": ("y", "q", "k", "block_table", "lengths", "sinks"),
+}
+
+
+def describe_attention(call: Call) -> Any:
+    """Return the tensors of a form of attention, described as those of attention or paged_attention.
+
+    Queries, keys and values have four dims: packed ones are of one batch, and all heads share the head of a cache of
+    latents, which is k and v. `starts` and `key_starts` say where packed sequences begin; what a form lacks is None.
+    """
+    names = _FORMS.get(call.op, ())
+    latent = "v" not in names and call.op in _FORMS
+    if latent:
+        call.tensors("y", "q", "v")
+    t = call.tensors(*names)
+    if latent:
+        t.k = _insert_dim(t.k, 2)
+        t.v = tensor(t.k, (*t.k.shape[:3], t.y.shape[3]), t.k.strides, t.k.offset)
+    for name in ("y", "q", "k", "v"):
+        setattr(t, name, _insert_dim(getattr(t, name), 0))
+    for name in ("block_table", "lengths", "mask", "seen", "sinks", "alibi", "lse", "starts", "key_starts"):
+        setattr(t, name, getattr(t, name, None))
+    return t
+
+
+def _insert_dim(x: TensorDesc, at: int) -> TensorDesc:
+    """Return a description of three dims with one more, of one element."""
+    if x.ndim == 4:
+        return x
+    return tensor(x, (*x.shape[:at], 1, *x.shape[at:]), (*x.strides[:at], 0, *x.strides[at:]), x.offset)
+
+
+def launch_ends(call: Call, t: Any, macros: dict[str, Any], values: dict[str, Any]) -> int:
+    """Sort the ends of packed sequences to the beginning of the workspace (`spans.h`); return how many bytes they take.
+
+    The caller books them. `values` gets what the kernel reads of them: `ends`, those bytes, and `sequences`.
+    """
+    values["ends"] = 0
+    if t.starts is not None:
+        count = t.starts.shape[0] - 1
+        values |= {"ends": 64 * ceil_div(16 * max(1, count), 64), "sequences": count}
+        call.launch("sort_ends", items=count, **macros, **values)
+    return int(values["ends"])

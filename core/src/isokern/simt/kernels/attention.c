@@ -3,15 +3,16 @@
  * items compute the scores of a tile of keys, then each accumulates some columns.
  *
  * Where queries are few, the keys of each are split: each split leaves its maximum, total and columns in the workspace,
- * and a second entry joins them. A key of weight 0 contributes nothing, whatever its values. paged_attention is the
- * same of keys and values whose rows a table of pages names (pages.h). */
+ * and a second entry joins them. A key of weight 0 contributes nothing, whatever its values. The other forms are the
+ * same of keys and values whose rows a table of pages names (pages.h), of packed sequences (spans.h), and of keys that
+ * are their own values. */
 #include "blocks.h"
 #include "group.h"
 #ifdef IK_HAS_lengths
 #define IK_GIVEN IK_ELEMENT(lengths)
 #endif
 #include "min.h"
-#include "pages.h"
+#include "spans.h"
 
 enum { TILE = IK_GROUP > 64 ? IK_GROUP : 64 };
 
@@ -80,28 +81,28 @@ IK_ENTRY(attention)(IK_PARAMS)
                    chunks = (ik_index)p.chunks;
     const ik_index task = IK_GROUP_ID / splits, split = IK_GROUP_ID - task * splits, query = task / chunks,
                    chunk = task - query * chunks;
-    const ik_index line = query / heads, head = query - line * heads, b = line / p.q.shape[1],
-                   i = line - b * p.q.shape[1];
-    ik_i64 end = IK_KEYS, begin = 0;
-#ifdef IK_HAS_lengths
-    end = valid_length(lengths[p.lengths.offset + b * p.lengths.strides[0]], end);
+    const ik_index line = query / heads, head = query - line * heads, batch = line / p.q.shape[1],
+                   i = line - batch * p.q.shape[1];
+    const ik_span keys = find_span(IK_ARGUMENTS, batch, i);
+    const ik_index b = keys.b;
+    const ik_i64 own = i + keys.shift;
+    ik_i64 end = keys.length, begin = 0;
 #ifdef IK_HAS_block_table
     end = group_min(wrong_page(p, block_table, b, end, IK_LOCAL_ID, IK_GROUP), places) < IK_PAGES ? 0 : end;
 #endif
-#endif
-    const ik_i64 own = end - p.q.shape[1] + i;
     if (p.attr_causal || p.attr_window > 0) {
         const ik_i64 behind = own + (p.attr_causal ? 1 : p.attr_window);
         end = behind < 0 ? 0 : behind < end ? behind : end;
         begin = p.attr_window > 0 && own + 1 > p.attr_window ? own + 1 - p.attr_window : 0;
+        begin = begin < end ? begin : end;
     }
     const ik_i64 length = (end - begin + splits - 1) / splits, from = begin + split * length;
     const ik_index first = (ik_index)from, last = (ik_index)(from + length < end ? from + length : end);
     const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)d), cap = p.attr_softcap;
-    const ik_index q_at = p.q.offset + b * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
+    const ik_index q_at = p.q.offset + batch * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
     const ik_index group = head / (ik_index)p.share;
-    const ik_index k_at = p.k.offset + IK_FIRST(k, b) + group * p.k.strides[2],
-                   v_at = p.v.offset + IK_FIRST(v, b) + group * p.v.strides[2];
+    const ik_index k_at = p.k.offset + IK_FIRST(k, b) + keys.from * p.k.strides[1] + group * p.k.strides[2],
+                   v_at = p.v.offset + IK_FIRST(v, b) + keys.from * p.v.strides[1] + group * p.v.strides[2];
 #ifdef IK_HAS_alibi
     const float slope = alibi[p.alibi.offset + head * p.alibi.strides[0]];
 #endif
@@ -144,14 +145,14 @@ IK_ENTRY(attention)(IK_PARAMS)
                 score = cap * ik_tanh_f32(IK_DIV_F32(score, cap));
 #ifdef IK_HAS_mask
             score += IK_LOAD(mask,
-                p.mask.offset + b * p.mask.strides[0] + head * p.mask.strides[1] + i * p.mask.strides[2]
+                p.mask.offset + batch * p.mask.strides[0] + head * p.mask.strides[1] + i * p.mask.strides[2]
                     + (tile + t) * p.mask.strides[3]);
 #endif
 #ifdef IK_HAS_alibi
             score -= slope * (float)(own < tile + t ? tile + t - own : own - tile - t);
 #endif
 #ifdef IK_HAS_seen
-            if (!seen[p.seen.offset + b * p.seen.strides[0] + head * p.seen.strides[1] + i * p.seen.strides[2]
+            if (!seen[p.seen.offset + batch * p.seen.strides[0] + head * p.seen.strides[1] + i * p.seen.strides[2]
                     + (tile + t) * p.seen.strides[3]])
                 score = -IKM_INF_F32;
 #endif
@@ -186,7 +187,7 @@ IK_ENTRY(attention)(IK_PARAMS)
     sum.high = total;
     total = ik_sum_value(ik_group_sum(sum, scratch));
 #if SPLIT
-    IK_GLOBAL float *const part = (IK_GLOBAL float *)workspace + (ik_i64)(query * splits + split) * (2 + e);
+    IK_GLOBAL float *const part = (IK_GLOBAL float *)(workspace + p.ends) + (ik_i64)(query * splits + split) * (2 + e);
     if (IK_LOCAL_ID == 0 && chunk == 0) {
         part[0] = max_score;
         part[1] = total;
@@ -196,13 +197,13 @@ IK_ENTRY(attention)(IK_PARAMS)
             part[2 + column + c * IK_GROUP] = acc[c];
 #else
     const ik_ended ended = END(max_score, total, head);
-    const ik_index to = p.y.offset + b * p.y.strides[0] + i * p.y.strides[1] + head * p.y.strides[2];
+    const ik_index to = p.y.offset + batch * p.y.strides[0] + i * p.y.strides[1] + head * p.y.strides[2];
     for (int c = 0; c < COLUMNS; c++)
         if (column + c * IK_GROUP < e)
             IK_STORE(y, to + (column + c * IK_GROUP) * p.y.strides[3], scale_sum(ended.factor, acc[c]));
 #ifdef IK_HAS_lse
     if (IK_LOCAL_ID == 0 && chunk == 0)
-        lse[p.lse.offset + b * p.lse.strides[0] + i * p.lse.strides[1] + head * p.lse.strides[2]] =
+        lse[p.lse.offset + batch * p.lse.strides[0] + i * p.lse.strides[1] + head * p.lse.strides[2]] =
             ended.maximum == -IKM_INF_F32 ? ended.maximum : ended.maximum + ik_log_f32(ended.total);
 #endif
 #endif
@@ -212,7 +213,7 @@ IK_ENTRY(attention_join)(IK_PARAMS)
 {
     const ik_index e = (ik_index)p.e, width = e + 2, query = IK_GROUP_ID;
     IK_GLOBAL const float *const parts =
-        (IK_GLOBAL const float *)workspace + (ik_i64)query * (ik_index)p.splits * width;
+        (IK_GLOBAL const float *)(workspace + p.ends) + (ik_i64)query * (ik_index)p.splits * width;
     float max_score = -IKM_INF_F32, total = 0;
     for (int s = 0; s < p.splits; s++)
         max_score = ik_maximum_f32(max_score, parts[s * width]);

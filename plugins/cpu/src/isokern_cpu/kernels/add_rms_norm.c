@@ -105,7 +105,7 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
             IK_T *sums = keep ? kept + at : scratch;
             IK_OF(add)(j, x + at * step(j->tx) * j->size, residual + at * step(j->tr) * j->size,
                 s + at * step(j->ts) * j->size, n, sums);
-            ik_add_double(&squares, &low, IK_OF(ik_sum_of)(IK_SQUARES, n, sums, 0), true);
+            ik_add_double(&squares, &low, IK_OF(ik_sum_of)(IK_SQUARES, n, sums, 0), sizeof(IK_T) == sizeof(double));
         }
         IK_T factor = (IK_T)(1 / ik_sqrt_f64(ik_join_double(squares, low) / (double)j->d + j->eps));
         for (int64_t at = 0; at < j->d; at += PIECE) {

@@ -45,7 +45,8 @@ static ik_stat IK_OF(measure)(const job *j, const char *from, int64_t n, IK_T *e
     IK_T max = IK_OF(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE)
-        ik_add_double(&sum, &low, IK_OF(ik_exp_run)(ik_min(n - at, IK_EXP_PIECE), x + at, max, e + at), true);
+        ik_add_double(&sum, &low, IK_OF(ik_exp_run)(ik_min(n - at, IK_EXP_PIECE), x + at, max, e + at),
+            sizeof(IK_T) == sizeof(double));
     return (ik_stat){ .a = max, .b = ik_join_double(sum, low) };
 }
 

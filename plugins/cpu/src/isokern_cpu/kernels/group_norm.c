@@ -92,14 +92,14 @@ IK_KERNEL(group_norm)
 
 #else
 
-static void IK_OF(write)(
-    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)
+static void IK_OF(write)(const ik_row_reduction *r, int64_t row, int64_t at, int64_t n, const ik_stat *stat,
+    const void *from, void *to, bool kept)
 {
     (void)kept;
     const job *j = (const job *)(const void *)r;
     const IK_T *x = from, *w = r->operand[0], *bias = r->operand[1];
     IK_T *y = to, mean = (IK_T)stat->a, factor = (IK_T)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
-    const int64_t first = stat->row % j->groups * j->channels;
+    const int64_t first = row % j->groups * j->channels;
     for (int64_t i = 0, run; i < n; i += run) {
         const int64_t channel = first + (at + i) / j->inner;
         run = ik_min(n - i, j->inner - (at + i) % j->inner);

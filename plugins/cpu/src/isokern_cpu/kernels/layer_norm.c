@@ -25,10 +25,10 @@ IK_KERNEL(layer_norm)
 
 #else
 
-static void IK_OF(write)(
-    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)
+static void IK_OF(write)(const ik_row_reduction *r, int64_t row, int64_t at, int64_t n, const ik_stat *stat,
+    const void *from, void *to, bool kept)
 {
-    (void)kept;
+    (void)row, (void)kept;
     const IK_T *x = from, *w = r->operand[0], *bias = r->operand[1];
     IK_T *y = to, mean = (IK_T)stat->a, factor = (IK_T)(1 / ik_sqrt_f64(stat->b / (double)r->d + r->eps));
     if (w == NULL && bias == NULL) {

@@ -38,10 +38,10 @@ static ik_stat IK_OF(measure)(
     return (ik_stat){ .a = IK_OF(ik_sum_of)(IK_SQUARES, n, x, 0), .b = 0 };
 }
 
-static void IK_OF(write)(
-    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *x, void *y, bool kept)
+static void IK_OF(write)(const ik_row_reduction *r, int64_t row, int64_t at, int64_t n, const ik_stat *stat,
+    const void *x, void *y, bool kept)
 {
-    (void)kept;
+    (void)row, (void)kept;
     const IK_T *w = r->operand[0];
     IK_OF(ik_scale)(n, x, (IK_T)(1 / ik_sqrt_f64(stat->a / (double)r->d + r->eps)), w == NULL ? NULL : w + at, y);
 }

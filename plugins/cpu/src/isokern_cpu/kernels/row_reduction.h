@@ -8,11 +8,10 @@
 
 enum { IK_CHUNK = 4 * IK_TILE };
 
-/* The statistics of one pass over a row; the operator defines the meaning of a and b. `row` is the row's number, once
- * the row is written. */
+/* The statistics of one pass over a row; the operator defines the meaning of a and b. No more than two numbers, which
+ * functions return in registers: a third cost causal_softmax 4 %. */
 typedef struct ik_stat {
     double a, b;
-    int64_t row;
 } ik_stat;
 
 typedef union ik_chunk {
@@ -24,7 +23,8 @@ enum { IK_LEAVES_X /* where x is not in the compute type already */, IK_LEAVES_R
 
 /* y[row] = f(x[row], statistics of the whole row): `measure` reads a chunk and may leave values in the buffer; `join`
  * adds the statistics of `count` elements to those of the `before` ones; `write` computes at most IK_TILE elements of
- * y, from x, or from what measure left in the buffer where `kept` says so. All of them are in the compute type.
+ * row number `row` of y, from x, or from what measure left in the buffer where `kept` says so. All of them are in the
+ * compute type.
  *
  * Where measuring is limited by computation, not by memory, `interleaved` is set and measure calls
  * ik_row_reduction_overlap as it goes (unless null): the previous row is then written, and the next one prefetched,
@@ -44,7 +44,8 @@ struct ik_row_reduction {
     ik_stat *stats;
     ik_stat (*measure)(const ik_row_reduction *, const char *x, int64_t n, ik_chunk *, const ik_row_neighbours *);
     void (*join)(ik_stat *whole, int64_t before, ik_stat part, int64_t count);
-    void (*write)(const ik_row_reduction *, int64_t at, int64_t n, const ik_stat *, const void *x, void *y, bool kept);
+    void (*write)(const ik_row_reduction *, int64_t row, int64_t at, int64_t n, const ik_stat *, const void *x, void *y,
+        bool kept);
 };
 
 static inline const char *ik_row_reduction_x(const ik_row_reduction *r, int64_t row)
@@ -97,15 +98,16 @@ static inline uint64_t ik_row_reduction_workspace(const ik_plan *plan)
 struct ik_row_neighbours {
     const char *next, *x;
     char *y;
+    int64_t row; /* the number of the previous row */
     const ik_stat *stat;
     ik_chunk *buffer;
 };
 
-/* Write n elements of a row from number `at` on. The whole row is in the buffer if `buffered`. Unless null, as many
- * elements from `next` on are prefetched, which keeps memory busy while this cached row is written. Flat, since softmax
- * calls it for every 256 elements: from memory, calls of ik_put cost it 4 %. */
+/* Write n elements of row number `row`, from number `at` on. The whole row is in the buffer if `buffered`. Unless null,
+ * as many elements from `next` on are prefetched, which keeps memory busy while this cached row is written. Flat, since
+ * softmax calls it for every 256 elements: from memory, calls of ik_put cost it 4 %. */
 static inline __attribute__((flatten)) void ik_row_reduction_put(const ik_row_reduction *r, const char *x, char *y,
-    int64_t at, int64_t n, const ik_stat *stat, const ik_chunk *buffer, bool buffered, const char *next)
+    int64_t row, int64_t at, int64_t n, const ik_stat *stat, const ik_chunk *buffer, bool buffered, const char *next)
 {
     char scratch[IK_TILE * sizeof(double)] IK_ALIGNED;
     const int32_t dtype = r->tx->dtype;
@@ -118,7 +120,7 @@ static inline __attribute__((flatten)) void ik_row_reduction_put(const ik_row_re
     if (next != NULL)
         ik_prefetch(next, n * r->size);
     void *out = ik_place(dtype, y, stride, r->stream, scratch);
-    r->write(r, at, n, stat, in, out, kept);
+    r->write(r, row, at, n, stat, in, out, kept);
     ik_put(dtype, out, y, stride, n, r->stream);
 }
 
@@ -129,7 +131,8 @@ static inline void ik_row_reduction_overlap(
     if (b->next != NULL)
         ik_prefetch(b->next + at * r->size, n * r->size);
     if (b->y != NULL)
-        ik_row_reduction_put(r, b->x + at * r->size, b->y + at * r->size, at, n, b->stat, b->buffer, true, NULL);
+        ik_row_reduction_put(
+            r, b->x + at * r->size, b->y + at * r->size, b->row, at, n, b->stat, b->buffer, true, NULL);
 }
 
 static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_t begin, int64_t end)
@@ -141,8 +144,8 @@ static inline void ik_row_reduction_interleave(const ik_row_reduction *r, int64_
         const char *x = neighbours.next;
         neighbours.next = row + 1 < end ? ik_row_reduction_x(r, row + 1) : NULL;
         stats[row % 2] = r->measure(r, x, r->d, &buffers[row % 2], &neighbours);
-        neighbours =
-            (ik_row_neighbours){ neighbours.next, x, ik_row_reduction_y(r, row), &stats[row % 2], &buffers[row % 2] };
+        neighbours = (ik_row_neighbours){ neighbours.next, x, ik_row_reduction_y(r, row), row, &stats[row % 2],
+            &buffers[row % 2] };
     }
     for (int64_t at = 0; at < r->d; at += IK_TILE)
         ik_row_reduction_overlap(r, &neighbours, at, ik_min(r->d - at, IK_TILE));
@@ -169,9 +172,8 @@ static inline void ik_row_reduction_whole(void *context, int64_t begin, int64_t 
             int64_t n = ik_min(r->d - at, IK_CHUNK);
             r->join(&stat, at, r->measure(r, x + at * step, n, &buffer, NULL), n);
         }
-        stat.row = row;
         for (int64_t at = 0; at < r->d; at += IK_TILE)
-            ik_row_reduction_put(r, x + at * step, y + at * to, at, ik_min(r->d - at, IK_TILE), &stat, &buffer,
+            ik_row_reduction_put(r, x + at * step, y + at * to, row, at, ik_min(r->d - at, IK_TILE), &stat, &buffer,
                 r->chunks == 1, next == NULL ? NULL : next + at * step);
         x = following;
     }
@@ -199,8 +201,8 @@ static inline void ik_row_reduction_write(void *context, int64_t begin, int64_t 
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / r->chunks, first = i % r->chunks * IK_CHUNK, last = ik_min(r->d, first + IK_CHUNK);
         for (int64_t at = first; at < last; at += IK_TILE)
-            ik_row_reduction_put(r, ik_row_reduction_x(r, row) + at * step, ik_row_reduction_y(r, row) + at * to, at,
-                ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], NULL, false, NULL);
+            ik_row_reduction_put(r, ik_row_reduction_x(r, row) + at * step, ik_row_reduction_y(r, row) + at * to, row,
+                at, ik_min(last - at, IK_TILE), &r->stats[row * r->chunks], NULL, false, NULL);
     }
     if (r->stream)
         ik_stream_fence();
@@ -240,12 +242,10 @@ static inline void ik_row_reduction_run(ik_row_reduction *r)
     }
     int64_t grain = IK_THREAD_BYTES / (IK_CHUNK * r->size);
     ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_measure, r);
-    for (int64_t row = 0; row < r->rows; row++) {
+    for (int64_t row = 0; row < r->rows; row++)
         for (int64_t k = 1; k < r->chunks; k++)
             r->join(&r->stats[row * r->chunks], k * IK_CHUNK, r->stats[row * r->chunks + k],
                 ik_min(r->d - k * IK_CHUNK, IK_CHUNK));
-        r->stats[row * r->chunks].row = row;
-    }
     ik_parallel_for(r->rows * r->chunks, grain, ik_row_reduction_write, r);
 }
 

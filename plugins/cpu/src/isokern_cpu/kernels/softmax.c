@@ -58,10 +58,10 @@ static ik_stat IK_OF(measure)(
     return (ik_stat){ .a = max, .b = ik_join_double(sum, low) };
 }
 
-static void IK_OF(write)(
-    const ik_row_reduction *r, int64_t at, int64_t n, const ik_stat *stat, const void *from, void *to, bool kept)
+static void IK_OF(write)(const ik_row_reduction *r, int64_t row, int64_t at, int64_t n, const ik_stat *stat,
+    const void *from, void *to, bool kept)
 {
-    (void)at;
+    (void)row, (void)at;
     const IK_T *x = from, max = (IK_T)stat->a; /* x: the exponentials if they were kept */
     IK_T *y = to;
     if (r->kind == IK_OP_LOG_SOFTMAX) {

@@ -1,5 +1,5 @@
-/* attention and attention_lse on processors, in one pass over the keys, 64 at a time. An item takes some queries that
- * share a head of k, and a part of the keys where there would be few items.
+/* attention in all its forms on processors, in one pass over the keys, 64 at a time. An item takes some queries that
+ * share a head of k, and a part of the keys where there would be few items; packed queries one sequence after another.
  *
  * Queries are lanes: a vector holds one score of each of 16 queries, or NEAR = 4 partial sums of each of 4 queries, so
  * that maxima and totals are computed by vectors. An item's intermediate values lie in its scratch in the workspace, as
@@ -18,7 +18,7 @@
 #define IK_GIVEN IK_ELEMENT(lengths)
 #endif
 #include "min.h"
-#include "pages.h"
+#include "spans.h"
 
 enum {
     LANES = 16,
@@ -205,6 +205,104 @@ static IK_INLINE void tile(
     }
 }
 
+/* Compute the sums of a task's rows, all of one sequence, over a part of its keys. */
+static IK_INLINE void attend(IK_PARAMS, const task t, const ik_span keys, const ik_index split)
+{
+    const int rows = (int)t.rows;
+    const ik_index b = keys.b;
+    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
+    int16 low[MAX_VECTORS], high[MAX_VECTORS];
+    ik_i64 held = keys.length, first = 0, last = 0;
+#ifdef IK_HAS_block_table
+    held = wrong_page(p, block_table, b, held, 0, 1) < IK_PAGES ? 0 : held;
+#endif
+    for (int i = 0; i < p.maximum * NEAR; i++) {
+        t.maxima[i] = -IKM_INF_F32;
+        t.totals[i] = 0;
+        ((int *)low)[i] = ((int *)high)[i] = 0;
+    }
+    for (int i = 0; i < p.maximum * t.e; i++)
+        t.sums[i] = 0;
+    for (int r = 0; r < rows; r++) {
+        const ik_i64 after = token_of(&p, t, r) + keys.shift + 1,
+                     from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
+        first = r == 0 ? from : first;
+        last = p.attr_causal ? after : p.attr_window > 0 ? min(after + p.attr_window - 1, held) : held;
+        last = max(min(last, held), (ik_i64)0);
+        for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
+            ((int *)low)[u] = (int)(from - first);
+            ((int *)high)[u] = (int)(last - first);
+        }
+        for (int j = 0; j < t.d; j += LANES) {
+            const float16 x = IK_PASTE(ik_vector_, IK_TYPE_q)(q + place_of(&p, t, r, p.q, 1, 2) + j) * scale;
+            const floats into = t.queries + r / QUERIES * QUERIES * t.d + r % QUERIES * NEAR;
+            for (int u = 0; u < LANES; u++)
+                into[(j + u) / NEAR * LANES + u % NEAR] = ((const float *)&x)[u];
+        }
+    }
+    const ik_i64 count = last > first ? last - first : 0, end = count * (split + 1) / p.splits;
+    for (ik_i64 at = count * split / p.splits; at < end; at += KEYS) {
+        const int n = (int)min((ik_i64)KEYS, end - at);
+        const ik_index key = (ik_index)(first + at);
+        ik_index k_rows[KEYS], v_rows[KEYS];
+        for (int i = 0; i < n; i++) {
+            k_rows[i] = IK_ROW_OF(k, key + i);
+            v_rows[i] = IK_ROW_OF(v, key + i);
+        }
+        widen(k, p.k.offset + IK_FIRST(k, b) + keys.from * p.k.strides[1] + t.group * p.k.strides[2], k_rows, n, t.d,
+            t.keys);
+        const int finite = widen(v, p.v.offset + IK_FIRST(v, b) + keys.from * p.v.strides[1] + t.group * p.v.strides[2],
+            v_rows, n, t.e, t.values);
+        for (int r = 0; r < rows; r += QUERIES) {
+            const floats sums = t.sums + r * t.e;
+            const int here = min(QUERIES, rows - r);
+            float kept[LANES];
+            for (int i = 0; i < n; i += HIGH) /* keys that do not exist are not seen */
+                tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR, t.scores + i * LANES,
+                    LANES);
+            if (cap > 0) {
+                IK_VECTORISE for (int i = 0; i < n * LANES; i++)
+                    t.scores[i] = cap * ik_tanh_f32(IK_DIV_F32(t.scores[i], cap));
+            }
+#ifdef IK_HAS_mask
+            for (int u = 0; u < here * NEAR; u++) {
+                const ik_index added = place_of(&p, t, r + u / NEAR, p.mask, 2, 1) + key * p.mask.strides[3];
+                for (int i = 0; i < n; i++)
+                    t.scores[i * LANES + u] += IK_LOAD(mask, added + i * p.mask.strides[3]);
+            }
+#endif
+#ifdef IK_HAS_alibi
+            for (int u = 0; u < here * NEAR; u++) {
+                const ik_index row = r + u / NEAR;
+                const float slope = alibi[p.alibi.offset + head_of(&p, t, row) * p.alibi.strides[0]];
+                const ik_i64 place = token_of(&p, t, row) + keys.shift - key;
+                for (int i = 0; i < n; i++)
+                    t.scores[i * LANES + u] -= slope * (float)(place < i ? i - place : place - i);
+            }
+#endif
+#ifdef IK_HAS_seen
+            for (int u = 0; u < here * NEAR; u++) {
+                const ik_index shown = place_of(&p, t, r + u / NEAR, p.seen, 2, 1) + key * p.seen.strides[3];
+                for (int i = 0; i < n; i++)
+                    if (!seen[shown + i * p.seen.strides[3]])
+                        t.scores[i * LANES + u] = -IKM_INF_F32;
+            }
+#endif
+            const int16 from = low[r / QUERIES] - (int)at, to = high[r / QUERIES] - (int)at;
+            weigh(t.scores, n, from, to, (line)(t.maxima + r * NEAR), (line)(t.totals + r * NEAR), kept);
+            for (int i = 0; i < here; i++)
+                for (int c = 0; c < t.e && kept[i * NEAR] != 1; c++)
+                    sums[i * t.e + c] = scale_sum(kept[i * NEAR], sums[i * t.e + c]);
+            for (int c = 0; c < t.e && finite; c += LANES)
+                for (int i = 0; i < here; i += HIGH)
+                    tile(0, 1, t.scores + i * NEAR, NEAR, LANES, t.values + c, t.e, n, sums + i * t.e + c, t.e);
+            for (int i = 0; i < here && !finite; i++)
+                for (int c = 0; c < n * t.e; c++)
+                    sums[i * t.e + c % t.e] += scale_sum(t.scores[c / t.e * LANES + i * NEAR], t.values[c]);
+        }
+    }
+}
+
 IK_ENTRY(attention)(IK_PARAMS)
 {
 #ifdef IK_HAS_lengths
@@ -216,113 +314,26 @@ IK_ENTRY(attention)(IK_PARAMS)
         report_outside(p.lengths, lengths, p.k.shape[1], places, error);
 #endif
 #endif
-    int16 low[MAX_VECTORS], high[MAX_VECTORS];
-    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
     for (ik_index work = IK_GROUP_ID; work < p.tasks * p.splits; work += (ik_index)p.scratches) {
         const ik_index number = work / (ik_index)p.splits, split = work - number * (ik_index)p.splits;
-        const task t = task_of(&p, number, (floats)workspace + IK_GROUP_ID * p.scratch);
-        const int rows = (int)t.rows;
-        const ik_index b = t.b;
-        ik_i64 held = IK_KEYS, first = 0, last = 0;
-#ifdef IK_HAS_lengths
-        held = valid_length(lengths[p.lengths.offset + b * p.lengths.strides[0]], held);
-#endif
-#ifdef IK_HAS_block_table
-        held = wrong_page(p, block_table, b, held, 0, 1) < IK_PAGES ? 0 : held;
-#endif
-        for (int i = 0; i < p.maximum * NEAR; i++) {
-            t.maxima[i] = -IKM_INF_F32;
-            t.totals[i] = 0;
-            ((int *)low)[i] = ((int *)high)[i] = 0;
+        const task whole = task_of(&p, number, (floats)(workspace + p.ends) + IK_GROUP_ID * p.scratch);
+        for (ik_index begin = 0; begin < whole.rows;) {
+            task t = whole;
+            t.first += begin;
+            const ik_span keys = find_span(IK_ARGUMENTS, t.b, token_of(&p, t, 0));
+            t.rows = (ik_index)min((ik_i64)(whole.rows - begin), keys.end * p.share - t.first);
+            begin += t.rows;
+            attend(IK_ARGUMENTS, t, keys, split);
+            if (p.splits == 1)
+                finish(&p, t, y, LSE, SINKS);
         }
-        for (int i = 0; i < p.maximum * t.e; i++)
-            t.sums[i] = 0;
-        for (int r = 0; r < rows; r++) {
-            const ik_i64 after = held - p.q.shape[1] + token_of(&p, t, r) + 1,
-                         from = p.attr_window > 0 ? max(after - p.attr_window, (ik_i64)0) : 0;
-            first = r == 0 ? from : first;
-            last = p.attr_causal ? after : p.attr_window > 0 ? min(after + p.attr_window - 1, held) : held;
-            last = max(last, (ik_i64)0);
-            for (int u = r * NEAR; u < (r + 1) * NEAR; u++) {
-                ((int *)low)[u] = (int)(from - first);
-                ((int *)high)[u] = (int)(last - first);
-            }
-            for (int j = 0; j < t.d; j += LANES) {
-                const float16 x = IK_PASTE(ik_vector_, IK_TYPE_q)(q + place_of(&p, t, r, p.q, 1, 2) + j) * scale;
-                const floats into = t.queries + r / QUERIES * QUERIES * t.d + r % QUERIES * NEAR;
-                for (int u = 0; u < LANES; u++)
-                    into[(j + u) / NEAR * LANES + u % NEAR] = ((const float *)&x)[u];
-            }
-        }
-        const ik_i64 count = last > first ? last - first : 0, end = count * (split + 1) / p.splits;
-        for (ik_i64 at = count * split / p.splits; at < end; at += KEYS) {
-            const int n = (int)min((ik_i64)KEYS, end - at);
-            const ik_index key = (ik_index)(first + at);
-            ik_index k_rows[KEYS], v_rows[KEYS];
-            for (int i = 0; i < n; i++) {
-                k_rows[i] = IK_ROW_OF(k, key + i);
-                v_rows[i] = IK_ROW_OF(v, key + i);
-            }
-            widen(k, p.k.offset + IK_FIRST(k, b) + t.group * p.k.strides[2], k_rows, n, t.d, t.keys);
-            const int finite =
-                widen(v, p.v.offset + IK_FIRST(v, b) + t.group * p.v.strides[2], v_rows, n, t.e, t.values);
-            for (int r = 0; r < rows; r += QUERIES) {
-                const floats sums = t.sums + r * t.e;
-                const int here = min(QUERIES, rows - r);
-                float kept[LANES];
-                for (int i = 0; i < n; i += HIGH) /* keys that do not exist are not seen */
-                    tile(1, NEAR, t.keys + i * t.d, t.d, NEAR, t.queries + r * t.d, LANES, t.d / NEAR,
-                        t.scores + i * LANES, LANES);
-                if (cap > 0) {
-                    IK_VECTORISE for (int i = 0; i < n * LANES; i++)
-                        t.scores[i] = cap * ik_tanh_f32(IK_DIV_F32(t.scores[i], cap));
-                }
-#ifdef IK_HAS_mask
-                for (int u = 0; u < here * NEAR; u++) {
-                    const ik_index added = place_of(&p, t, r + u / NEAR, p.mask, 2, 1) + key * p.mask.strides[3];
-                    for (int i = 0; i < n; i++)
-                        t.scores[i * LANES + u] += IK_LOAD(mask, added + i * p.mask.strides[3]);
-                }
-#endif
-#ifdef IK_HAS_alibi
-                for (int u = 0; u < here * NEAR; u++) {
-                    const ik_index row = r + u / NEAR;
-                    const float slope = alibi[p.alibi.offset + head_of(&p, t, row) * p.alibi.strides[0]];
-                    const ik_i64 place = held - p.q.shape[1] + token_of(&p, t, row) - key;
-                    for (int i = 0; i < n; i++)
-                        t.scores[i * LANES + u] -= slope * (float)(place < i ? i - place : place - i);
-                }
-#endif
-#ifdef IK_HAS_seen
-                for (int u = 0; u < here * NEAR; u++) {
-                    const ik_index shown = place_of(&p, t, r + u / NEAR, p.seen, 2, 1) + key * p.seen.strides[3];
-                    for (int i = 0; i < n; i++)
-                        if (!seen[shown + i * p.seen.strides[3]])
-                            t.scores[i * LANES + u] = -IKM_INF_F32;
-                }
-#endif
-                const int16 from = low[r / QUERIES] - (int)at, to = high[r / QUERIES] - (int)at;
-                weigh(t.scores, n, from, to, (line)(t.maxima + r * NEAR), (line)(t.totals + r * NEAR), kept);
-                for (int i = 0; i < here; i++)
-                    for (int c = 0; c < t.e && kept[i * NEAR] != 1; c++)
-                        sums[i * t.e + c] = scale_sum(kept[i * NEAR], sums[i * t.e + c]);
-                for (int c = 0; c < t.e && finite; c += LANES)
-                    for (int i = 0; i < here; i += HIGH)
-                        tile(0, 1, t.scores + i * NEAR, NEAR, LANES, t.values + c, t.e, n, sums + i * t.e + c, t.e);
-                for (int i = 0; i < here && !finite; i++)
-                    for (int c = 0; c < n * t.e; c++)
-                        sums[i * t.e + c % t.e] += scale_sum(t.scores[c / t.e * LANES + i * NEAR], t.values[c]);
-            }
-        }
-        if (p.splits == 1)
-            finish(&p, t, y, LSE, SINKS);
     }
 }
 
 /* Join the parts of a task, in order. */
 IK_ENTRY(attention_join)(IK_PARAMS)
 {
-    const floats scratches = (floats)workspace + IK_GROUP_ID * p.splits * p.scratch;
+    const floats scratches = (floats)(workspace + p.ends) + IK_GROUP_ID * p.splits * p.scratch;
     const task t = task_of(&p, IK_GROUP_ID, scratches);
     for (int split = 1; split < p.splits; split++) {
         const task more = task_of(&p, IK_GROUP_ID, scratches + split * p.scratch);

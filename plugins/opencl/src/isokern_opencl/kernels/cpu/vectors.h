@@ -26,6 +26,23 @@ static IK_INLINE float16 ik_vector_F16(IK_GLOBAL const ik_f16 *x)
 #endif
 }
 
+/* The floats of 8 bits, one after another: each is some steps of integers. */
+static IK_INLINE float16 ik_vector_F8E4M3FN(IK_GLOBAL const ik_f8e4m3fn *x)
+{
+    float wide[16];
+    IK_VECTORISE for (int u = 0; u < 16; u++)
+        wide[u] = ik_f8e4m3fn_to_f32(x[u]);
+    return *(const ik_floats16 *)wide;
+}
+
+static IK_INLINE float16 ik_vector_F8E5M2(IK_GLOBAL const ik_f8e5m2 *x)
+{
+    float wide[16];
+    IK_VECTORISE for (int u = 0; u < 16; u++)
+        wide[u] = ik_f8e5m2_to_f32(x[u]);
+    return *(const ik_floats16 *)wide;
+}
+
 /* Elements 0 to 15 of a block, and 16 to 31. */
 typedef struct {
     float16 low, high;
