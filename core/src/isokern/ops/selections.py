@@ -22,10 +22,12 @@ Shape = tuple[int, ...]
 
 
 def _one_hot(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    (x,), loops = inputs, LETTERS[: outputs[0].ndim]
-    numbers = e.iota(values["depth"], I64)
-    found = e.loop(f"{loops[:-1]},{loops[-1]}->{loops}", "x0 == x1", e.cast(x, I64), numbers, dtype=BOOL)
-    return e.cast(found, outputs[0].dtype)
+    (x,), loops, element = inputs, LETTERS[: outputs[0].ndim], outputs[0].dtype
+    # Up to 2^24, which rounding does not move a larger index below, F32 has every number
+    wide = element.compute if element.kind == "f" and values["depth"] <= 1 << 24 else I64
+    numbers = e.iota(values["depth"], wide)
+    found = e.loop(f"{loops[:-1]},{loops[-1]}->{loops}", "x0 == x1", e.cast(x, wide), numbers, dtype=BOOL)
+    return e.cast(found, element)
 
 
 def _one_hot_reference(indices: Any, depth: int, out: Sequence[TensorDesc]) -> Any:
