@@ -86,7 +86,7 @@ def _find_sources(state: State, nest: Op, y: Value) -> Sequence[Value | None]:
         # Elements that are wanted again are converted again: cheap where lines repeat them, or where all is small
         once = set(own) == set(loops) or value.spec.numel == 1
         cheap = nest.attrs["combine"] == "none" and (terms <= SMALL or out[-1:] not in own)
-        found.append(_find_source(value, compute) if once or cheap or not _has_cast(state, value) else value)
+        found.append(_find_source(state, value, compute) if once or cheap or not _has_cast(state, value) else value)
     given = [init, *found]
     if found == ins or find_widest(_specs(found), y.spec).compute is not compute:
         return nest.inputs
@@ -101,14 +101,15 @@ def _has_cast(state: State, value: Value) -> bool:
     return state.target.why_not(op.operator, _specs(op.inputs), [value.spec], op.attrs) is None
 
 
-def _find_source(value: Value, compute: DType) -> Value:
+def _find_source(state: State, value: Value, compute: DType) -> Value:
     """Return what the cast that makes a value reads, or the value itself."""
     cast = value.producer
     x = None if cast is None or cast.kind != "cast" or cast.constraints else cast.inputs[0]
     if x is None or not _keeps(x.spec.dtype, value.spec.dtype, compute):
         return value
     # A cast that others read stays, and then a wider source is more to read
-    return x if len(value.users) == 1 or x.spec.dtype.itemsize <= value.spec.dtype.itemsize else value
+    alone = len(value.users) == 1 and value not in state.graph.outputs
+    return x if alone or x.spec.dtype.itemsize <= value.spec.dtype.itemsize else value
 
 
 def _keeps(source: DType, target: DType, compute: DType) -> bool:
