@@ -16,7 +16,8 @@ FUNCTIONS = [f for f in ARITY if f not in INTEGER_FUNCTIONS or f in SHARED_FUNCT
 def refused(case):
     """Return whether MLIR cannot express a case of a primitive."""
     back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
-    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or set(case.types) & {*BLOCKS, *FP8}
+    dtypes = {*case.types, *(d for each in case.sample.each.values() for d in each)}
+    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or dtypes & {*BLOCKS, *FP8}
 
 
 def cases_of(name, values="drawn"):

@@ -135,3 +135,17 @@ def test_a_suspension_ends(device, planted):
         assert create(device).variant == "planted"
     with pytest.warns(RuntimeWarning, match="planted"):
         assert create(device).variant == "portable"
+
+
+@pytest.mark.parametrize("dtypes", [("I64", "F32"), ("I16", "F64", "F64"), ("BOOL", "U8", "U16")])
+def test_dtypes_that_no_sample_has(device, monkeypatch, dtypes):
+    """A loop nest of other dtypes than the samples' is not judged by a sample of theirs."""
+    monkeypatch.setattr(device, "selftests", SelfTests(device, "a driver of this test", None))
+    *inputs, y = dtypes
+    wanted = np.arange(-4, 4).astype(isokern.dtype(inputs[0]).numpy)
+    given = [isokern.tensor(wanted.astype(isokern.dtype(d).numpy), device=device) for d in inputs]
+    names = ",".join("a" * len(given))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = isokern.generic(None, given, maps=f"{names}->a", body="x0", dtype=y)
+    assert np.array_equal(made.numpy(), wanted.astype(made.numpy().dtype))

@@ -97,6 +97,8 @@ WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 INDICES = (I64, I32)  # positions, lengths and counters
 TOKENS = (*INDICES, U8)  # rows of a table, and text by the byte
 
+COMPUTE_TYPES = (I64, U64, F32, F64)  # from the narrowest on
+
 _BY_NAME = {d.name: d for d in ALL}
 _BY_CODE = {d.code: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
@@ -121,6 +123,14 @@ def dtype(given: object) -> DType:
     from .status import BadTensorDtype
 
     raise BadTensorDtype("dtype", f"{given!r} is not an element type", allowed=names(ALL))
+
+
+def wider(a: DType, b: DType) -> DType:
+    """Return the one of two dtypes whose compute type is wider, the first where both have the same.
+
+    Floats are wider than integers, F64 wider than F32, and U64 wider than I64.
+    """
+    return b if COMPUTE_TYPES.index(b.compute) > COMPUTE_TYPES.index(a.compute) else a
 
 
 def names(dtypes: Iterable[DType]) -> str:

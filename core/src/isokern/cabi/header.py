@@ -380,7 +380,10 @@ def _tile(name: str, compute: dtypes.DType) -> str:
 
 
 def loop_nests() -> str:
-    """Return an `ik_nest` (kind, combine, stack code) for each operator of stem `generic` with a fixed body."""
+    """Return loop_nests.h: the compute type of a loop nest, and the operators of stem `generic` with a fixed body.
+
+    These have an `ik_nest` each: kind, combine, stack code.
+    """
     numbers = {c: i for i, c in enumerate(next(a for a in find("generic").attrs.attrs if a.name == "combine").choices)}
     rows = []
     for o in sorted(all_operators(), key=lambda o: o.kind_id):
@@ -389,7 +392,26 @@ def loop_nests() -> str:
             words = ", ".join(f"INT64_C({w})" for w in code)
             rows.append(f"    {{ {o.kind_id:#010x}u, {numbers[o.combine]}, {{ {len(code)}, {{ {words} }} }} }},")
     head = "typedef struct ik_nest { uint32_t kind; int32_t combine; ik_program body; } ik_nest;"
-    return "\n".join([head, "static const ik_nest ik_nests[] = {", *rows, "};", ""])
+    return "\n".join([head, "static const ik_nest ik_nests[] = {", *rows, "};", _NEST_COMPUTE])
+
+
+_NEST_COMPUTE = f"""
+/* The compute type of a loop nest: the widest among those of its inputs, which are the tensors from 2 on, and that of a
+ * y that is a float. */
+static inline int32_t ik_nest_compute(const ik_plan *plan)
+{{
+    static const int32_t types[] = {{ {", ".join(f"IK_{d}" for d in dtypes.COMPUTE_TYPES)} }};
+    int32_t widest = 0;
+    for (uint32_t i = 0; i < plan->tensor_count; i++) {{
+        const int32_t dtype = plan->tensors[i].dtype, compute = ik_compute_of(dtype);
+        if (i == 1 || (i == 0 && !ik_is_float(dtype)))
+            continue;
+        for (int32_t at = widest + 1; at < (int32_t)(sizeof types / sizeof *types); at++)
+            widest = types[at] == compute ? at : widest;
+    }}
+    return types[widest];
+}}
+"""
 
 
 _COMPUTES = (dtypes.F32, dtypes.F64, dtypes.I64, dtypes.U64)

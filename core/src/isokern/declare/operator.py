@@ -31,8 +31,9 @@ class Sample:
     """One call to try: a shape for each input (a list of shapes for a variadic one), attributes, and domains of values.
 
     `values` maps an input to a domain (see oracle.values); inputs that it lacks have the operator's own `domains`.
-    `types` restricts type variables for a sample that suits only some dtypes: `{"W": BLOCKS}`. Block types take only
-    samples whose last dims are whole blocks, so an operator's first sample has such dims.
+    `types` restricts type variables for a sample that suits only some dtypes: `{"W": BLOCKS}`, and `goes` their
+    combinations. `each` has the dtypes of the tensors of a mixed operand; without it they are all of one dtype. Block
+    types take only samples whose last dims are whole blocks, so an operator's first sample has such dims.
 
     `size` small, wide and long samples are conformance cases. Wide ones run in fewer dtypes and layouts; they are large
     enough for several threads and for stores that bypass the caches (more than 2 MiB of F32). Long ones, two rows of
@@ -46,11 +47,13 @@ class Sample:
     outputs: Mapping[str, Shape] = field(default_factory=dict)
     size: str = "small"
     types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
+    goes: Callable[[Mapping[str, DType]], bool] | None = None
+    each: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
 
     @cached_property
     def text(self) -> str:
         """The sample as in an id: `x=3x5,axis=1`, and after `->` the outputs that are not inferred."""
-        return _describe(self, "")
+        return _describe(self, ",".join(f"{n}:{'+'.join(d.name for d in dtypes)}" for n, dtypes in self.each.items()))
 
 
 # Lengths of rows around which kernels do something else: sizes of tiles, of what is kept in registers or local memory,

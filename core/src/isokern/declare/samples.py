@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from types import MappingProxyType
 from typing import TypeVar
 
-from ..dtypes import DType
+from ..dtypes import DType, wider
 from ..layout import TensorDesc
 from .operator import Operator, Sample
 from .signature import Operand
@@ -45,7 +46,11 @@ def slots(op: Operator, sample: Sample, types: Mapping[str, DType]) -> list[Slot
         element = types.get(operand.type, op.signature.dtypes_of(operand)[0])
         given = sample.shapes.get(operand.name)
         if operand.variadic:
-            result += [Slot(operand, f"{operand.name}[{i}]", element, tuple(s)) for i, s in enumerate(given or ())]
+            each = sample.each.get(operand.name, (element,) * len(given or ()))
+            result += [
+                Slot(operand, f"{operand.name}[{i}]", own, tuple(s))
+                for i, (own, s) in enumerate(zip(each, given or (), strict=True))
+            ]
         else:
             result.append(Slot(operand, operand.name, element, None if given is None else tuple(given)))
     return result
@@ -67,10 +72,15 @@ def describe(op: Operator, sample: Sample, types: Mapping[str, DType]) -> tuple[
 def fits(op: Operator, sample: Sample, types: Mapping[str, DType]) -> bool:
     """Return whether a sample goes with these dtypes.
 
-    It must allow them in its own `types`, and block types need rows of whole blocks. An absent index input goes only
-    with the first dtype of its type variable.
+    It must allow them in its own `types` and `goes`, and block types need rows of whole blocks. An absent index input
+    goes only with the first dtype of its type variable, dtypes for each tensor with what they bind it to.
     """
     if any(types[variable] not in allowed for variable, allowed in sample.types.items()):
+        return False
+    if sample.goes is not None and not sample.goes(types):
+        return False
+    variables = {o.name: o.type for o in op.signature.inputs}
+    if any(types[variables[name]] is not reduce(wider, each) for name, each in sample.each.items()):
         return False
     every = slots(op, sample, types)
     absent = {s.operand.type for s in every if s.shape is None} - {s.operand.type for s in every if s.shape is not None}
@@ -91,10 +101,17 @@ def first_sample(op: Operator, types: Mapping[str, DType]) -> Sample:
 
 
 def assignments(op: Operator, given: Mapping[str, DType] = MappingProxyType({})) -> list[dict[str, DType]]:
-    """Return every choice of dtypes for the type variables that includes the `given` ones."""
+    """Return every choice of dtypes for the type variables that includes the `given` ones.
+
+    Where an operand is mixed, it is every choice that a sample goes with.
+    """
     every = (dict(zip(op.signature.types, chosen, strict=True)) for chosen in product(*op.signature.types.values()))
     together = (types for types in every if op.combinations is None or op.combinations(types))
-    return [types for types in together if all(types[name] is element for name, element in given.items())]
+    asked = [types for types in together if all(types[name] is element for name, element in given.items())]
+    if not op.signature.mixed:
+        return asked
+    samples = op.samples()  # those of a mixed operand are a choice of the combinations
+    return [types for types in asked if any(fits(op, s, types) for s in samples)]
 
 
 def products(choices: Iterable[tuple[T, ...]]) -> list[tuple[tuple[T, ...], ...]]:

@@ -1,7 +1,8 @@
 """Signatures: `x: T[*b, k], w?: T[n, k] -> y: T[*b, n]`, parsed once and bound to shapes and dtypes.
 
 The grammar is closed: a dim is a name, `*name` (any number of dims), an integer, or a sum or product of bound names and
-attributes; `x?` is optional, `x...` variadic. Groups listed in `broadcast` follow NumPy's rule.
+attributes; `x?` is optional, `x...` variadic, and the tensors of `x...: T...` have a dtype each. Groups listed in
+`broadcast` follow NumPy's rule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..dtypes import ALL, DType, names
+from ..dtypes import ALL, DType, names, wider
 from ..layout import TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
@@ -22,13 +23,18 @@ _LITERALS = {d.name: d for d in ALL}
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor of a signature: its name, type variable or dtype name, dims, and how often it may appear."""
+    """One tensor of a signature: its name, type variable or dtype name, dims, and how often it may appear.
+
+    The tensors of a variadic operand that is `mixed` have a dtype each; its type variable is bound to the one of the
+    widest compute type.
+    """
 
     name: str
     type: str
     dims: tuple[str, ...]
     optional: bool = False
     variadic: bool = False
+    mixed: bool = False
 
     @property
     def group(self) -> str | None:
@@ -37,7 +43,7 @@ class Operand:
 
     def __str__(self) -> str:
         mark = "?" if self.optional else "..." if self.variadic else ""
-        return f"{self.name}{mark}: {self.type}[{', '.join(self.dims)}]"
+        return f"{self.name}{mark}: {self.type}{'...' if self.mixed else ''}[{', '.join(self.dims)}]"
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,11 @@ class Signature:
 
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether an operand's tensors have a dtype each."""
+        return any(o.mixed for o in self.inputs)
 
     def dtypes_of(self, operand: Operand) -> tuple[DType, ...]:
         """Return the dtypes that an operand may have."""
@@ -104,7 +115,9 @@ class Signature:
             if desc.dtype not in allowed:
                 raise BadTensorDtype(where, f"{operand.name} has dtype {desc.dtype.name}", allowed=names(allowed))
             first = bound.setdefault(operand.type, desc.dtype)
-            if first is not desc.dtype:
+            if operand.mixed:
+                bound[operand.type] = wider(first, desc.dtype)
+            elif first is not desc.dtype:
                 raise BadTensorDtype(
                     where,
                     f"{operand.name} has dtype {desc.dtype.name} where {operand.type} is {first.name} already",
@@ -206,7 +219,7 @@ class Signature:
         return TensorDesc(desc.dtype, shape, strides, desc.offset)
 
 
-_OPERAND = re.compile(r"\s*(\w+)(\?|\.\.\.)?\s*:\s*(\w+)\[([^\]]*)\]\s*$")
+_OPERAND = re.compile(r"\s*(\w+)(\?|\.\.\.)?\s*:\s*(\w+)(\.\.\.)?\[([^\]]*)\]\s*$")
 
 
 def parse(text: str, types: Mapping[str, tuple[DType, ...]], broadcast: Sequence[str] = ()) -> Signature:
@@ -229,15 +242,17 @@ def _operands(text: str, types: Mapping[str, tuple[DType, ...]]) -> tuple[Operan
         match = _OPERAND.match(part)
         if match is None:
             raise ValueError(f"{part!r} is not an operand like x: T[*b, d]")
-        name, mark, type_, inner = match.groups()
+        name, mark, type_, each, inner = match.groups()
         dims = tuple(d.strip() for d in inner.split(",") if d.strip())
         if type_ not in types and type_ not in _LITERALS:
             raise ValueError(f"operand {name}: type {type_} is no dtype and not in {sorted(types)}")
         if sum(d.startswith("*") for d in dims) > 1:
             raise ValueError(f"operand {name}: one *group at most")
+        if each and mark != "...":
+            raise ValueError(f"operand {name}: only a variadic operand has a dtype for each tensor")
         for d in dims:
             _tree(d.lstrip("*"))
-        result.append(Operand(name, type_, dims, mark == "?", mark == "..."))
+        result.append(Operand(name, type_, dims, mark == "?", mark == "...", bool(each)))
     return tuple(result)
 
 

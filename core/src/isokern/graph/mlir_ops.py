@@ -27,6 +27,7 @@ from ..expr.tree import parse
 from ..layout import TensorDesc
 from ..ops import find
 from ..ops.conv2d import pair
+from ..ops.generic import find_widest
 from ..ops.rearrange import slices
 from .ir import Op
 from .mlir_body import combine, compare, constant, convert, element_type, evaluate, select
@@ -130,18 +131,24 @@ def _expand(op: Op, args: Operands) -> SSAValue:
 def _generic(op: Op, args: Operands) -> SSAValue:
     start, ins = (None, args) if op.inputs[0] is None else (args[0], args[1:])
     maps, word, tree = op.attrs["maps"], op.attrs["combine"], parse(op.attrs["body"])
-    source, y = input_spec(op, 1).dtype, op.outputs[0].spec
-    compute = source.compute
+    y, sources = op.outputs[0].spec, [v.spec for v in op.inputs[1:] if v is not None]
+    compute = find_widest(sources, y).compute
+    dtypes = [*(s.dtype for s in sources), y.dtype]
 
     def term(given: Operands) -> SSAValue:
-        return evaluate(tree, {f"x{i}": convert(v, source, compute) for i, v in enumerate(given)}, compute)
+        values = {f"x{i}": convert(v, dtypes[i], compute) for i, v in enumerate(given)}
+        return evaluate(tree, values, compute)
 
     if start is None:
         return letter_dims(maps, ins, empty(y.dtype, y.shape), lambda *a: convert(term(a[:-1]), compute, y.dtype))
+    if word == "none":  # the body reads what the destination has
+        return letter_dims(maps, ins, start, lambda *a: convert(term(a), compute, y.dtype))
     sign = {"sum": "+", "product": "*"}.get(word, word)
-    return reduce(
-        op, start, lambda init, _: letter_dims(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
-    )
+
+    def make(init: SSAValue, _: DType) -> SSAValue:
+        return letter_dims(maps, ins, init, lambda *a: combine(sign, a[-1], term(a[:-1]), compute))
+
+    return reduce(op, start, make, compute)
 
 
 def _batch_matmul(op: Op, args: Operands) -> SSAValue:

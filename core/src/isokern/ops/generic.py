@@ -3,12 +3,14 @@
 Normal form of the stem, which the operators of `structured.py` share: every tensor has the loops as dims, first those
 of y, then the reduced ones, along which y and init have stride 0 (as in `reduce`). Dims of each kind are merged. A
 tensor has stride 0 along a loop that does not move it, and the sum of its strides along a loop of several of its dims.
+Where nothing is reduced, an init that is present is one more input of the body, after the others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,28 @@ from ..declare.attributes import attrs, body, choice, text
 from ..declare.conversion import convert
 from ..declare.error_bound import EPS, UNBOUNDED, Range, bounds, distance
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import BF16, BOOL, COMPUTED, F16, F32, F64, FLOATS, I32, I64, INTEGERS, SIGNED, U64, DType
+from ..dtypes import (
+    BF16,
+    BOOL,
+    COMPUTED,
+    F8E4M3FN,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    FLOATS,
+    FP8,
+    I8,
+    I16,
+    I32,
+    I64,
+    INTEGERS,
+    SIGNED,
+    U8,
+    U64,
+    DType,
+    wider,
+)
 from ..expr.evaluate import evaluate
 from ..expr.stack_code import CODE_NAMES, INPUTS, float_of, words_of
 from ..expr.tree import INTEGER_FUNCTIONS, SHARED_FUNCTIONS, parse
@@ -103,6 +126,8 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
     ins = [d for d in given if d is not None]
     maps = parse_maps("generic", values["maps"], len(ins))
     sizes, loops = _sizes("generic", maps, [d.shape for d in ins]), loops_of(maps)
+    names = len(ins) + (1 if init is not None and values["combine"] == "none" else 0)
+    check_body("generic", values["body"], names, find_widest(ins, outputs[0]))
     wide = [over(d, letters, loops, sizes) for d, letters in zip(ins, maps[0], strict=True)]
     out = maps[1]
     start = None if init is None else over(init, out, loops, sizes)
@@ -118,19 +143,26 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
         raise InvalidArgument(
             "generic", f"maps {values['maps']!r} reduce without combine", allowed=", ".join(COMBINES[1:])
         )
-    if (values["combine"] == "none") != (init is None):
-        given = f"combine={values['combine']} {'without' if init is None else 'with'} init"
-        raise InvalidArgument("generic", given, allowed="init beside the others, and not beside none")
+    if init is None and values["combine"] != "none":
+        given = f"combine={values['combine']} without init"
+        raise InvalidArgument("generic", given, allowed="init, with which the terms are combined")
     if init is not None and init != y:
         raise BadTensorShape("generic", f"init is {list(init)}", allowed=f"{list(y)}, as y")
     return [y]
 
 
 def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    ins = [d for d in inputs[1:] if d is not None]
-    if len(ins) > INPUTS:
-        raise InvalidArgument("generic", f"{len(ins)} inputs", allowed=f"up to {INPUTS}")
-    check_body("generic", values["body"], len(ins), ins[0].dtype)
+    read = len(inputs) - 1 + (1 if inputs[0] is not None and values["combine"] == "none" else 0)
+    if read > INPUTS:
+        raise InvalidArgument("generic", f"{read} tensors that the body may read", allowed=f"up to {INPUTS}")
+
+
+def find_widest(ins: Sequence[TensorDesc], y: TensorDesc) -> DType:
+    """Return the dtype among the inputs and a float y in whose compute type the body is computed."""
+    found = ins[0].dtype
+    for d in ins:
+        found = wider(found, d.dtype)
+    return wider(found, y.dtype) if y.dtype.kind == "f" else found
 
 
 def check_body(where: str, text: str, names: int, element: DType) -> None:
@@ -177,10 +209,13 @@ def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
 
 
 def goes(types: Mapping[str, DType]) -> bool:
-    """Return whether dtypes go together.
+    """Return whether dtypes go together: a body that is computed in F64 is not rounded to a smaller float."""
+    t, u = types["T"], types["U"]
+    return t is not F64 or u.kind != "f" or u is F64
 
-    The output has the inputs' dtype, BOOL, or another float of the same compute type.
-    """
+
+def _is_plain(types: Mapping[str, DType]) -> bool:
+    """Return whether inputs of one dtype make an output of that dtype, of BOOL, or a wider or narrower float."""
     t, u = types["T"], types["U"]
     return u in (t, BOOL) or (t.kind == u.kind == "f" and t.compute is u.compute and F32 in (t, u))
 
@@ -205,25 +240,44 @@ def _diagonals(array: Any, letters: str) -> tuple[Any, str]:
     return array, letters
 
 
-def _wide(x: Sequence[Any], maps: Maps) -> tuple[dict[str, Any], list[int], tuple[int, ...]]:
+def _find_compute(x: Sequence[Any], y: DType) -> DType:
+    """Return the compute type of inputs, whose floats are float64 here.
+
+    Where y is no float, F64 stands for F32, too: their bodies are exact in the samples.
+    """
+    if y.kind == "f":
+        return y.compute
+    return F64 if any(a.dtype.kind in "fV" for a in x) else U64 if any(a.dtype == np.uint64 for a in x) else I64
+
+
+def _wide(x: Sequence[Any], maps: Maps, compute: DType) -> tuple[dict[str, Any], list[int], tuple[int, ...]]:
     """Return the inputs over all loops, the lengths of the loops, and the reduced axes.
 
-    The inputs are arrays by name, in the dtype of the reference.
+    The inputs are arrays by name, in the dtype of the reference. Integers are rounded to a compute type of F32.
     """
     loops = loops_of(maps)
-    kind = np.float64 if x[0].dtype.kind in "fV" else np.uint64 if x[0].dtype == np.uint64 else np.int64
+    kind = np.float64 if compute.kind == "f" else compute.numpy
     sizes = _sizes("generic", maps, [a.shape for a in x])
     wide = {}
     for i, (given, spelt) in enumerate(zip(x, maps[0], strict=True)):
         array, letters = _diagonals(given, spelt)
         order = [letters.index(c) for c in loops if c in letters]
         lifted = [sizes[c] if c in letters else 1 for c in loops]
+        if compute is F32 and array.dtype.kind in "iu":
+            array = array.astype(np.float32)
         wide[f"x{i}"] = array.astype(kind).transpose(order).reshape(lifted)
     return wide, [sizes[c] for c in loops], tuple(range(len(maps[1]), len(loops)))
 
 
+def _read(init: Any, x: Sequence[Any], maps: str, combine: str) -> tuple[Sequence[Any], Maps]:
+    """Return the arrays that the body reads, init among them where nothing is combined with it, and their maps."""
+    ins, out = parse_maps("generic", maps, len(x))
+    return ([*x, init], ((*ins, out), out)) if combine == "none" and init is not None else (x, (ins, out))
+
+
 def _generic(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, out: Sequence[TensorDesc]) -> Any:
-    wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
+    x, read = _read(init, x, maps, combine)
+    wide, sizes, axes = _wide(x, read, _find_compute(x, out[0].dtype))
     with np.errstate(all="ignore"):
         terms = np.broadcast_to(evaluate(parse(body), wide, wide["x0"].dtype), sizes)
         y = terms
@@ -275,7 +329,8 @@ def product_scale(terms: Any, axes: tuple[int, ...], compute: DType, off: Any = 
 
 def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, compute: DType) -> Any:
     """Return the rounding error of the body, carried through its combination, plus that of a sum itself."""
-    wide, sizes, axes = _wide(x, parse_maps("generic", maps, len(x)))
+    x, read = _read(init, x, maps, combine)
+    wide, sizes, axes = _wide(x, read, compute)
     found = bounds(parse(body), wide, compute)
     value, low, high = (np.broadcast_to(end, sizes) for end in (found.value, found.low, found.high))
     if combine == "none":
@@ -288,14 +343,63 @@ def _scale(init: Any, x: Sequence[Any], maps: str, body: str, combine: str, comp
         return made + growth(value, axes, init) if combine == "sum" else made
 
 
-def _sample(maps: str, body: str, *shapes: Any, combine: str = "none", types: Any = FLOATS, **fields: Any) -> Sample:
+def _sample(
+    maps: str, body: str, *shapes: Any, combine: str = "none", types: Any = FLOATS, init: bool = False, **fields: Any
+) -> Sample:
+    """Return a sample with inputs of one dtype."""
     given: dict[str, Any] = {"x": list(shapes)}
-    if combine != "none":
+    if combine != "none" or init:
         ins, out = parse_maps("generic", maps, len(shapes))
         sizes = _sizes("generic", (ins, out), shapes)
         given["init"] = tuple(sizes[c] for c in out)
     attributes = {"maps": maps, "body": body, "combine": combine}
-    return Sample(given, attributes, types={"T": types, **fields.pop("other", {})}, **fields)
+    own = {"T": types, **fields.pop("other", {})}
+    return Sample(given, attributes, types=own, **{"goes": _is_plain, **fields})
+
+
+def _mixed_samples() -> list[Sample]:
+    """Return samples with inputs of several dtypes, or that y has another dtype than.
+
+    They are a choice: every kind of conversion of an input and of y, and maps, sums and extremes with them.
+    """
+
+    def sample(maps: str, body: str, shapes: Any, each: tuple[DType, ...], y: DType, **fields: Any) -> Sample:
+        of = reduce(wider, each)
+        return _sample(maps, body, *shapes, types=(of,), other={"U": (y,)}, goes=None, each={"x": each}, **fields)
+
+    row, plane = ((301,),) * 3, ((5, 301), (301,), (301,))
+    quantised = "minimum(maximum(rint(x0 * 4) + 3, -100), 100)"
+    return [
+        sample("ab,b,b->ab", "(x0 - x2) * x1", plane, (I8, F32, I8), F32),
+        sample("ab,b,b->ab", "(x0 - x2) * x1", plane, (U8, F16, U8), F16),
+        sample("ab,b,b->ab", "(x0 + x2) * x1", plane, (F16, BF16, F32), BF16, values={"x": "moderate"}),
+        sample("ab,b,b->ab", "x0 * x1 + x2", plane, (F32, F8E4M3FN, F8E5M2), F32, values={"x": "moderate"}),
+        sample("ab->ab", "x0 * 0.5 - 3", plane[:1], (U8,), F32),
+        sample("a,a,a->a", "x0 + x1 - x2", row, (I64, F32, U64), F32),
+        sample("a,a,a->a", "x0 * x1 + x2", row, (F32, I64, F64), F64),
+        sample("ab,b,b->ab", "x1 if x0 != 0 else x2", plane, (BOOL, F32, F32), F32),
+        sample("ab,b,b->ab", "x1 if x2 != 0 else x0", plane, (I32, I32, BOOL), I32),
+        sample("a,a,a->a", "x0 + x1 * x2", row, (U64, I8, U8), U64),
+        sample("a,a->a", "x0 < x1", row[:2], (I16, F32), BOOL),
+        *(sample("ab->ab", quantised, plane[:1], (F32,), y) for y in (I8, U8, I32)),
+        sample("ab->ab", "x0 * 4", plane[:1], (F32,), I64),
+        sample("ab,b->ab", "x0 * x1", ((0, 5), (5,)), (I8, F32), F32),
+        sample("ab,b->a", "x0 * x1", ((5, 1025), (1025,)), (I8, F32), F32, combine="sum", values={"x": "moderate"}),
+        sample("ab,a->b", "x0 - x1", ((1025, 37), (1025,)), (I16, F32), F32, combine="maximum"),
+        sample("mk,nk->mn", "x0 * x1", ((7, 70), (53, 70)), (I8, U8), I32, combine="sum"),
+        sample("mk,nk->mn", "x0 * x1", ((7, 70), (53, 70)), (F32, F16), F32, combine="sum"),
+        sample("ab,b->ab", "x0 * x1", ((769, 801), (801,)), (I8, F32), F32, size="wide"),
+    ]  # fmt: skip
+
+
+def _init_samples() -> list[Sample]:
+    """Return samples whose body reads y's old content."""
+    return [
+        _sample("ab,b->ab", "x2 + x0 * x1", (5, 301), (301,), types=(F32, F16, I32), init=True),
+        _sample("ba->ab", "x0 if x0 > x1 else x1", (37, 41), types=(F32, I64, U64), init=True),
+        _sample("a->a", "x1", (65,), types=(F32, U8), init=True),
+        _sample("a->a", "x0 + x1", (0,), types=(F32,), init=True),
+    ]
 
 
 def _samples() -> list[Sample]:
@@ -347,6 +451,8 @@ def _samples() -> list[Sample]:
         _sample("ab->a", "x0", (4, 0), combine="sum", types=(F32, I64)),
         _sample("ab->b", "x0 + 1", (0, 5), combine="maximum", types=(F32,)),
         _sample("ab->ab", "x0 + 1", (0, 5), types=(F32, BOOL)),
+        *_mixed_samples(),
+        *_init_samples(),
         _sample("ab,b->ab", "x0 * 0.5 + x1", (769, 801), (801,), types=(F32, F16), size="wide"),
         _sample("ab->a", "x0", (601, 1025), combine="sum", types=(F32, F16), size="wide"),
         _sample("ab->b", "x0", (1025, 601), combine="sum", types=(F32, F16), size="wide"),
@@ -364,16 +470,19 @@ _MAPS = {"maps": "a,a->a", "body": "x0 + x1"}
 generic = declare(
     "generic",
     "GENR",
-    "init?: U[*i], x...: T[*s] -> y: U[*d]",
-    {"T": COMPUTED, "U": COMPUTED},
+    "init?: U[*i], x...: T...[*s] -> y: U[*d]",
+    {"T": (*COMPUTED, *FP8), "U": COMPUTED},
     combinations=goes,
     family="structured",
     doc=(
         "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all"
         " loops that the output lacks. `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter"
-        " is a loop, and an input that has it twice is read along its diagonal. The body is computed in the inputs'"
-        " compute type; sums are made in blocks (error grows with log2 of the length), products in any order, each in"
-        " the compute type; a maximum or minimum with NaN is NaN."
+        " is a loop, and an input that has it twice is read along its diagonal. Without combine, init is one more"
+        " input, with y's letters, called by the next name (x1 beside one input), so that a body can update y in place."
+        " Inputs may have a dtype each: the body is computed in the widest compute type among theirs and that of a"
+        " float y (F64, F32, U64, then I64). Inputs are converted to it as `cast` does, and so is the result to y's"
+        " dtype. Sums are made in blocks (error grows with log2 of the length), products in any order, each in the"
+        " compute type; a maximum or minimum with NaN is NaN."
     ),
     reference=_generic,
     tolerance=Tolerance(1, _scale),
@@ -393,7 +502,9 @@ generic = declare(
         ErrorCase({"x": [(3,), (4,)]}, BadTensorShape, _MAPS),
         ErrorCase({"x": [(3,), (3, 1)]}, BadTensorShape, _MAPS),
         ErrorCase({"x": [(3,)]}, InvalidArgument, _MAPS),
-        ErrorCase({"x": [(3,), (3,)], "init": (3,)}, InvalidArgument, _MAPS),
+        ErrorCase({"x": [(3,)], "init": (3,)}, InvalidArgument, {"maps": "a->a", "body": "x0 + x2"}),
+        ErrorCase({"x": [(3,)] * 8, "init": (3,)}, InvalidArgument, {"maps": f"{'a,' * 7}a->a", "body": "x0"}),
+        ErrorCase({"x": [(3,)], "init": (4,)}, BadTensorShape, {"maps": "a->a", "body": "x0 + x1"}),
         ErrorCase({"x": [(3,), (3,)]}, InvalidArgument, {**_MAPS, "combine": "sum"}),
         ErrorCase({"x": [(3,), (3,)], "init": (4,)}, BadTensorShape, {**_MAPS, "combine": "sum"}),
         ErrorCase({"x": [(3, 4)]}, BadTensorShape, {"maps": "aa->a", "body": "x0"}),
@@ -402,9 +513,21 @@ generic = declare(
         ErrorCase({"x": [(3, 3)]}, InvalidArgument, {"maps": "ab->c", "body": "x0"}),
         ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x1"}),
         ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x0 @ 2"}),
-        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "exp(x0)"}, dtypes={"T": I32, "U": I32}),
+        ErrorCase(
+            {"x": [(3,)]},
+            InvalidArgument,
+            {"maps": "a->a", "body": "exp(x0)"},
+            dtypes={"T": I32, "U": I32},
+            outputs={"y": (3,)},
+        ),
         ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "quotient(x0, 2)"}),
-        ErrorCase({"x": [(3,)]}, InvalidArgument, {"maps": "a->a", "body": "x0 / 2"}, dtypes={"T": I32, "U": I32}),
+        ErrorCase(
+            {"x": [(3,)]},
+            InvalidArgument,
+            {"maps": "a->a", "body": "x0 / 2"},
+            dtypes={"T": I32, "U": I32},
+            outputs={"y": (3,)},
+        ),
         ErrorCase(
             {"x": [(3,)]},
             BadTensorDtype,

@@ -38,7 +38,9 @@ def _check_scale(where: str, x: Shape, given: Shape, values: Mapping[str, Any]) 
         raise BadTensorShape(where, f"scale is {list(given)}", allowed=f"{list(blocks)}, one for each block")
 
 
-def _emit_over_groups(e: Emitter[V], body: str, x: V, parameters: Sequence[V], values: Mapping[str, Any]) -> V:
+def _emit_over_groups(
+    e: Emitter[V], body: str, x: V, parameters: Sequence[V], values: Mapping[str, Any], dtype: DType | None = None
+) -> V:
     """Emit the body over x0, x, and x1 …, its parameters, each spread over what it stands for; the shape is x's."""
     shape, rank = x.spec.shape, x.spec.ndim
     letters = LETTERS[:rank]
@@ -51,8 +53,8 @@ def _emit_over_groups(e: Emitter[V], body: str, x: V, parameters: Sequence[V], v
         inside = (*shape[:axis], shape[axis] // size, size, *shape[axis + 1 :])
         letters = LETTERS[: rank + 1]
         pairs = [(p, letters[: axis + 1] + letters[axis + 2 :]) for p in parameters]
-        return e.reshape(e.over(inside, body, [(e.reshape(x, inside), letters), *pairs]), shape)
-    return e.over(shape, body, [(x, letters), *pairs])
+        return e.reshape(e.over(inside, body, [(e.reshape(x, inside), letters), *pairs], dtype=dtype), shape)
+    return e.over(shape, body, [(x, letters), *pairs], dtype=dtype)
 
 
 def _spread(x: Any, given: Any, axis: int, block_size: int) -> Any:
@@ -171,11 +173,14 @@ def _dequantize(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], o
     x, scale = inputs[:2]
     zero = find_optional(inputs, 2)
     y = outputs[0]
-    if zero is not None:
-        whole = y.dtype.compute if x.spec.dtype.storage else I64 if x.spec.dtype is I32 else I32
-        x = _emit_over_groups(e, "x0 - x1", e.cast(x, whole), [e.cast(zero, whole)], values)
     wide = y.dtype.compute
-    return e.cast(_emit_over_groups(e, "x0 * x1", e.cast(x, wide), [e.cast(scale, wide)], values), y.dtype)
+    if zero is None:
+        return _emit_over_groups(e, "x0 * x1", e.cast(x, wide), [e.cast(scale, wide)], values, y.dtype)
+    if x.spec.dtype is I32 and wide is F32:  # whose differences F32 does not have, as it has those of smaller integers
+        x = _emit_over_groups(e, "x0 - x1", e.cast(x, I64), [e.cast(zero, I64)], values)
+        return _emit_over_groups(e, "x0 * x1", e.cast(x, wide), [e.cast(scale, wide)], values, y.dtype)
+    parameters = [e.cast(v, wide) for v in (scale, zero)]
+    return _emit_over_groups(e, "(x0 - x2) * x1", e.cast(x, wide), parameters, values, y.dtype)
 
 
 def _dequantize_reference(x: Any, scale: Any, zero_point: Any, axis: int, block_size: int) -> Any:

@@ -12,7 +12,7 @@ from ..declare.attributes import attrs, integer, integers, number
 from ..declare.conversion import convert
 from ..declare.decomposition import LETTERS, Emitter, V, constant
 from ..declare.normal_form import as_given, axis_of
-from ..dtypes import BOOL, F32, FLOATS, I64, INDICES, NUMBERS, PLAIN
+from ..dtypes import BOOL, F32, FLOATS, I64, INDICES, NUMBERS, PLAIN, DType
 from ..layout import MAX_RANK, TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent, pad_border, pair, patches, sides
@@ -21,11 +21,17 @@ from .iota import COUNTED
 Shape = tuple[int, ...]
 
 
+def _choose_numbers(element: DType, most: int) -> DType:
+    """Return a dtype for numbers up to `most` in which truths of them become an element without another cast."""
+    return element.compute if element.kind == "f" and most <= 1 << 24 else I64
+
+
 def _one_hot(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    (x,), loops = inputs, LETTERS[: outputs[0].ndim]
-    numbers = e.iota(values["depth"], I64)
-    found = e.loop(f"{loops[:-1]},{loops[-1]}->{loops}", "x0 == x1", e.cast(x, I64), numbers, dtype=BOOL)
-    return e.cast(found, outputs[0].dtype)
+    (x,), loops, element = inputs, LETTERS[: outputs[0].ndim], outputs[0].dtype
+    wide = _choose_numbers(element, values["depth"])  # rounding moves no larger index below the depth
+    numbers = e.iota(values["depth"], wide)
+    found = e.loop(f"{loops[:-1]},{loops[-1]}->{loops}", "x0 == x1", e.cast(x, wide), numbers, dtype=BOOL)
+    return e.cast(found, element)
 
 
 def _one_hot_reference(indices: Any, depth: int, out: Sequence[TensorDesc]) -> Any:
@@ -67,9 +73,10 @@ declare(
 
 
 def _eye(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    m, n = outputs[0].shape
+    (m, n), element = outputs[0].shape, outputs[0].dtype
     body = f"x1 - x0 == {max(-m - 1, min(values['k'], n + 1))}"
-    return e.cast(e.loop("a,b->ab", body, e.iota(m, I64), e.iota(n, I64), dtype=BOOL), outputs[0].dtype)
+    wide = _choose_numbers(element, m + n + 1)
+    return e.cast(e.loop("a,b->ab", body, e.iota(m, wide), e.iota(n, wide), dtype=BOOL), element)
 
 
 def _eye_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:

@@ -76,5 +76,5 @@ def dtype_text(types: Iterable[DType]) -> str:
 
 def samples(operator: Operator, size: str, types: Mapping[str, DType]) -> list[Sample]:
     """Return the samples of a size that go with these dtypes, each once."""
-    found = {s.text: s for s in operator.samples() if s.size == size}
-    return [s for s in found.values() if fits(operator, s, types)]
+    found = {s.text: s for s in operator.samples() if s.size == size and fits(operator, s, types)}
+    return list(found.values())

@@ -17,7 +17,7 @@ from ..status import InvalidArgument
 
 DEFAULT = (
     "canonicalise,fold_constants,common_subexpressions,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,"
-    "fuse_elementwise,dead_code"
+    "fuse_elementwise,fold_casts,dead_code"
 )
 
 

@@ -14,13 +14,12 @@ from typing import Any
 
 from ..declare.decomposition import LETTERS, Emitter
 from ..declare.elementwise import attributes
-from ..dtypes import FLOATS, I64, U64, DType
+from ..dtypes import F32, FLOATS, I64, U64, DType
 from ..expr import stack_code
 from ..expr.tree import Expr, substitute, to_text
 from ..graph.ir import Op, Value, specs_of
 from ..layout import TensorDesc
 from ..ops import find
-from ..ops.generic import goes
 from ..rewriting.rewriter import Rewriter, State
 
 Operand = tuple[Value, str]  # a value, and the loop that each of its dims goes along
@@ -66,10 +65,10 @@ def _ends(op: Op) -> bool:
     """Return whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
     if op.kind != "cast" or op.constraints:
         return _fits(op)
-    x, y = op.inputs[0], op.outputs[0]
-    return (
-        x is not None and {x.spec.dtype, y.spec.dtype} <= set(FLOATS) and goes({"T": x.spec.dtype, "U": y.spec.dtype})
-    )
+    x, y = op.inputs[0], op.outputs[0].spec.dtype
+    if x is None or not {x.spec.dtype, y} <= set(FLOATS):
+        return False
+    return x.spec.dtype is y or (x.spec.dtype.compute is y.compute and F32 in (x.spec.dtype, y))
 
 
 def _whole(dtype: DType) -> bool:

@@ -27,7 +27,7 @@ from .memory_plan import MemoryPlan, plan_memory
 
 SETTING = "ISOKERN_ON_MISSING"
 POLICIES = ("lower", "error")
-PASSES = "common_subexpressions,choose_layouts,dead_code"
+PASSES = "common_subexpressions,fold_casts,choose_layouts,dead_code"
 
 
 def is_lowering(where: str, on_missing: str | None = None) -> bool:

@@ -22,9 +22,9 @@ from .. import settings
 from ..backend import Buffer, Declined
 from ..cabi.plan import Plan
 from ..declare.operator import Resolved, Sample
-from ..declare.samples import describe
+from ..declare.samples import describe, fits
 from ..disk_cache import DiskCache
-from ..dtypes import DType
+from ..dtypes import DType, wider
 from ..layout import TensorDesc
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
 from . import source
@@ -129,7 +129,7 @@ class SelfTests:
         operator, types = plan.operator, _types(plan)
         path, best, most = folder.path / f"{operator.stem}.c", None, 0
         for sample in operator.samples():
-            if sample.size != "small":
+            if sample.size != "small" or (operator.signature.mixed and not fits(operator, sample, types)):
                 continue
             try:
                 inputs, outputs = describe(operator, sample, types)
@@ -239,7 +239,11 @@ def _types(plan: Plan) -> dict[str, DType]:
         operands += [operand] * (
             len(plan.table) - len(signature.outputs) - len(signature.inputs) + 1 if operand.variadic else 1
         )
-    told = {o.type: d.dtype for o, d in zip(operands, plan.table, strict=False) if d is not None}
+    told: dict[str, DType] = {}
+    for operand, desc in zip(operands, plan.table, strict=False):
+        if desc is not None:
+            mixed = operand.mixed and operand.type in told
+            told[operand.type] = wider(told[operand.type], desc.dtype) if mixed else desc.dtype
     return {name: told.get(name, allowed[0]) for name, allowed in signature.types.items()}
 
 

@@ -22,6 +22,7 @@ from ..dtypes import F32, DType
 from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
+from ..ops.generic import find_widest
 from .launch import PIECE, LaunchRequest, launch_file
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -62,7 +63,11 @@ def find_type(plan: Plan, request: LaunchRequest) -> DType:
 
 
 def computes(plan: Plan, request: LaunchRequest) -> DType:
-    """Return the compute type of a launch, that of its type."""
+    """Return the compute type of a launch, that of its type; of inputs with a dtype each, the widest."""
+    if plan.operator.signature.mixed:
+        y, _, *ins = plan.table
+        assert y is not None
+        return find_widest([d for d in ins if d is not None], y).compute
     return find_type(plan, request).compute
 
 
@@ -151,18 +156,20 @@ def _row(name: str, compute: DType) -> str:
 def _loop_nest(plan: Plan, text: str, compute: DType) -> Iterator[str]:
     """Yield macros for how the terms of a loop nest are combined, and for its body.
 
-    The body is for values `value_x0`, … of the inputs that it has; IK_BEFORE is the value of the next name, which in a
-    scan is the value before. Only an entry that has IK_BODY depends on it: the others are shared.
+    The body is for values `value_x0`, … of the inputs that it has. The next name is that of the value before in a scan,
+    IK_BEFORE, and that of init, one more input, in a loop nest that combines nothing. Only an entry that has IK_BODY
+    depends on it: the others are shared.
     """
     if "IK_COMBINE_" in text:
         yield f"#define IK_COMBINE_{plan.operator.combine or plan.attrs['combine']}"
     if "IK_BODY" in text:
         body = plan.operator.expression or parse(plan.attrs["body"])
-        before = f"x{len(plan.table) - 2}"
-        names = sorted({node.value for node in body.walk() if node.kind == "name"} - {before})
-        yield f"#define IK_EACH_INPUT(X) {' '.join(f'X({name})' for name in names)}"
-        yield f"#define IK_BEFORE value_{before}"
-        yield f"#define IK_BODY {to_c(body, compute.name, lambda name: f'value_{name}')}"
+        following = f"x{len(plan.table) - 2}"
+        called = {following: "init"} if plan.operator.stem == "generic" else {}
+        named = {node.value for node in body.walk() if node.kind == "name"} - ({following} - called.keys())
+        yield f"#define IK_EACH_INPUT(X) {' '.join(f'X({called.get(name, name)})' for name in sorted(named))}"
+        yield f"#define IK_BEFORE value_{following}"
+        yield f"#define IK_BODY {to_c(body, compute.name, lambda name: f'value_{called.get(name, name)}')}"
 
 
 def _fields(told: Sequence[Attr], request: LaunchRequest, compute: DType) -> Iterator[str]:

@@ -242,7 +242,7 @@ static __attribute__((noinline, unused)) void ik_load(
 {
     const float *x = (const float *)(const void *)from;
     float *values = to;
-    if (dtype == IK_F32 && stride == 2) /* windows with a step of two: a constant stride vectorises */
+    if (compute == IK_F32 && dtype == IK_F32 && stride == 2) /* windows with a step of two, which vectorises */
         for (int64_t i = 0; i < n; i++)
             values[i] = x[2 * i];
     else if (compute == IK_F32 && dtype != IK_BOOL)

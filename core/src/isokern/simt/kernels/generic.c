@@ -1,7 +1,7 @@
 /* generic, batch_matmul, conv_2d_nchw_fchw, pooling_nchw_sum, pooling_nchw_max: y[k] = body(x0[k], x1[k], ...), or
  * init[k] combined with the body over r of (x0[k, r], x1[k, r], ...), with the kept loops k before the reduced ones r,
  * along which y's strides are 0. One item per output; one work-group per output where outputs are few, or are not
- * adjacent in memory.
+ * adjacent in memory. The body may read init where nothing is combined.
  *
  * The plan supplies the body, and IK_EACH_INPUT(X), X(x0) X(x1) ..., applies a macro to each input that it has. Where
  * outputs are few, each is computed in parts, which the workspace holds as [part][output] and a second launch joins in
@@ -16,7 +16,7 @@
 /* What is done to the tensors of one output. */
 #if defined(PARTS)
 #define EACH(X) IK_EACH_INPUT(X)
-#elif defined(IK_HAS_init)
+#elif defined(IK_HAS_init) && !defined(IK_COMBINE_none)
 #define EACH(X) IK_EACH_INPUT(X) X(init) X(y)
 #else
 #define EACH(X) IK_EACH_INPUT(X) X(y)
@@ -37,7 +37,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
     }
     EACH(STEP) /* what is left is the index in the first loop */
     IK_EACH_INPUT(VALUE)
-    IK_STORE(y, at_y, IK_BODY);
+    PUT(y, at_y, IK_BODY);
 }
 
 #define HERE(x) ik_index in_##x = at_##x + at * p.x.strides[last];
@@ -85,6 +85,6 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
 #ifdef PARTS
         ((IK_GLOBAL ik_fold *)workspace)[IK_TASK] = f;
 #else
-        IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1));
+        PUT(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1));
 #endif
 }

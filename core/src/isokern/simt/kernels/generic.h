@@ -12,6 +12,14 @@
 #endif
 #include "fold.h"
 
+/* Store a result as element i of y, or of memory like it, converted as a cast does. */
+#ifdef IK_COMPUTE_FLOAT
+#include "conversions.h"
+#define PUT(to, i, v) MAKE(to, i, v)
+#else
+#define PUT(to, i, v) IK_PASTE(ik_store_, IK_TYPE_y)(to, i, v)
+#endif
+
 IK_ENTRY(generic_join)(IK_PARAMS)
 {
     IK_SCRATCH(ik_c, scratch, 2)
@@ -27,8 +35,7 @@ IK_ENTRY(generic_join)(IK_PARAMS)
     f = ik_fold_group(f, scratch);
     if (IK_LANE == 0) {
         const ik_c start = (ik_c)IK_LOAD(init, p.init.offset + ik_offset_within(p.init, 0, (int)p.kept, output));
-        IK_STORE(
-            y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
+        PUT(y, p.y.offset + ik_offset_within(p.y, 0, (int)p.kept, output), ik_fold_value(ik_fold_add(f, start), 1));
     }
 }
 #endif

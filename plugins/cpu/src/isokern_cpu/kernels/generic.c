@@ -1,5 +1,5 @@
 /* Loop nests with a body: y[k] = body(x[k]), or combine(init[k], body(x[k, r]) over all r), the kept dims k before the
- * reduced dims r.
+ * reduced dims r. Inputs and y may have a dtype each.
  *
  * nest.h has the loops over tiles. The lanes of a reduction's tiles are outputs, or terms where outputs are few or far
  * apart. Long reductions with few outputs are cut into chunks, whose number depends on the shapes alone, so that the
@@ -11,7 +11,6 @@
 
 #if IK_IN_PART(0)
 #include "nest.h"
-#include "operators/generic.h"
 
 enum {
     MIN_LANES = 16,            /* with fewer outputs, lanes are terms */
@@ -42,10 +41,10 @@ static void map(void *context, int64_t begin, int64_t end, int32_t worker)
         if (j->stream && place != NULL) {
             ik_stream_copy(place, made, n * j->size);
         } else if (j->stream && y.dense) {
-            ik_store(j->compute, y.dtype, made, f.acc, 1, n);
+            ik_store_mixed(j->compute, y.dtype, made, f.acc, 1, n);
             ik_stream_copy(j->y + at * y.size, f.acc, n * y.size);
         } else {
-            ik_lanes_store(&y, j->y, at, n, made);
+            store_lanes(&y, j->y, at, n, made);
         }
     }
     if (j->stream)
@@ -58,7 +57,7 @@ static void finish(frame *f, int64_t at, int64_t n)
     const job *j = f->j;
     const ik_lanes y = ik_lanes_of(&j->plan->tensors[0], j->compute, 0, j->kept),
                    init = ik_lanes_of(&j->plan->tensors[1], j->compute, 0, j->kept);
-    ik_lanes_load(&init, j->init, at, n, f->out);
+    load_lanes(&init, j->init, at, n, f->out);
     if (j->float_sums) {
         for (int64_t i = 0; i < n; i++) {
             double high = f->high[i], low = f->low[i];
@@ -73,7 +72,7 @@ static void finish(frame *f, int64_t at, int64_t n)
         const void *in[3] = { f->results, f->out };
         ik_run_tile(j->compute, j->combine_code, n, in, f->out);
     }
-    ik_lanes_store(&y, j->y, at, n, f->out);
+    store_lanes(&y, j->y, at, n, f->out);
 }
 
 /* Where a chunk's results for outputs `at` and after are; the low parts of sums are numbered after all high ones. */
@@ -155,7 +154,7 @@ static int64_t count_strided(const job *j, int32_t dim)
 {
     int64_t count = 0;
     for (int32_t i = 0; i < j->inputs; i++) {
-        int64_t step = j->plan->tensors[2 + i].strides[dim];
+        int64_t step = input_of(j, i)->strides[dim];
         count += step != 0 && step != 1;
     }
     return count;
@@ -186,12 +185,14 @@ static const char *set_up(const ik_plan *plan, job *j)
 {
     *j = (job){ .plan = plan, .inputs = (int32_t)plan->tensor_count - 2, .outputs = 1, .terms = 1 };
     const ik_program *body = body_of(plan, &j->combine);
-    const ik_tensor *y = &plan->tensors[0], *x = &plan->tensors[2];
+    const ik_tensor *y = &plan->tensors[0], *init = &plan->tensors[1], *x = &plan->tensors[2];
+    if (j->combine == IK_GENERIC_NONE && init->dtype != IK_NONE) /* the body reads it */
+        j->inputs++;
     if (body == NULL || j->inputs < 1 || j->inputs > IK_PROGRAM_INPUTS || y->ndim < 1)
         return "a loop nest of a kind that is not known, or without one to eight inputs and a loop";
-    if ((j->combine == IK_GENERIC_NONE) != (plan->tensors[1].dtype == IK_NONE))
-        return "init goes with a combine, and without one there is none";
-    j->compute = ik_compute_of(x->dtype);
+    if (j->combine != IK_GENERIC_NONE && init->dtype == IK_NONE)
+        return "a combine without init";
+    j->compute = ik_nest_compute(plan);
     j->size = ik_width(j->compute);
     const char *reason = ik_steps_of(body, j->compute, j->inputs, &j->steps);
     if (reason != NULL)
@@ -207,7 +208,8 @@ static const char *set_up(const ik_plan *plan, job *j)
         : j->combine == IK_GENERIC_MAXIMUM         ? IK_CODE_FN_MAXIMUM
                                                    : IK_CODE_FN_MINIMUM;
     bool product = body->count == 3 && body->v[2] == IK_CODE_MUL && j->inputs == 2 && body->v[0] != body->v[1]
-        && y->dtype != IK_BOOL;
+        && x[0].dtype == x[1].dtype && ik_is_float(x[0].dtype) && ik_is_float(y->dtype)
+        && ik_compute_of(x[0].dtype) == j->compute;
     if (j->float_sums && product)
         j->contracts = ik_set_up_contraction(plan, j->kept, 2 * IK_VECTOR / j->size, j->size, &j->contraction);
     choose_blocking(j);
@@ -242,10 +244,11 @@ IK_KERNEL(generic)
     j.y = ik_ptr(plan, data, 0);
     j.init = ik_ptr(plan, data, 1);
     for (int32_t i = 0; i < j.inputs; i++)
-        j.x[i] = ik_ptr(plan, data, 2 + (uint32_t)i);
+        j.x[i] = ik_ptr(plan, data, (uint32_t)(input_of(&j, i) - plan->tensors));
     j.partial = workspace;
     if (j.combine == IK_GENERIC_NONE) {
-        j.stream = j.outputs * ik_itemsize(plan->tensors[0].dtype) >= IK_STREAM_BYTES;
+        const int64_t size = ik_itemsize(plan->tensors[0].dtype); /* a tile has no space for wider elements */
+        j.stream = j.outputs * size >= IK_STREAM_BYTES && size <= j.size;
         ik_parallel_for(j.outputs, IK_THREAD_BYTES / j.size, map, &j);
         return IK_SUCCESS;
     }

@@ -10,8 +10,8 @@
  *     accumulate_lines      for each output: for a run of terms: acc[lane] += body       a lane is a term; the lanes
  *                                                                                        are added up at the end
  *
- * An input that is contiguous and has the compute type is read in place. Others are converted to a tile, which is used
- * again for as long as the same elements are wanted.
+ * An input that is contiguous and has the compute type is read in place. Others are converted to a tile, each from a
+ * dtype of its own, and the tile is used again for as long as the same elements are wanted.
  *
  * Sums of floats are made in the compute type for GROUP tiles, and in F64 without loss over the groups, so that the
  * error does not grow with the number of terms. A group of F32 whose sum is not finite is added again tile by tile,
@@ -20,6 +20,9 @@
 #define IK_NEST_H
 #include "contract.h"
 #include "program.h"
+
+#include "isokern_mixed.h"
+#include "operators/generic.h"
 
 enum {
     TILE_BYTES = 4096,     /* bytes of a tile at most */
@@ -34,7 +37,7 @@ enum {
 /* A call, and how it is divided: the same for all threads. */
 typedef struct job {
     const ik_plan *plan;
-    int32_t inputs, kept, reduced; /* numbers of inputs, and of dims */
+    int32_t inputs, kept, reduced; /* numbers of inputs, and of dims; a body's init is its last input */
     int32_t combine;               /* IK_GENERIC_SUM, …; IK_GENERIC_NONE without a reduction */
     int64_t combine_code;          /* the opcode that combines two values */
     int32_t compute;               /* the type in which the body computes */
@@ -50,6 +53,10 @@ typedef struct job {
     char *y, *partial; /* partial: the results of chunks, 8 bytes each: [chunks][outputs], for sums high, then low */
     const char *init, *x[IK_PROGRAM_INPUTS];
 } job;
+
+/* The tensor of an input. */
+static inline const ik_tensor *input_of(const job *j, int32_t i)
+{ return &j->plan->tensors[j->combine == IK_GENERIC_NONE && 2 + i == (int32_t)j->plan->tensor_count ? 1 : 2 + i]; }
 
 /* An input as a run of lanes, and what its tile contains. */
 typedef struct source {
@@ -81,7 +88,7 @@ static void open_frame(frame *f, const job *j)
     char *next = f->scratch;
     f->j = j;
     for (int32_t i = 0; i < j->inputs; i++, next += step) {
-        f->x[i] = (source){ .lanes = ik_lanes_of(&j->plan->tensors[2 + i], j->compute, first, dims), .tile = next };
+        f->x[i] = (source){ .lanes = ik_lanes_of(input_of(j, i), j->compute, first, dims), .tile = next };
         f->place[i] = next;
     }
     for (int32_t i = 0; i < j->steps.constants; i++, next += step) {
@@ -107,6 +114,22 @@ static void select_lanes(source *s, int64_t at, int64_t n)
     s->offset = s->in_place || s->piece ? ik_lanes_offset(l, s->at) * l->size : 0;
 }
 
+static inline __attribute__((always_inline)) void load_piece(
+    int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
+{ ik_load_mixed(compute, dtype, memory, stride, n, to); }
+
+static inline __attribute__((always_inline)) void store_piece(
+    int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)
+{ ik_store_mixed(compute, dtype, from, memory, stride, n); }
+
+/* As ik_lanes_load and ik_lanes_store of walk.h, for any type. */
+static __attribute__((noinline)) void load_lanes(const ik_lanes *l, const char *base, int64_t at, int64_t n, void *to)
+{ ik_walk(l, (char *)(uintptr_t)base, at, n, to, load_piece); }
+
+static __attribute__((noinline)) void store_lanes(
+    const ik_lanes *l, char *base, int64_t at, int64_t n, const void *from)
+{ ik_walk(l, base, at, n, (char *)(uintptr_t)from, store_piece); }
+
 /* Return those lanes in the compute type, where lane 0 is at `base`. */
 static const void *fetch(source *s, const char *base, int64_t n)
 {
@@ -118,12 +141,12 @@ static const void *fetch(source *s, const char *base, int64_t n)
         return s->tile;
     if (l->still) {
         ik_number one;
-        ik_load(l->compute, l->dtype, from, 1, 1, &one);
+        ik_load_mixed(l->compute, l->dtype, from, 1, 1, &one);
         ik_spread(ik_width(l->compute), &one, n, s->tile);
     } else if (s->piece) {
-        ik_load(l->compute, l->dtype, from, l->strides[l->dims - 1], n, s->tile);
+        ik_load_mixed(l->compute, l->dtype, from, l->strides[l->dims - 1], n, s->tile);
     } else {
-        ik_lanes_load(l, base, s->at, n, s->tile);
+        load_lanes(l, base, s->at, n, s->tile);
     }
     s->tile_from = from, s->tile_at = s->at, s->tile_n = n;
     return s->tile;

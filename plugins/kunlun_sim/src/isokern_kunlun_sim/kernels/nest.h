@@ -29,6 +29,7 @@ struct ik_job {
     int parts, chunk, grain;
     int outs, terms; /* of a tile */
     int space; /* values of a slot */
+    int pitch; /* of slots, in values: more than `space` where a tensor has wider elements than values are */
     int words; /* of the program */
     /* slots: a tile of each input, then at least one tile of intermediate values. */
     unsigned char ndim, kept, inputs, slots;

@@ -95,6 +95,13 @@ static inline double ik_copies(const ik_nest_plan &n, bool across, double lines,
     return sum;
 }
 
+/* The plan's tensor that is an input of the body; the one after its inputs is init. */
+static inline uint32_t ik_tensor_of_input(const ik_plan *plan, int input)
+{
+    const uint32_t at = static_cast<uint32_t>(IK_GENERIC_X + input);
+    return at == plan->tensor_count ? IK_GENERIC_INIT : at;
+}
+
 /* Set the job's loops: the plan's first `kept` loops are the outputs', except the transposed one, if any (else -1). */
 static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, int transposed, const long long *code)
 {
@@ -117,7 +124,7 @@ static inline void ik_set_loops(ik_nest_plan *n, const ik_plan *plan, int kept, 
         (d < j.kept ? j.total : j.length) *= n->text[d];
     }
     for (int t = 0; t < 2 + j.inputs; t++) {
-        const ik_tensor *tensor = &plan->tensors[t < 2 ? t : IK_GENERIC_X + n->input[t - 2]];
+        const ik_tensor *tensor = &plan->tensors[t < 2 ? t : ik_tensor_of_input(plan, n->input[t - 2])];
         long long *strides = n->text + dims * (1 + t);
         for (int d = 0; d < dims; d++)
             strides[d] = from[d] < 0 || tensor->dtype == IK_NONE ? 0 : tensor->strides[from[d]];
@@ -196,9 +203,13 @@ static inline double ik_split_reduction(ik_nest_plan *n, long long each, long lo
 static inline double ik_split(ik_nest_plan *n)
 {
     ik_job &j = n->job;
-    const int width = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
+    const int value = n->compute == IK_F32 ? 4 : 8, line = IK_LINE / ik_itemsize(j.dtype[0]);
+    long long width = value;
+    for (int t = 0; t < 2 + j.inputs; t++)
+        width = ik_max(width, ik_itemsize(j.dtype[t]));
     const long long each = ik_ceil_div(j.total, IK_NEST_SPREAD), lines = ik_ceil_div(each, line) * line;
-    j.space = IK_SLOT_BYTES / (j.slots * width) / 16 * 16;
+    j.space = static_cast<int>(IK_SLOT_BYTES / (j.slots * width) / 16 * 16);
+    j.pitch = static_cast<int>(j.space * width / value);
     j.parts = j.across = 1;
     j.part = j.length;
     j.grain = 0;
@@ -211,9 +222,9 @@ static inline ik_nest_plan ik_nest_plan_of(const ik_plan *plan)
 {
     ik_nest_plan n = {};
     ik_job &j = n.job;
-    const ik_tensor *y = &plan->tensors[IK_GENERIC_Y], *x = &plan->tensors[IK_GENERIC_X];
+    const ik_tensor *y = &plan->tensors[IK_GENERIC_Y];
     const ik_program *body = nullptr;
-    n.compute = ik_compute_of(x->dtype);
+    n.compute = ik_nest_compute(plan);
     if (plan->kind == IK_OP_GENERIC) {
         const auto *attrs = static_cast<const ik_generic_attrs *>(plan->attrs);
         body = &attrs->body;

@@ -1,6 +1,6 @@
 /* generic and the operators that share its stem, on processors. With the kept loops k outside the reduced loops r:
  *
- *     generic_map       y[k] = body(x0[k], x1[k], …)
+ *     generic_map       y[k] = body(x0[k], x1[k], …), of which the last may be init
  *     generic_reduce    y[k] = init[k] + Σ_r body(x0[k, r], x1[k, r], …), or the product, maximum or minimum instead
  *     generic_contract  y[k] = init[k] + Σ_r a[k, r] b[k, r] where that is a matrix product (nests.h)
  *
@@ -21,6 +21,12 @@
  * 0.4 to 0.7 in caches and 1.6 to 3.7 from memory. */
 #include "lanes.h"
 #include "generic.h"
+
+#if IK_IS_F16(y)
+#define TO_TILE(i, v) IK_TO_TILE(tile, i, v)
+#else
+#define TO_TILE(i, v) PUT(tile.u.e, i, v)
+#endif
 
 #if defined(FOLD_MAXIMUM)
 #define JOIN(a, b) IK_FN(maximum)(a, b)
@@ -53,7 +59,7 @@ IK_ENTRY(generic_map)(IK_PARAMS)
         IK_EACH_INPUT(FETCH)
         IK_VECTORISE for (int i = 0; i < n; i++) {
             IK_EACH_INPUT(VALUE)
-            IK_TO_TILE(tile, i, IK_BODY);
+            TO_TILE(i, IK_BODY);
         }
         STORE((int)p.stream);
     }
@@ -81,8 +87,7 @@ static IK_INLINE ik_c fold_lanes(ik_c *lane, int n)
 #if PARTS
 #define FINISH(output, f, at_y, at_init) ((IK_GLOBAL ik_fold *)workspace)[part * (ik_index)p.outputs + (output)] = f
 #else
-#define FINISH(output, f, at_y, at_init) \
-    IK_STORE(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1))
+#define FINISH(output, f, at_y, at_init) PUT(y, at_y, ik_fold_value(ik_fold_add(f, (ik_c)IK_LOAD(init, at_init)), 1))
 #endif
 
 /* The offsets of lanes of y and of init, whose strides, unlike those of the inputs, are not in STEPS. */
@@ -216,9 +221,9 @@ IK_ENTRY(generic_reduce)(IK_PARAMS)
         for (int i = 0; i < n; i++) {
             const ik_c start = (ik_c)IK_LOAD(init, at_init + LANE_OFFSET(init));
 #ifdef ADDS
-            IK_TO_TILE(tile, i, ik_sum_value(ik_sum_add((ik_sum){ near[i], low[i] }, start)));
+            TO_TILE(i, ik_sum_value(ik_sum_add((ik_sum){ near[i], low[i] }, start)));
 #else
-            IK_TO_TILE(tile, i, JOIN(folded[i], start));
+            TO_TILE(i, JOIN(folded[i], start));
 #endif
         }
         STORE(0);

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from isokern.ops.generic import find_widest
 from isokern.simt.launch import Call, ceil_div, count_parts
 from isokern.simt.launch_shared import choose_rows, is_large
 
@@ -12,7 +13,7 @@ def launch(call: Call) -> None:
     t = call.tensors("y", "init", "*x")
     if t.y.ndim == 0 or t.y.shape.count(0) > 0:
         call.refuse("nothing to do, or one element")
-    kept = t.y.ndim if t.init is None else sum(s != 0 for s in t.y.strides)
+    kept = sum(s != 0 for s in t.y.strides)
     if not launch_product(call, t, kept):
         launch_lanes(call, t, kept)
 
@@ -23,7 +24,9 @@ def launch_product(call: Call, t: Any, kept: int) -> bool:
         product = call.attrs.combine == "sum" and call.attrs.body in ("(x0 * x1)", "(x1 * x0)")
     else:
         product = call.op in ("batch_matmul", "conv_2d_nchw_fchw")
-    if not product or len(t.x) != 2 or t.x[0].dtype.kind != "f":
+    if not product or len(t.x) != 2 or t.x[0].dtype.kind != "f" or t.x[0].dtype is not t.x[1].dtype:
+        return False
+    if t.y.dtype.kind not in "fb" or find_widest(t.x, t.y).compute is not t.x[0].dtype.compute:
         return False
     a, b = t.x
     own = [i for i in range(kept) if (a.strides[i] == 0) != (b.strides[i] == 0)]
@@ -42,7 +45,7 @@ def launch_product(call: Call, t: Any, kept: int) -> bool:
     if high < 4 or wide < 8 or d < 4 or copied > 1 << 31:
         return False
     values: dict[str, Any] = {"rows": rows, "others": others, "high": high, "kept": kept, "d": d}
-    macros: dict[str, Any] = {"TRANSPOSED": int(transposed), "LISTED": 0, "STEPS": 0}
+    macros: dict[str, Any] = {"TRANSPOSED": int(transposed), "LISTED": 0, "STEPS": 0, "HALVES": 0}
     if not lies:
         call.workspace(copied)
         call.launch("generic_left", all="x", groups=batch * high, local=1, COPIES=1, **macros, **values)
@@ -56,7 +59,7 @@ def launch_product(call: Call, t: Any, kept: int) -> bool:
 
 def launch_lanes(call: Call, t: Any, kept: int) -> None:
     """Launch a map or a reduction whose lanes are adjacent outputs or, as `lines`, terms of an output (`lanes.h`)."""
-    reduces = t.init is not None
+    reduces = call.op != "generic" or call.attrs.combine != "none"
     n, outputs, d = t.y.shape[-1], math.prod(t.y.shape[:kept]), math.prod(t.y.shape[kept:])
     lane = max(0, kept - 1)
     across = sum(min(32, abs(desc.strides[lane])) for desc in t.x)
@@ -67,7 +70,9 @@ def launch_lanes(call: Call, t: Any, kept: int) -> None:
     width = t.y.shape[lane] if kept else 1
     listed = not lines and width < 16 and width < outputs
     lane = t.y.ndim - 1 if lines else lane
-    steps = sum((desc.strides[lane] if 0 <= desc.strides[lane] < 3 else 3) << 2 * i for i, desc in enumerate(t.x))
+    read = dict(enumerate(t.x)) if reduces or t.init is None else {**dict(enumerate(t.x)), 8: t.init}
+    steps = sum((desc.strides[lane] if 0 <= desc.strides[lane] < 3 else 3) << 2 * i for i, desc in read.items())
+    halves = sum(1 << i for i, desc in read.items() if desc.dtype.name == "F16")
     dense = not listed and t.y.strides[lane] == 1
     if lines:
         count, each, pieces = outputs, d, d // n * ceil_div(n, 512)
@@ -77,7 +82,7 @@ def launch_lanes(call: Call, t: Any, kept: int) -> None:
         count, each, pieces = outputs // width * ceil_div(width, 512), d * min(512, width), d
     taken = max(1, min(max(1, 16384 // each), count // (4 * call.device.units)))
     tasks = ceil_div(count, taken)
-    macros: dict[str, Any] = {"LISTED": int(listed), "STEPS": steps, "DENSE": int(dense)}
+    macros: dict[str, Any] = {"LISTED": int(listed), "STEPS": steps, "HALVES": halves, "DENSE": int(dense)}
     values: dict[str, Any] = {"kept": kept, "count": count, "outputs": outputs, "taken": taken}
     if not reduces:
         call.launch("generic_map", all="x", groups=tasks, local=1, **macros, **values, stream=dense and is_large(t.y))
@@ -87,6 +92,6 @@ def launch_lanes(call: Call, t: Any, kept: int) -> None:
     values |= {"tasks": tasks, "pieces": pieces, "length": ceil_div(pieces, parts)}
     call.launch("generic_reduce", all="x", groups=tasks * parts, local=1, **macros, **values)
     if parts > 1:
-        call.workspace(4 * t.x[0].dtype.compute.itemsize * outputs * parts)
-        macros = {"ALONE": 1, "LISTED": 0, "STEPS": 0}
+        call.workspace(4 * find_widest(t.x, t.y).compute.itemsize * outputs * parts)
+        macros = {"ALONE": 1, "LISTED": 0, "STEPS": 0, "HALVES": 0}
         call.launch("generic_join", x=t.x[0], items=outputs, **macros, outputs=outputs, kept=kept, parts=parts)

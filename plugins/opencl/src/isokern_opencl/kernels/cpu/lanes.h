@@ -3,12 +3,13 @@
  *
  * A launch defines the distance between lanes: for input k, bits 2k and 2k + 1 of STEPS are 0, 1 or 2, or 3 where the
  * distance is the input's stride along the loop of the lanes. With LISTED, lanes span several loops, and their offsets
- * are listed. Floats of 16 bits are widened in loops of their own. */
+ * are listed. Inputs of F16, those of the bits in HALVES, are widened in loops of their own; all others are converted
+ * to the compute type as they are read. */
 #ifndef IK_LANES_H
 #define IK_LANES_H
 #include "runs.h"
 
-enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7 };
+enum { AT_x0, AT_x1, AT_x2, AT_x3, AT_x4, AT_x5, AT_x6, AT_x7, AT_init };
 #define CODE(x) (STEPS >> 2 * AT_##x & 3)
 
 /* The offset of lane i from the first lane. */
@@ -33,19 +34,19 @@ static IK_INLINE void ik_widen_lanes(
 
 /* Storage for an input's lanes, what is done before the body where the first lane is at in_x, and the value of lane
  * i. */
-#if !IK_IS_F16(x0)
-#define STORAGE(x) SCRATCH(x)
-#define FETCH(x)
-#define VALUE(x) const ik_c value_##x = (ik_c)IK_LOAD(x, in_##x + LANE(x));
-#elif LISTED
-#define STORAGE(x) SCRATCH(x) float wide_##x[IK_TILE] IK_ALIGNED;
-#define FETCH(x) ik_widen_lanes(x + in_##x, 0, list_##x, n, wide_##x);
-#define VALUE(x) const ik_c value_##x = wide_##x[i];
+#define IS_HALF(x) (HALVES >> AT_##x & 1)
+#define STORAGE(x) SCRATCH(x) float wide_##x[IS_HALF(x) ? IK_TILE : 1] IK_ALIGNED;
+#if LISTED
+#define STEP_AND_LIST(x) 0, list_##x
+#define WIDE(x) wide_##x[i]
 #else
-#define STORAGE(x) float wide_##x[IK_TILE] IK_ALIGNED;
-#define FETCH(x) ik_widen_lanes(x + in_##x, CODE(x) < 3 ? CODE(x) : p.x.strides[lanes], 0, n, wide_##x);
-#define VALUE(x) const ik_c value_##x = wide_##x[CODE(x) ? i : 0];
+#define STEP_AND_LIST(x) CODE(x) < 3 ? CODE(x) : p.x.strides[lanes], 0
+#define WIDE(x) wide_##x[CODE(x) ? i : 0]
 #endif
+#define FETCH(x) \
+    if (IS_HALF(x)) \
+        ik_widen_lanes((IK_GLOBAL const ik_f16 *)x + in_##x, STEP_AND_LIST(x), n, wide_##x);
+#define VALUE(x) const ik_c value_##x = IS_HALF(x) ? (ik_c)WIDE(x) : (ik_c)IK_LOAD(x, in_##x + LANE(x));
 
 /* The offset of element i of `count` loops, in row-major order. */
 static IK_INLINE ik_index ik_along(const ik_index *shape, const ik_index *strides, int count, ik_index i)

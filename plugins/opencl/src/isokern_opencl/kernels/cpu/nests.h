@@ -22,7 +22,7 @@
 #endif
 
 typedef IK_ELEMENT(x0) given; /* the element type of a and b */
-#define GIVEN(from, i) ((value)IK_PASTE(ik_load_, IK_TYPE_x0)(from, i))
+#define TERM_OF(from, i) ((value)IK_PASTE(ik_load_, IK_TYPE_x0)(from, i))
 
 /* Load LANES adjacent elements. */
 static IK_INLINE vector load_given(IK_GLOBAL const given *from)
@@ -82,7 +82,7 @@ static IK_INLINE void pack_lanes(
             value square[SIDE][SIDE];
             for (int v = 0; v < SIDE; v++)
                 for (int u = 0; u < SIDE; u++)
-                    square[v][u] = GIVEN(from, term[0] + col[j + v] + p + u);
+                    square[v][u] = TERM_OF(from, term[0] + col[j + v] + p + u);
             for (int u = 0; u < SIDE; u++)
                 for (int v = 0; v < SIDE; v++)
                     panel[(p + u) * PANEL_COLS + j + v] = square[v][u];
@@ -95,7 +95,7 @@ static IK_INLINE void pack_lanes(
         else
             for (int p = transposed; p < count; p++) {
                 IK_VECTORISE for (int i = 0; i < LANES; i++)
-                    panel[p * PANEL_COLS + j + i] = GIVEN(from, term[p] + at[i]);
+                    panel[p * PANEL_COLS + j + i] = TERM_OF(from, term[p] + at[i]);
             }
     }
 }
@@ -114,7 +114,7 @@ static IK_INLINE void ik_left(IK_PARAMS)
         IK_GLOBAL const given *from = a + ik_along(p.y.shape + kept, p.A.strides + kept, terms, first);
         ik_list(p.y.shape + kept, p.A.strides + kept, terms, first, n, at);
         for (int i = 0; i < n; i++)
-            to[first + i] = GIVEN(from, at[i]);
+            to[first + i] = TERM_OF(from, at[i]);
     }
 }
 #endif

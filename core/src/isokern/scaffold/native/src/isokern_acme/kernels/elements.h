@@ -1,7 +1,7 @@
 /* Elements of tensors by a linear index, one at a time, and as runs of values of a compute type. */
 #ifndef ACME_ELEMENTS_H
 #define ACME_ELEMENTS_H
-#include "isokern_convert.h"
+#include "isokern_mixed.h"
 #include "isokern_native.h"
 
 enum { TILE = 128 }; /* elements that are computed at a time */
@@ -51,9 +51,9 @@ static inline void convert_elements(int32_t compute, const ik_tensor *t, int32_t
         const int64_t n = min_of(count, row - at % row);
         char *elements = first + offset_of(t, from, to, at) * size;
         if (loads)
-            ik_load(compute, t->dtype, elements, stride, n, next);
+            ik_load_mixed(compute, t->dtype, elements, stride, n, next);
         else
-            ik_store(compute, t->dtype, next, elements, stride, n);
+            ik_store_mixed(compute, t->dtype, next, elements, stride, n);
         next += n * ik_itemsize(compute);
         at += n, count -= n;
     }

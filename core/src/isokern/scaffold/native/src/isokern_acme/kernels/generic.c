@@ -1,5 +1,6 @@
 /* Loop nests: y[k] = body(x[k]…), or init[k] combined with the body over all r. The dims k of y come first; the
- * reduced dims r, along which y has stride 0, follow. */
+ * reduced dims r, along which y has stride 0, follow. Without a reduction init is one more input, after the others.
+ * Tensors may have a dtype each; the body is computed in the widest compute type. */
 #include "elements.h"
 #include "isokern_cast.h"
 #include "loop_nests.h"
@@ -140,15 +141,15 @@ static int read_nest(const ik_plan *plan, nest *j)
 {
     const ik_tensor *y = &plan->tensors[IK_GENERIC_Y];
     const ik_generic_attrs *attrs = plan->attrs;
-    *j = (nest){ .inputs = plan->tensor_count - IK_GENERIC_X };
+    *j = (nest){ .inputs = plan->tensor_count - IK_GENERIC_X, .compute = ik_nest_compute(plan) };
     if (plan->kind == IK_OP_GENERIC)
         j->body = &attrs->body, j->combine = attrs->combine;
     for (size_t i = 0; i < sizeof ik_nests / sizeof *ik_nests; i++)
         if (ik_nests[i].kind == plan->kind) /* batch_matmul and the like have bodies of their own */
             j->body = &ik_nests[i].body, j->combine = ik_nests[i].combine;
+    j->inputs += j->combine == IK_GENERIC_NONE && plan->tensors[IK_GENERIC_INIT].dtype != IK_NONE;
     if (j->body == NULL || j->inputs < 1 || j->inputs > IK_PROGRAM_INPUTS)
         return 0;
-    j->compute = ik_compute_of(plan->tensors[IK_GENERIC_X].dtype);
     while (j->kept < y->ndim && y->strides[j->kept] != 0)
         j->kept++;
     return 1;
@@ -170,8 +171,9 @@ static void run_terms(
 {
     tile inputs[IK_PROGRAM_INPUTS];
     for (uint32_t i = 0; i < j->inputs; i++) {
-        const ik_tensor *x = &plan->tensors[IK_GENERIC_X + i];
-        const char *first = first_of(plan, data, IK_GENERIC_X + i);
+        const uint32_t at = IK_GENERIC_X + i < plan->tensor_count ? IK_GENERIC_X + i : IK_GENERIC_INIT;
+        const ik_tensor *x = &plan->tensors[at];
+        const char *first = first_of(plan, data, at);
         first += offset_of(x, 0, j->kept, out) * ik_itemsize(x->dtype);
         load_elements(j->compute, x, j->kept, x->ndim, first, term, count, &inputs[i]);
     }
