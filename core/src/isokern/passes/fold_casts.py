@@ -23,6 +23,8 @@ SMALL = 1 << 16  # terms of a loop nest up to which another call costs more than
 
 def run(state: State) -> State:
     """Return the graph with casts folded; those that nothing reads any more are left to `dead_code`."""
+    if not {"cast", "generic"} <= {op.kind for op in state.graph.ops}:
+        return state
     rewriter = Rewriter(state)
     for op in state.graph.ops:
         nest = _find_written(state, op)
