@@ -14,7 +14,7 @@ from ..layout import MAX_RANK, TensorDesc
 if TYPE_CHECKING:
     from ..declare.operator import Operator, Resolved
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 class TensorRecord(ctypes.Structure):
