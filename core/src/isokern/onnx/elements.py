@@ -1,7 +1,7 @@
 """ONNX's element types: their names, our dtypes, and the arrays that initialisers hold.
 
-Integers of 4 and 2 bits lie in I8 and U8, one number an element; the type that the file says is kept beside a value, so
-that casts, quantisation and results follow it.
+Integers of 4 and 2 bits lie in I8 and U8, floats of 4 bits and those of 8 without infinities in F32, one number an
+element; the type that the file says is kept beside a value, so that casts, quantisation and results follow it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ OURS: dict[str, DType] = {
     "FLOAT8E4M3FN": dtypes.F8E4M3FN,
     "FLOAT8E5M2": dtypes.F8E5M2,
 }
-# Narrow integers: NumPy's type, ours, least and largest number
+# Types that have no dtype here: NumPy's type, the dtype in which their numbers lie, least and largest number
 NARROW: dict[str, tuple[np.dtype[Any], DType, int, int]] = {
     "INT4": (np.dtype(ml_dtypes.int4), dtypes.I8, -8, 7),
     "UINT4": (np.dtype(ml_dtypes.uint4), dtypes.U8, 0, 15),
     "INT2": (np.dtype(ml_dtypes.int2), dtypes.I8, -2, 1),
     "UINT2": (np.dtype(ml_dtypes.uint2), dtypes.U8, 0, 3),
+    "FLOAT4E2M1": (np.dtype(ml_dtypes.float4_e2m1fn), dtypes.F32, -6, 6),
+    "FLOAT8E4M3FNUZ": (np.dtype(ml_dtypes.float8_e4m3fnuz), dtypes.F32, -240, 240),
+    "FLOAT8E5M2FNUZ": (np.dtype(ml_dtypes.float8_e5m2fnuz), dtypes.F32, -57344, 57344),
 }
 ALLOWED = ", ".join([*OURS, *NARROW])
 
@@ -75,7 +78,7 @@ def name_of(dtype: DType) -> str:
 
 
 def widen(array: Array) -> Array:
-    """Return narrow integers in I8 or U8, and any other array as it is."""
+    """Return numbers of a narrow type in the dtype that holds them, and any other array as it is."""
     for kind, held, _low, _high in NARROW.values():
         if array.dtype == kind:
             return array.astype(held.numpy)
@@ -83,7 +86,7 @@ def widen(array: Array) -> Array:
 
 
 def narrow_name(array: Array) -> str | None:
-    """Return the name of an array's type where that is a narrow integer."""
+    """Return the name of an array's type where that is a narrow one."""
     return next((name for name, (kind, *_rest) in NARROW.items() if array.dtype == kind), None)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..dtypes import BOOL, F32, F64, I64, U8
 from .elements import NARROW, element_name, name_of, our_dtype
-from .node import Handler, Node, Operand, Output, dtype_of, is_float, row
+from .narrow_floats import FORMATS, round_floats
+from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
 
 LARGEST = {"FLOAT8E4M3FN": 448.0, "FLOAT8E5M2": 57344.0}
 
@@ -86,16 +87,17 @@ def hard_sigmoid(node: Node) -> Output:
 
 
 def cast_to(node: Node, name: str) -> Operand:
-    """Cast to an element type by ONNX's rules, which differ for narrow integers: they wrap."""
+    """Cast to an element type by ONNX's rules: narrow integers wrap, floats of 8 bits saturate unless told not to."""
     x, source = node.x(), node.elements[0]
     if our_dtype(name).storage and not dtype_of(x).storage and node.attrs.get("saturate", 1):
         largest = float(LARGEST[name])  # beyond it, our cast makes NaN or infinity
         x = node.emit("clip", x if is_float(x) else node.cast(x, F32), min=-largest, max=largest)
-    found = node.cast(x, our_dtype(name))
-    if name in NARROW and source != name:
-        found = wrap(node, node.cast(x, I64) if is_float(x) else x, name)
     node.made = name if name in NARROW else None
-    return found
+    if name not in NARROW or source == name:
+        return node.cast(x, our_dtype(name))
+    if name in FORMATS:
+        return round_floats(node, x, name, bool(node.attrs.get("saturate", 1)))
+    return wrap(node, node.cast(x, I64) if is_float(x) else x, name)
 
 
 def wrap(node: Node, x: Operand, name: str) -> Operand:
@@ -132,6 +134,15 @@ def bit_cast(node: Node) -> Output:
     return node.emit("bit_cast", node.x(), to=our_dtype(name))
 
 
+def prelu(node: Node) -> Output:
+    """Scale what is negative; before opset 7 a slope is a channel's, wherever the channels are not last."""
+    x, slope = node.x(), node.x(1)
+    shape, given = shape_of(x), shape_of(slope)
+    if len(shape) > 2 and given == (shape[1],) and shape[1] not in (1, shape[-1]):
+        slope = node.reshape(slope, (*given, *[1] * (len(shape) - 2)))
+    return node.emit("prelu", x, slope)
+
+
 def identity(node: Node) -> Output:
     """Return the input itself."""
     return node.x()
@@ -156,7 +167,7 @@ def swiglu(node: Node) -> Output:
 SAME = """Abs Acos Acosh And:logical_and Asin Asinh Atan Atanh BitwiseAnd:bitwise_and BitwiseNot:bitwise_not
     BitwiseOr:bitwise_or BitwiseXor:bitwise_xor Ceil Cos Cosh Equal Erf Exp Floor Greater GreaterOrEqual:greater_equal
     HardSwish:hardswish IsNaN:isnan Less LessOrEqual:less_equal Log Mish Mul Add Sub Neg Not:logical_not Or:logical_or
-    PRelu:prelu Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Where Xor:logical_xor"""
+     Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Where Xor:logical_xor"""
 
 NODES: dict[str, Handler] = {
     **{theirs: row(ours or theirs.lower()) for theirs, _, ours in (word.partition(":") for word in SAME.split())},
@@ -178,6 +189,7 @@ NODES: dict[str, Handler] = {
     "Mean": mean,
     "Min": chain("minimum"),
     "Mod": by_mode("fmod", {0: "remainder", 1: "fmod"}),
+    "PRelu": prelu,
     "Pow": pow_,
     "Selu": selu,
     "Shrink": row("shrink", lambd="lambd", bias="bias"),

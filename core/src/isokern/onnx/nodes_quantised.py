@@ -6,6 +6,7 @@ import math
 
 from ..dtypes import F32, U8
 from .elements import NARROW, element_name, our_dtype
+from .narrow_floats import FORMATS, round_floats
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
 from .windows import window_of
 
@@ -21,6 +22,10 @@ def quantize_linear(node: Node) -> Output:
     if dtype_of(x) is not dtype_of(scale):
         scale = node.cast(scale, dtype_of(x))
     how = {"axis": _axis(node), "block_size": int(node.attrs.get("block_size", 0))}
+    if narrow in FORMATS:
+        node.made = narrow
+        saturate = bool(node.attrs.get("saturate", 1))
+        return round_floats(node, node.emit("div", x, _spread(node, scale)), narrow, saturate)
     y = node.emit("quantize_linear", x, scale, _zero(node, node.get(2)), to=held, **how)
     if narrow is None:
         return y
@@ -35,11 +40,24 @@ def dequantize_linear(node: Node) -> Output:
     wanted = dtype_of(node.x(1))
     if node.attrs.get("output_dtype"):
         wanted = our_dtype(element_name(node.op_type, node.attrs["output_dtype"]))
+    node.made = None
+    if node.elements[0] in FORMATS:  # whose zero points are 0
+        return node.cast(node.emit("mul", node.cast(node.x(), dtype_of(node.x(1))), _spread(node, node.x(1))), wanted)
     zero = _zero(node, node.get(2))
     if zero is not None and dtype_of(node.x()).storage:
         zero = None  # of floats it is 0
-    node.made = None
     return node.cast(node.emit("dequantize_linear", node.x(), node.x(1), zero, **how), wanted)
+
+
+def _spread(node: Node, scale: Operand) -> Operand:
+    """Return scales with dims that broadcast to the first input's."""
+    if len(shape_of(scale)) <= 1 and math.prod(shape_of(scale)) == 1:
+        return node.reshape(scale, ())
+    axis, block = _axis(node), int(node.attrs.get("block_size", 0))
+    if not block:
+        return node.reshape(scale, [-1 if n == axis else 1 for n in range(node.rank)])
+    wide = node.emit("repeat_interleave", scale, repeats=block, axis=axis)
+    return node.emit("slice", wide, starts=(0,), ends=(node.shape()[axis],), axes=(axis,))
 
 
 def _zero(node: Node, zero: Operand | None) -> Operand | None:
