@@ -24,6 +24,7 @@ from .table import NODES
 
 FOLDED = 1 << 16  # elements of a result that is computed at once
 MAX_OPERATORS = 100_000  # of a graph with its loops unrolled
+MAX_NODES = 200_000  # with those of functions and loops, each time
 MAX_CALLS = 64  # functions within functions
 MOVES = frozenset({
     "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
@@ -41,7 +42,7 @@ class Importer:
         self.origins: dict[Value, frozenset[str]] = {}
         self._placed: dict[int, tuple[Array, Value]] = {}
         self._named: dict[int, str] = {}
-        self._calls = 0
+        self._calls = self._nodes = 0
         self._label = ""
 
     # Operators
@@ -117,12 +118,15 @@ class Importer:
             with error_context(where):
                 try:
                     self._run_node(where, node, scope, opsets)
-                except (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError) as error:
+                except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
                     if isinstance(error, IsokernError):
                         raise
                     raise InvalidArgument(node.op_type, f"{type(error).__name__}: {error}") from error
 
     def _run_node(self, where: str, node: Any, scope: Scope, opsets: Mapping[str, int]) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise InvalidArgument(node.op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
         domain = "" if node.domain in DOMAINS else node.domain
         schema = schema_of(node.op_type, domain, opsets)
         handler = handler_of(node.op_type, domain)

@@ -8,6 +8,12 @@ from ..status import InvalidArgument
 
 try:
     import onnx
+    import onnx.checker
+    import onnx.defs
+    import onnx.helper
+    import onnx.inliner
+    import onnx.numpy_helper
+    import onnx.version_converter
 except ImportError:
     raise InvalidArgument("onnx", "the library is not installed", hint="pip install 'isokern[onnx]'") from None
 

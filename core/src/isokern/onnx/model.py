@@ -37,7 +37,10 @@ Dim = int | str
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or a result: its name, the type of its elements in ONNX's words, and dims; a name stands for any."""
+    """An input or a result: its name, the type of its elements in ONNX's words, and dims.
+
+    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`.
+    """
 
     name: str
     element: str
@@ -229,6 +232,8 @@ def _host(feed: Any) -> Array:
 
 def _dims(value: Any) -> list[Dim]:
     """Return the dims of a declared input, of which those without number and name are named after their place."""
+    if not value.type.tensor_type.HasField("shape"):
+        return ["..."]
     found: list[Dim] = []
     for n, dim in enumerate(value.type.tensor_type.shape.dim):
         found.append(int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{n}")

@@ -18,7 +18,7 @@ LISTS: dict[str, Any] = {
     "value_int": np.int64,
     "value_ints": np.int64,
 }
-MAX_RANGE = 1 << 28
+MAX_RANGE = 1 << 24  # elements, which are part of the graph
 
 
 def constant(node: Node) -> Output:

@@ -53,6 +53,7 @@ def read(model: Any) -> Source:
         raise InvalidArgument(where, "there is no graph", allowed="an ONNX model")
     _check_depth(where, message.graph, 0)
     arrays, narrow = _take_initialisers(where, message, folder)
+    unshaped = _shape_outputs(message.graph)
     with _translate(where, "the model is not valid"):
         proto.checker.check_model(message, skip_opset_compatibility_check=True)
     opset = _versions(where, message).get("", 0)
@@ -67,6 +68,9 @@ def read(model: Any) -> Source:
     if opset and opset < NATIVE:
         with _translate(where, f"opset {opset} cannot be converted to {NATIVE}"):
             message = proto.version_converter.convert_version(message, NATIVE)
+    for value in message.graph.output:
+        if value.name in unshaped:
+            value.type.tensor_type.ClearField("shape")
     return Source(message, arrays, narrow, _versions(where, message), where)
 
 
@@ -103,6 +107,16 @@ def subgraphs(node: Any) -> Iterator[Any]:
         if attribute.type == proto.AttributeProto.GRAPH:
             yield attribute.g
         yield from attribute.graphs
+
+
+def _shape_outputs(graph: Any) -> set[str]:
+    """Give results without dims some, which the checker asks for and nobody reads; return their names."""
+    found = set()
+    for value in graph.output:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+            found.add(value.name)
+    return found
 
 
 def _check_depth(where: str, graph: Any, depth: int) -> None:

@@ -18,6 +18,7 @@ from .nodes_einsum import contract
 
 MATCHING = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 MAX_SIZE = 1 << 20  # of an axis
+MAX_WEIGHTS = 1 << 24  # of a matrix
 
 
 def resize(node: Node) -> Output:
@@ -113,6 +114,8 @@ def _nearest(mode: str, at: Array, dim: int) -> Array:
 
 def _weights(node: Node, mode: str, at: Array, dim: int, scale: float) -> Array:
     """Return the weight of each element (columns) at each place (rows); elements beyond the ends are the end's own."""
+    if len(at) * dim > MAX_WEIGHTS:
+        raise node.refuse(f"{len(at)} places in {dim} elements", f"a product of {MAX_WEIGHTS}")
     stretch = scale if node.attrs.get("antialias", 0) and scale < 1 else 1.0
     radius = math.ceil((1 if mode == "linear" else 2) / stretch)
     base = np.floor(at).astype(np.int64)
