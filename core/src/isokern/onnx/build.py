@@ -9,7 +9,7 @@ from .. import graph as graphs
 from ..graph.ir import COMPUTED, Value
 from .elements import NARROW, Array, our_dtype
 from .importer import Importer
-from .node import Ragged, Scope, UnsupportedModel
+from .node import OperandScope, Ragged, UnsupportedModel
 from .reader import Source
 
 
@@ -40,7 +40,7 @@ def build(
     known: Mapping[str, Array],
 ) -> Built:
     """Import a model: `elements` are the types of its inputs, `known` those inputs whose content is built in."""
-    importer, scope = Importer(source), Scope()
+    importer, scope = Importer(source), OperandScope()
     for name, array in source.arrays.items():
         importer.define(scope, name, array)
     scope.narrow |= source.narrow

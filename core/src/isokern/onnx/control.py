@@ -9,14 +9,14 @@ import numpy as np
 
 from ..graph.ir import Value
 from ..status import InvalidArgument
-from .node import Node, Output, Scope, shape_of
+from .node import Node, OperandScope, Output, shape_of
 
 MAX_STEPS = 10_000  # of a loop that is unrolled
 
 
-def _run(node: Node, graph: Any, outer: Scope, given: Sequence[Any]) -> list[Any]:
+def _run(node: Node, graph: Any, outer: OperandScope, given: Sequence[Any]) -> list[Any]:
     """Import a graph in the scope around it, with operands for its inputs, and return what it gives."""
-    scope = Scope(outer)
+    scope = OperandScope(outer)
     if len(given) != len(graph.input):
         raise InvalidArgument(node.op_type, f"{len(given)} operands of a graph", allowed=f"{len(graph.input)}")
     for value, operand in zip(graph.input, given, strict=True):
@@ -26,12 +26,12 @@ def _run(node: Node, graph: Any, outer: Scope, given: Sequence[Any]) -> list[Any
     return node.importer.results_of(node.op_type, graph, scope)
 
 
-def run_if(node: Node, scope: Scope) -> list[Output]:
+def run_if(node: Node, scope: OperandScope) -> list[Output]:
     """Import one of the branches."""
     return _run(node, node.graphs["then_branch" if node.number(0) else "else_branch"], scope, [])
 
 
-def run_loop(node: Node, scope: Scope) -> list[Output]:
+def run_loop(node: Node, scope: OperandScope) -> list[Output]:
     """Import the body once for each step: inputs are the trip count, the first condition, and the carried values."""
     body = node.graphs["body"]
     steps = int(node.number(0)) if node.has(0) else None
@@ -56,7 +56,7 @@ def run_loop(node: Node, scope: Scope) -> list[Output]:
     return [*carried, *(node.emit("stack", *part, axis=0) for part in parts)]
 
 
-def run_scan(node: Node, scope: Scope) -> list[Output]:
+def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     """Import the body once for each part of the scanned inputs."""
     body, count = node.graphs["body"], int(node.attrs["num_scan_inputs"])
     kept = len(node.inputs) - count

@@ -18,7 +18,7 @@ from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
 from .library import proto
-from .node import Handler, Node, Operand, Output, Ragged, Scope, UnsupportedModel, describe
+from .node import Handler, Node, Operand, OperandScope, Output, Ragged, UnsupportedModel, describe
 from .reader import DOMAINS, Source, subgraphs
 from .table import NODES
 
@@ -92,7 +92,7 @@ class Importer:
 
     # Graphs
 
-    def run_graph(self, graph: Any, scope: Scope) -> None:
+    def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the initialisers and nodes of a graph into a scope."""
         for tensor in graph.initializer:
             if tensor.name not in scope:
@@ -100,18 +100,18 @@ class Importer:
                 self.define(scope, tensor.name, array)
         self.run_nodes(graph.node, scope, self.source.opsets)
 
-    def define(self, scope: Scope, name: str, array: Array) -> None:
+    def define(self, scope: OperandScope, name: str, array: Array) -> None:
         """Enter an array under a name; a narrow type is kept beside it."""
         if (narrow := narrow_name(array)) is not None:
             scope.narrow[name] = narrow
         scope[name] = widen(array)
         self._named[id(scope[name])] = name
 
-    def results_of(self, where: str, graph: Any, scope: Scope) -> list[Any]:
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
         """Return the operands that a graph gives."""
         return [scope.find(where, value.name) for value in graph.output]
 
-    def run_nodes(self, nodes: Sequence[Any], scope: Scope, opsets: Mapping[str, int]) -> None:
+    def run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
         """Import nodes in their order."""
         for node in nodes:
             where = f"{describe(node.op_type, node.name, node.output)}, {node.op_type}"
@@ -123,7 +123,7 @@ class Importer:
                         raise
                     raise InvalidArgument(node.op_type, f"{type(error).__name__}: {error}") from error
 
-    def _run_node(self, where: str, node: Any, scope: Scope, opsets: Mapping[str, int]) -> None:
+    def _run_node(self, where: str, node: Any, scope: OperandScope, opsets: Mapping[str, int]) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise InvalidArgument(node.op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
@@ -183,7 +183,7 @@ class Importer:
             raise InvalidArgument(node.op_type, "functions within functions", allowed=f"{MAX_CALLS}")
         self._calls += 1
         try:
-            inner = Scope()
+            inner = OperandScope()
             for n, name in enumerate(function.input):
                 inner[name] = view.get(n)
                 if n < len(view.elements) and (narrow := view.elements[n]) is not None:

@@ -44,17 +44,17 @@ Output: TypeAlias = "Operand | Ragged | None"
 Handler: TypeAlias = "Callable[[Node], Output | Sequence[Output]]"
 
 
-class Scope(dict[str, Any]):
+class OperandScope(dict[str, Any]):
     """The operands by name in a graph, and `narrow` types of some; names of the graph around it are seen, too."""
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: OperandScope | None = None) -> None:
         super().__init__()
         self.outer = outer
         self.narrow: dict[str, str] = {} if outer is None else dict(outer.narrow)
 
     def find(self, where: str, name: str) -> Any:
         """Return the operand of a name."""
-        scope: Scope | None = self
+        scope: OperandScope | None = self
         while scope is not None:
             if name in scope:
                 return scope[name]
@@ -62,7 +62,7 @@ class Scope(dict[str, Any]):
         raise InvalidArgument(where, f"{quote(name)} is read and nobody computes it before")
 
 
-class Emitter(Protocol):
+class NodeEmitter(Protocol):
     """What a node asks of the graph under construction; `origins` are the inputs that a value depends on."""
 
     origins: dict[Value, frozenset[str]]
@@ -72,10 +72,10 @@ class Emitter(Protocol):
     ) -> tuple[Operand, ...]:
         """Emit an operator, or compute it where all inputs are known, and return its outputs."""
 
-    def run_graph(self, graph: Any, scope: Scope) -> None:
+    def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""
 
-    def results_of(self, where: str, graph: Any, scope: Scope) -> list[Any]:
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
         """Return the operands that a graph gives."""
 
 
@@ -104,7 +104,7 @@ class Node:
     inputs: list[Operand | None]
     attrs: Mapping[str, Any]
     wanted: list[bool]  # whether the output has a name
-    importer: Emitter
+    importer: NodeEmitter
     graphs: Mapping[str, Any] = field(default_factory=dict)
     elements: list[str | None] = field(default_factory=list)  # narrow types of the inputs
     made: str | None = None  # the narrow type of the outputs
