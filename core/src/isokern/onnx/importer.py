@@ -42,6 +42,7 @@ class Importer:
         self.origins: dict[Value, frozenset[str]] = {}
         self._placed: dict[int, tuple[Array, Value]] = {}
         self._named: dict[int, str] = {}
+        self._taken: set[str] = set()
         self._calls = self._nodes = 0
         self._label = ""
 
@@ -75,9 +76,11 @@ class Importer:
         if isinstance(x, Value):
             return x
         if id(x) not in self._placed:
-            name = self._named.get(id(x), "constant")
-            while name in self.parameters or any(v.name == name for v in self.builder.graph.inputs):
-                name = f"{self._named.get(id(x), 'constant')}.{len(self.parameters)}"
+            said = self._named.get(id(x)) or "constant"
+            name = f"{said}.{len(self.parameters)}" if said == "constant" or said in self._taken else said
+            while name in self._taken:
+                name += "'"
+            self._taken.add(name)
             value = self.builder.parameter(name, x.shape, x.dtype)
             self.parameters[name] = x
             self.origins[value] = frozenset()
@@ -87,6 +90,7 @@ class Importer:
     def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
         """Declare an input of the model."""
         value = self.builder.input(name, shape, dtype)
+        self._taken.add(name)
         self.origins[value] = frozenset([name])
         return value
 

@@ -73,6 +73,8 @@ class Model:
         prepack: bool,
     ) -> None:
         self._source, self._device, self._passes, self._prepack = source, device, passes, prepack
+        if device is not None:
+            find_device(device)
         graph = source.message.graph
         held = {*source.arrays, *(t.name for t in graph.initializer)}
         self.name: str = graph.name or "model"

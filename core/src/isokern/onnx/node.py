@@ -6,6 +6,7 @@ it is known; an operator of arrays alone is computed at once, so that shapes tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -16,6 +17,8 @@ from ..dtypes import DType, dtype
 from ..graph.ir import Value, spec_text
 from ..status import BadTensorDtype, InvalidArgument, NotImplementedOnDevice, quote
 from .elements import Array
+
+SMALL = 1 << 12  # elements of a constant that is an array from the start
 
 
 class UnsupportedModel(NotImplementedOnDevice):
@@ -196,6 +199,8 @@ class Node:
 
     def full(self, shape: Sequence[int], value: Any, to: DType) -> Operand:
         """Return a tensor of one value."""
+        if 0 <= math.prod(shape) <= SMALL:
+            return np.full(tuple(shape), value, to.numpy)
         if to.kind in "iu" and abs(int(value)) >= 1 << 53:  # more than the attribute's float holds
             return self.expand(np.asarray(value, to.numpy), shape)
         return self.emit("fill", value=float(value), shape=tuple(shape), to=to)
