@@ -223,15 +223,39 @@ def test_a_loop_that_never_ends_is_refused():
 def test_unknown_operators_are_listed_at_once():
     nodes = [
         helper.make_node("Mystery", ["x"], ["a"], name="first", domain="com.example"),
-        node("SequenceConstruct", "a", "s", name="second"),
-        node("SequenceAt", "s zero", "y"),
+        node("StringSplit", "a", "s n", name="second"),
+        node("RegexFullMatch", "s", "y", pattern="a"),
     ]
-    made = model(nodes, [value("x", [2])], [value("y", None)], [tensor("zero", np.int64(0))], domains=["com.example"])
+    made = model(nodes, [value("x", [2])], [value("y", [2], BOOL)], domains=["com.example"])
     with pytest.raises(UnsupportedModel) as error:
         load(made)
     assert "3 nodes have no counterpart here" in str(error.value)
     assert "Mystery of com.example 1 at 'first'" in str(error.value)
-    assert "SequenceConstruct of ai.onnx 21 at 'second'" in str(error.value)
+    assert "StringSplit of ai.onnx 21 at 'second'" in str(error.value)
+
+
+def test_sequences_inside_a_model_leave_nothing(cpu):
+    nodes = [
+        node("SplitToSequence", "x", "s", axis=0, keepdims=0),
+        node("SequenceAt", "s one", "a"),
+        node("SequenceInsert", "s a", "longer"),
+        node("SequenceErase", "longer zero", "t"),
+        node("ConcatFromSequence", "t", "y", axis=0, new_axis=1),
+        node("SequenceLength", "t", "n"),
+    ]
+    constants = [tensor("one", np.int64(1)), tensor("zero", np.int64(0))]
+    outputs = [value("y", [3, 2]), value("n", [], INT64)]
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    y, n = load(model(nodes, [value("x", [3, 2])], outputs, constants), cpu).run(x)
+    np.testing.assert_array_equal(y, x[[1, 2, 1]])
+    assert n == 3
+
+
+def test_a_sequence_is_no_result():
+    nodes = [node("SequenceConstruct", "x x", "s")]
+    sequence = helper.make_tensor_sequence_value_info("s", FLOAT, None)
+    with pytest.raises(UnsupportedModel, match="sequence_type"):
+        load(model(nodes, [value("x", [2])], [sequence]))
 
 
 def test_results_that_are_inputs_or_constants(cpu):

@@ -9,7 +9,7 @@ from .. import graph as graphs
 from ..graph.ir import COMPUTED, Value
 from .elements import NARROW, Array, our_dtype
 from .importer import Importer
-from .node import OperandScope, Ragged, UnsupportedModel
+from .node import OperandScope, Parts, Ragged, UnsupportedModel
 from .reader import Source
 
 
@@ -56,7 +56,7 @@ def build(
     results = []
     for value in source.message.graph.output:
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)
-        if found is None or isinstance(found, list):
+        if found is None or isinstance(found, Parts):
             raise UnsupportedModel(value.name, "the result is no tensor", allowed="tensors")
         if isinstance(found, Ragged):
             index, count = (_output(importer, outputs, v) for v in (found.value, found.count))

@@ -36,7 +36,7 @@ def _parse(content: bytes) -> Any:
 
 
 def _type_of(view: Node, n: int) -> Any:
-    x = view.inputs[n]
+    x = view.tensor(n)
     if x is None:
         return proto.TypeProto()
     name = view.elements[n] or name_of(dtype_of(x))

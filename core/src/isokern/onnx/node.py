@@ -42,8 +42,15 @@ class Ragged:
     axis: int
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The elements of a sequence."""
+
+    elements: tuple[Operand, ...]
+
+
 Operand: TypeAlias = "Value | Array"  # a value of the graph, or elements that are known
-Output: TypeAlias = "Operand | Ragged | None"
+Output: TypeAlias = "Operand | Ragged | Parts | None"
 Handler: TypeAlias = "Callable[[Node], Output | Sequence[Output]]"
 
 
@@ -104,7 +111,7 @@ class Node:
     op_type: str
     name: str
     version: int
-    inputs: list[Operand | None]
+    inputs: list[Operand | Parts | None]
     attrs: Mapping[str, Any]
     wanted: list[bool]  # whether the output has a name
     importer: NodeEmitter
@@ -118,13 +125,25 @@ class Node:
         """Return whether input i is given."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
-    def get(self, i: int) -> Operand | None:
+    def get(self, i: int) -> Operand | Parts | None:
         """Return input i, or None."""
         return self.inputs[i] if i < len(self.inputs) else None
 
+    def tensor(self, i: int) -> Operand | None:
+        """Return input i, or None; InvalidArgument where it is a sequence."""
+        found = self.get(i)
+        if isinstance(found, Parts):
+            raise InvalidArgument(self.op_type, f"input {i} is a sequence", allowed="a tensor")
+        return found
+
+    @property
+    def tensors(self) -> list[Operand | None]:
+        """The inputs, none of which is a sequence."""
+        return [self.tensor(i) for i in range(len(self.inputs))]
+
     def x(self, i: int = 0) -> Operand:
         """Return input i; InvalidArgument where it is absent."""
-        found = self.get(i)
+        found = self.tensor(i)
         if found is None:
             raise InvalidArgument(self.op_type, f"input {i} is not given")
         return found
@@ -227,7 +246,7 @@ def row(kind: str, **names: str) -> Handler:
 
     def handle(node: Node) -> Output:
         attrs = {ours: node.attrs[theirs] for ours, theirs in names.items()}
-        return node.emit(kind, *node.inputs, **attrs)
+        return node.emit(kind, *node.tensors, **attrs)
 
     return handle
 

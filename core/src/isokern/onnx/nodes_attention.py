@@ -60,7 +60,7 @@ def _heads(node: Node, n: int, name: str) -> Operand:
 
 def _masks(node: Node) -> tuple[Operand | None, Operand | None]:
     """Return the mask that is added, or the one of keys that may be seen."""
-    mask = node.get(3)
+    mask = node.tensor(3)
     if mask is None:
         return None, None
     shape = shape_of(mask)

@@ -32,14 +32,14 @@ def by_mode(attribute: str, kinds: dict[Any, str]) -> Handler:
         value = node.attrs[attribute]
         if value not in kinds:
             raise node.refuse(f"{attribute} {value!r}", ", ".join(map(str, kinds)))
-        return node.emit(kinds[value], *node.inputs)
+        return node.emit(kinds[value], *node.tensors)
 
     return handle
 
 
 def div(node: Node) -> Output:
     """Divide; integers truncate."""
-    return node.emit("div" if is_float(node.x()) else "trunc_divide", *node.inputs)
+    return node.emit("div" if is_float(node.x()) else "trunc_divide", *node.tensors)
 
 
 def pow_(node: Node) -> Output:
@@ -67,7 +67,7 @@ def is_inf(node: Node) -> Output:
 
 def clip(node: Node) -> Output:
     """Clamp between two optional bounds, which are scalars."""
-    return node.emit("clamp", *node.inputs) if node.has(1) or node.has(2) else node.x()
+    return node.emit("clamp", *node.tensors) if node.has(1) or node.has(2) else node.x()
 
 
 def selu(node: Node) -> Output:

@@ -24,14 +24,14 @@ def roi_align(node: Node) -> Output:
     names = ("output_height", "output_width", "spatial_scale", "sampling_ratio", "mode")
     how = {name: node.attrs[name] for name in names}
     aligned = node.attrs.get("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
-    return node.emit("roi_align", *node.inputs, aligned=aligned, **how)
+    return node.emit("roi_align", *node.tensors, aligned=aligned, **how)
 
 
 def max_roi_pool(node: Node) -> Output:
     """Take maxima of regions."""
     height, width = node.attrs["pooled_shape"]
     scale = float(node.attrs["spatial_scale"])
-    return node.emit("max_roi_pool", *node.inputs, output_height=height, output_width=width, spatial_scale=scale)
+    return node.emit("max_roi_pool", *node.tensors, output_height=height, output_width=width, spatial_scale=scale)
 
 
 NODES: dict[str, Handler] = {

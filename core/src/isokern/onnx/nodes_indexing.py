@@ -20,12 +20,12 @@ def gather(kind: str) -> Handler:
 def scatter_elements(node: Node) -> Output:
     """Write elements along an axis; also the older name, Scatter."""
     how = node.attrs.get("reduction", "none")
-    return node.emit("scatter_elements", *node.inputs, axis=node.axis(), reduction=how)
+    return node.emit("scatter_elements", *node.tensors, axis=node.axis(), reduction=how)
 
 
 def scatter_nd(node: Node) -> Output:
     """Write slices."""
-    return node.emit("scatter_nd", *node.inputs, reduction=node.attrs.get("reduction", "none"))
+    return node.emit("scatter_nd", *node.tensors, reduction=node.attrs.get("reduction", "none"))
 
 
 def one_hot(node: Node) -> Output:

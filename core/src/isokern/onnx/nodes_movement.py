@@ -77,7 +77,7 @@ def tile(node: Node) -> Output:
 
 def concat(node: Node) -> Output:
     """Join along an axis."""
-    return node.emit("concat", *node.inputs, axis=node.axis())
+    return node.emit("concat", *node.tensors, axis=node.axis())
 
 
 def slice_(node: Node) -> Output:

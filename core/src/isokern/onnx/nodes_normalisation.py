@@ -14,7 +14,7 @@ def _rows(node: Node, count: int) -> tuple[int, tuple[int, ...], list[Operand | 
     dims = node.shape()[axis:]
     weights: list[Operand | None] = []
     for i in range(1, 1 + count):
-        w = node.get(i)
+        w = node.tensor(i)
         weights.append(None if w is None else node.reshape(node.expand(w, dims), (math.prod(dims),)))
     return axis, dims, weights
 
@@ -79,7 +79,7 @@ def _loss(node: Node, kind: str) -> Operand:
     how["ignore_index"] = int(node.attrs.get("ignore_index", -(2**31)))  # no class without the attribute
     target = node.x(1)
     target = target if dtype_of(target) is I64 else node.cast(target, I64)
-    return node.emit(kind, node.x(), target, node.get(2), **how)
+    return node.emit(kind, node.x(), target, node.tensor(2), **how)
 
 
 def nll_loss(node: Node) -> Output:

@@ -37,7 +37,7 @@ def multiply(node: Node, a: Operand, b: Operand) -> Operand:
 
 def gemm(node: Node) -> Output:
     """Return alpha a b + beta c."""
-    a, b, c = node.x(), node.x(1), node.get(2)
+    a, b, c = node.x(), node.x(1), node.tensor(2)
     alpha, beta = float(node.attrs["alpha"]), float(node.attrs["beta"])
     trans_a, trans_b = bool(node.attrs["transA"]), bool(node.attrs["transB"])
     if is_float(a):
@@ -60,7 +60,7 @@ def conv(node: Node) -> Output:
     rank = node.rank - 2
     window = window_of(node, node.shape()[2:], tuple(shape_of(w)[2:]))
     how = {"stride": window.stride, "dilation": window.dilation, "groups": int(node.attrs["group"])}
-    return convolve(node, "conv", x, w, node.get(2), rank, window, how)
+    return convolve(node, "conv", x, w, node.tensor(2), rank, window, how)
 
 
 def convolve(
@@ -109,7 +109,7 @@ def conv_transpose(node: Node) -> Output:
         f"conv_transpose{rank}d",
         x,
         w,
-        node.get(2),
+        node.tensor(2),
         stride=window.stride,
         padding=(*low, *high),
         output_padding=tuple(more),
@@ -123,7 +123,7 @@ def deform_conv(node: Node) -> Output:
     window = window_of(node, node.shape()[2:], tuple(node.shape(1)[2:]))
     return node.emit(
         "deform_conv2d",
-        *node.inputs,
+        *node.tensors,
         stride=window.stride,
         padding=window.padding,
         dilation=window.dilation,

@@ -26,7 +26,7 @@ def quantize_linear(node: Node) -> Output:
         node.made = narrow
         saturate = bool(node.attrs.get("saturate", 1))
         return round_floats(node, node.emit("div", x, _spread(node, scale)), narrow, saturate)
-    y = node.emit("quantize_linear", x, scale, _zero(node, node.get(2)), to=held, **how)
+    y = node.emit("quantize_linear", x, scale, _zero(node, node.tensor(2)), to=held, **how)
     if narrow is None:
         return y
     node.made = narrow
@@ -43,7 +43,7 @@ def dequantize_linear(node: Node) -> Output:
     node.made = None
     if node.elements[0] in FORMATS:  # whose zero points are 0
         return node.cast(node.emit("mul", node.cast(node.x(), dtype_of(node.x(1))), _spread(node, node.x(1))), wanted)
-    zero = _zero(node, node.get(2))
+    zero = _zero(node, node.tensor(2))
     if zero is not None and dtype_of(node.x()).storage:
         zero = None  # of floats it is 0
     return node.cast(node.emit("dequantize_linear", node.x(), node.x(1), zero, **how), wanted)
@@ -79,12 +79,12 @@ def dynamic_quantize_linear(node: Node) -> tuple[Output, ...]:
 
 def matmul_integer(node: Node) -> Output:
     """Multiply integers of 8 bits to I32."""
-    return node.emit("matmul_integer", *node.inputs)
+    return node.emit("matmul_integer", *node.tensors)
 
 
 def qlinear_matmul(node: Node) -> Output:
     """Multiply quantised matrices; scales are computed in F32."""
-    inputs = [node.cast(x, F32) if n in (1, 4, 6) and x is not None else x for n, x in enumerate(node.inputs)]
+    inputs = [node.cast(x, F32) if n in (1, 4, 6) and x is not None else x for n, x in enumerate(node.tensors)]
     return node.emit("qlinear_matmul", *inputs)
 
 
@@ -103,7 +103,7 @@ def _convolve(node: Node, kind: str, weights: tuple[int, ...]) -> Operand:
         raise node.refuse(f"planes of {len(weights) - 2} dims", "2")
     window = window_of(node, node.shape()[2:], tuple(weights[2:]))
     how = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
-    return node.emit(kind, *node.inputs, groups=int(node.attrs["group"]), **how)
+    return node.emit(kind, *node.tensors, groups=int(node.attrs["group"]), **how)
 
 
 NODES: dict[str, Handler] = {

@@ -25,7 +25,7 @@ def recurrent(kind: str, states: int) -> Handler:
         if kind == "gru":
             how["linear_before_reset"] = bool(attrs["linear_before_reset"])
         first = bool(attrs.get("layout", 0))
-        inputs: list[Operand | None] = [*node.inputs, *[None] * (8 - len(node.inputs))][: 8 if kind == "lstm" else 6]
+        inputs: list[Operand | None] = [*node.tensors, *[None] * (8 - len(node.inputs))][: 8 if kind == "lstm" else 6]
         if first:
             for n in (0, 5, *([6] if kind == "lstm" else [])):
                 x = inputs[n]

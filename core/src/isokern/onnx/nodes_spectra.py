@@ -80,7 +80,7 @@ def transform(node: Node, x: Operand, axis: int, length: int, matrix: Array) -> 
 def stft(node: Node) -> Output:
     """Transform frames; the frame's length is the window's, or an input."""
     step, onesided = int(node.number(1)), bool(node.attrs["onesided"])
-    window = node.get(2)
+    window = node.tensor(2)
     length = int(node.number(3)) if node.has(3) else shape_of(window)[0] if window is not None else 0
     signal = node.x() if node.rank == 3 else node.reshape(node.x(), (*node.shape(), 1))
     if not 0 < length <= SHORT:

@@ -16,6 +16,7 @@ from . import (
     nodes_quantised,
     nodes_recurrent,
     nodes_reductions,
+    nodes_sequences,
     nodes_spectra,
 )
 from .node import Handler
@@ -34,6 +35,7 @@ FAMILIES = (
     nodes_quantised,
     nodes_recurrent,
     nodes_reductions,
+    nodes_sequences,
     nodes_spectra,
 )
 NODES: dict[str, Handler] = {name: handler for family in FAMILIES for name, handler in family.NODES.items()}
