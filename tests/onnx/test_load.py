@@ -61,6 +61,21 @@ def test_shapes_that_a_model_computes_are_constants():
     assert graph.ops[0].name == "conv"
 
 
+def test_known_numbers_become_attributes():
+    nodes = [
+        node("Clip", "x zero six", "a"),
+        node("Mul", "a half", "b"),
+        node("Sub", "one b", "c"),
+        node("Pow", "c two", "d"),
+        node("Add", "d wide", "y"),
+    ]
+    numbers = {"zero": 0, "six": 6, "half": 0.5, "one": 1, "two": 2, "wide": [[1]]}
+    made = [tensor(name, np.float32(number)) for name, number in numbers.items()]
+    ops = load(model(nodes, [value("x", [3])], [value("y", [1, 3])], made)).graph.ops
+    assert [op.kind for op in ops] == ["clip", "scale", "rsub_scalar", "square", "add"]
+    assert (ops[0].attrs["min"], ops[0].attrs["max"], ops[1].attrs["value"]) == (0, 6, 0.5)
+
+
 def test_feeds_are_checked(cpu):
     loaded = load(classifier(), cpu)
     with pytest.raises(InvalidArgument, match="feeds z; allowed: x"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ..dtypes import BOOL, F32, F64, I64, U8
 from .elements import NARROW, element_name, name_of, our_dtype
 from .narrow_floats import FORMATS, round_floats
 from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
 
+EXACT = 1 << 53  # integers up to there are floats
 LARGEST = {"FLOAT8E4M3FN": 448.0, "FLOAT8E5M2": 57344.0}
 
 
@@ -37,15 +41,40 @@ def by_mode(attribute: str, kinds: dict[Any, str]) -> Handler:
     return handle
 
 
-def div(node: Node) -> Output:
-    """Divide; integers truncate."""
-    return node.emit("div" if is_float(node.x()) else "trunc_divide", *node.tensors)
+def known_scalar(node: Node, i: int) -> float | None:
+    """Return the one element of input i, where it is known, and the other input is a value with the result's dims."""
+    number, other = node.tensor(i), node.tensor(1 - i)
+    if not isinstance(number, np.ndarray) or isinstance(other, np.ndarray) or other is None or not is_float(other):
+        return None
+    if number.size != 1 or number.ndim > len(shape_of(other)) or dtype_of(number) is not dtype_of(other):
+        return None
+    return float(number.reshape(()))
+
+
+def arithmetic(kind: str, right: tuple[str, int], left: tuple[str, int] | None) -> Handler:
+    """Return the handler of an operator of two inputs, which has forms for a known number on the right or on the left.
+
+    A form is an operator with the attribute `value`, and the sign of that.
+    """
+
+    def handle(node: Node) -> Output:
+        for i, form in ((1, right), (0, left)):
+            number = known_scalar(node, i) if form is not None else None
+            if form is not None and number is not None:
+                return node.emit(form[0], node.x(1 - i), value=form[1] * number)
+        if kind == "div" and not is_float(node.x()):
+            return node.emit("trunc_divide", *node.tensors)
+        return node.emit(kind, *node.tensors)
+
+    return handle
 
 
 def pow_(node: Node) -> Output:
     """Raise to a power of any type; the result has the base's. Integers are computed in F64, as far as it is exact."""
     base, exponent = node.x(), node.x(1)
     if is_float(base):
+        if (number := known_scalar(node, 1)) is not None:
+            return node.emit("square", base) if number == 2 else node.emit("pow_scalar", base, value=number)
         return node.emit("pow", base, node.cast(exponent, dtype_of(base)))
     found = node.emit("pow", node.cast(base, F64), node.cast(exponent, F64))
     return node.cast(found, dtype_of(base))
@@ -66,8 +95,13 @@ def is_inf(node: Node) -> Output:
 
 
 def clip(node: Node) -> Output:
-    """Clamp between two optional bounds, which are scalars."""
-    return node.emit("clamp", *node.tensors) if node.has(1) or node.has(2) else node.x()
+    """Clamp between two optional bounds, which are scalars; attributes where they are known."""
+    bounds = {"min": node.tensor(1), "max": node.tensor(2)}
+    known = {name: float(b.reshape(())) for name, b in bounds.items() if isinstance(b, np.ndarray) and b.size == 1}
+    largest = math.inf if is_float(node.x()) else EXACT  # NaN is not below either
+    if len(known) == sum(b is not None for b in bounds.values()) and all(abs(v) <= largest for v in known.values()):
+        return node.emit("clip", node.x(), **known) if known else node.x()
+    return node.emit("clamp", *node.tensors)
 
 
 def selu(node: Node) -> Output:
@@ -166,7 +200,7 @@ def swiglu(node: Node) -> Output:
 
 SAME = """Abs Acos Acosh And:logical_and Asin Asinh Atan Atanh BitwiseAnd:bitwise_and BitwiseNot:bitwise_not
     BitwiseOr:bitwise_or BitwiseXor:bitwise_xor Ceil Cos Cosh Equal Erf Exp Floor Greater GreaterOrEqual:greater_equal
-    HardSwish:hardswish IsNaN:isnan Less LessOrEqual:less_equal Log Mish Mul Add Sub Neg Not:logical_not Or:logical_or
+    HardSwish:hardswish IsNaN:isnan Less LessOrEqual:less_equal Log Mish Neg Not:logical_not Or:logical_or
      Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Where Xor:logical_xor"""
 
 NODES: dict[str, Handler] = {
@@ -177,7 +211,10 @@ NODES: dict[str, Handler] = {
     "CastLike": cast_like,
     "Celu": row("celu", alpha="alpha"),
     "Clip": clip,
-    "Div": div,
+    "Add": arithmetic("add", ("add_scalar", 1), ("add_scalar", 1)),
+    "Div": arithmetic("div", ("div_scalar", 1), None),
+    "Mul": arithmetic("mul", ("scale", 1), ("scale", 1)),
+    "Sub": arithmetic("sub", ("add_scalar", -1), ("rsub_scalar", 1)),
     "Dropout": dropout,
     "Elu": row("elu", alpha="alpha"),
     "Gelu": by_mode("approximate", {"none": "gelu", "tanh": "gelu_tanh"}),
