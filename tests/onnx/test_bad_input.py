@@ -112,6 +112,12 @@ def test_types_that_do_not_fit_name_the_node(cpu):
         load(made, cpu)
 
 
+def test_results_of_another_type_than_declared(cpu):
+    made = model([node("Shape", "x", "y")], [value("x", [2])], [value("y", [1])])
+    with pytest.raises(BadTensorDtype, match="y: the result has elements of type INT64; allowed: FLOAT"):
+        load(made, cpu)
+
+
 def test_dims_that_do_not_fit_name_the_node(cpu):
     made = model(
         [node("Add", "x w", "y", name="sum")],

@@ -71,7 +71,7 @@ class IsokernBackend(Backend):  # type: ignore[misc]
         graph = helper.make_graph([node], node.name or node.op_type, kinds, outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, opset)])
         for value in model.graph.output:  # the checker wants a type; results say their own
-            value.type.tensor_type.elem_type = proto.TensorProto.FLOAT
+            value.type.tensor_type.elem_type = proto.TensorProto.UNDEFINED
         found = cls.run_model(model, dict(zip(names, arrays, strict=True)), device)
         return namedtupledict("Outputs", [n for n in node.output if n])(*found)  # type: ignore[no-any-return]
 

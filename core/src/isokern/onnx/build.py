@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import graph as graphs
 from ..graph.ir import COMPUTED, Value
-from .elements import NARROW, Array, our_dtype
+from ..status import BadTensorDtype
+from .elements import NARROW, Array, element_name, name_of, our_dtype
 from .importer import Importer
-from .node import OperandScope, Parts, Ragged, UnsupportedModel
+from .node import Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of
 from .reader import Source
 
 
@@ -58,6 +60,7 @@ def build(
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)
         if found is None or isinstance(found, Parts):
             raise UnsupportedModel(value.name, "the result is no tensor", allowed="tensors")
+        _check_type(value, found.value if isinstance(found, Ragged) else found, narrow)
         if isinstance(found, Ragged):
             index, count = (_output(importer, outputs, v) for v in (found.value, found.count))
             results.append(Result(value.name, None, index, count, found.axis, narrow))
@@ -68,6 +71,18 @@ def build(
     model = graphs.Model(importer.builder.graph.name)
     model.builder, model.parameters = importer.builder, importer.parameters
     return Built(model, tuple(results))
+
+
+def _check_type(declared: Any, found: Operand, narrow: str | None) -> None:
+    """Raise BadTensorDtype where a result has another type than the model says."""
+    number = declared.type.tensor_type.elem_type
+    if not number:
+        return
+    said, name = element_name(declared.name, number), narrow or name_of(dtype_of(found))
+    if said != name:
+        raise BadTensorDtype(
+            declared.name, f"the result has elements of type {name}", allowed=f"{said}, as it is declared"
+        )
 
 
 def _output(importer: Importer, outputs: dict[Value, int], value: Value) -> int:

@@ -79,7 +79,7 @@ class Model:
         held = {*source.arrays, *(t.name for t in graph.initializer)}
         self.name: str = graph.name or "model"
         self.inputs = tuple(_describe(source.where, v, dims) for v in graph.input if v.name not in held)
-        self.outputs = tuple(_describe(source.where, v, dims) for v in graph.output)
+        self.outputs = tuple(_describe(source.where, v, dims, result=True) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
         if unknown := set(dims) - {d for v in graph.input for d in _dims(v)}:
@@ -242,12 +242,14 @@ def _dims(value: Any) -> list[Dim]:
     return found
 
 
-def _describe(where: str, value: Any, dims: Mapping[str, int]) -> TensorInfo:
+def _describe(where: str, value: Any, dims: Mapping[str, int], *, result: bool = False) -> TensorInfo:
+    """Return what a model says of an input or a result, whose type need not be told."""
     at = f"{where}: {quote(value.name)}"
     if not value.type.HasField("tensor_type"):
         kind = value.type.WhichOneof("value")
         raise UnsupportedModel(at, f"a value of type {kind or 'unknown'}", allowed="tensors")
-    element = element_name(at, value.type.tensor_type.elem_type)
+    number = value.type.tensor_type.elem_type
+    element = "UNDEFINED" if result and not number else element_name(at, number)
     shape = [integer(at, str(d), dims[d], 0) if isinstance(d, str) and d in dims else d for d in _dims(value)]
     if any(isinstance(d, int) and d < 0 for d in shape):
         raise BadTensorShape(at, f"dims {shape}", allowed="none below 0")
