@@ -65,11 +65,22 @@ def compress(node: Node) -> Output:
 
 
 def unique(node: Node) -> list[Output]:
-    """Return the different elements in order of size, where they are first, which each one is, and how many."""
-    if "axis" in node.attrs or not node.attrs["sorted"]:
-        raise node.refuse("an axis, or the order of appearance", "sorted=1 without axis")
+    """Return the different elements in order of size, where they are first, which each one is, and how many.
+
+    Unsorted they are in the order of where they are first.
+    """
+    if "axis" in node.attrs and node.rank != 1:
+        raise node.refuse("an axis", "all elements")
     y, first, inverse, counts, count = node.emit_all("unique", node.x())
-    inverse = node.reshape(inverse, (math.prod(node.shape()),))
+    total = math.prod(node.shape())
+    inverse = node.reshape(inverse, (total,))
+    if not node.attrs["sorted"]:
+        line = node.emit("iota", shape=(total,), to=I64)
+        known = node.emit("less", line, count)
+        first, order = node.emit_all("sort", node.emit("where", known, first, node.full((), total, I64)), axis=0)
+        y, counts = (node.emit("gather", x, order, axis=0) for x in (y, counts))
+        _sorted, back = node.emit_all("sort", order, axis=0)
+        inverse = node.emit("gather", back, inverse, axis=0)
     return [node.cut(y, count), node.cut(first, count), inverse, node.cut(counts, count)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..dtypes import F32, I64
 from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
 from .windows import Window, window_of
@@ -107,11 +109,11 @@ def max_unpool(node: Node) -> Output:
 
 
 def col2im(node: Node) -> Output:
-    """Add columns to an image."""
+    """Add columns to an image; one that has no two dims is a transposed convolution with a kernel for each place."""
     size, kernel = node.ints(1), tuple(node.ints(2))
-    if len(size) != 2:
-        raise node.refuse(f"images of {len(size)} dims", "2")
     window = window_of(node, tuple(size), kernel)
+    if len(size) != 2:
+        return _fold(node, size, window)
     return node.emit(
         "fold",
         node.x(),
@@ -120,6 +122,28 @@ def col2im(node: Node) -> Output:
         stride=window.stride,
         padding=window.padding,
         dilation=window.dilation,
+    )
+
+
+def _fold(node: Node, size: list[int], window: Window) -> Operand:
+    """Return columns added to an image of one or three dims: each channel's places are a group."""
+    rank, (n, rows, _columns) = len(size), node.shape()
+    if rank not in (1, 3):
+        raise node.refuse(f"images of {rank} dims", "1 to 3")
+    room = [d + a + b - r for d, a, b, r in zip(size, window.low, window.high, window.reach, strict=True)]
+    places = math.prod(window.kernel)
+    channels = rows // places
+    x = node.reshape(node.x(), (n, rows, *(r // s + 1 for r, s in zip(room, window.stride, strict=True))))
+    one = np.eye(places, dtype=np.float32).reshape(places, 1, *window.kernel)
+    return node.emit(
+        f"conv_transpose{rank}d",
+        x,
+        node.cast(np.tile(one, (channels, 1, *[1] * rank)), dtype_of(x)),
+        stride=window.stride,
+        padding=window.padding,
+        output_padding=tuple(r % s for r, s in zip(room, window.stride, strict=True)),
+        dilation=window.dilation,
+        groups=channels,
     )
 
 
