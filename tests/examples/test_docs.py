@@ -48,6 +48,7 @@ DEVICES = {
     "kunlun.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "kunlun_language.md": ("kunlun_sim:0", "isokern_kunlun_sim"),
     "language_models.md": ("cpu:0", "tokenizers"),
+    "onnx.md": ("cpu:0", "onnx"),
     "opencl.md": ("opencl:0", "isokern_opencl"),
 }
 EXAMPLE_FILE = re.compile(r"^<!-- generated: code \w+ (?:examples|core/src/isokern/scaffold)/", re.M)

@@ -166,7 +166,7 @@ rewriting
 passes measure
 runtime
 eager simt
-bench demo view llm scaffold
+bench demo view llm onnx scaffold
 conformance
 cli build
 __main__

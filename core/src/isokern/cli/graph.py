@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from ..status import InvalidArgument
 from ._output import Json, complain, emit, note, table
+from .run import Dims, read_dims
 
 if TYPE_CHECKING:
     from ..graph import Model
@@ -21,30 +23,30 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), or a"
-        " Python file that defines model().",
+        help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), an"
+        " ONNX file, or a Python file that defines model().",
     ),
 ]
 Passes = Annotated[
     str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
 ]
-GGUF = ".gguf"
+GGUF, ONNX = ".gguf", ".onnx"
 graph = typer.Typer(help="Graphs of operators: print them, and see what a device makes of them.", no_args_is_help=True)
 
 
 @graph.command()
-def dump(model: Name) -> None:
+def dump(model: Name, dim: Dims = None) -> None:
     """Print the graph as text, which `isokern.graph.parse` reads. No device is needed."""
-    typer.echo(find(model).graph.dump(), nl=False)
+    typer.echo(find(model, dim).graph.dump(), nl=False)
 
 
 @graph.command()
-def lower(model: Name, passes: Passes = None) -> None:
+def lower(model: Name, passes: Passes = None, dim: Dims = None) -> None:
     """Print the graph as it is after passes. No device is needed."""
     from ..passes import DEFAULT, run
     from ..rewriting.rewriter import State
 
-    found = find(model)
+    found = find(model, dim)
     state = run(State(found.graph, found.parameters), DEFAULT if passes is None else passes)
     typer.echo(state.graph.dump(), nl=False)
 
@@ -60,6 +62,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; to stdout by default.")
     ] = None,
+    dim: Dims = None,
 ) -> None:
     """Print the lowered graph for other compilers. No device is needed."""
     from ..graph.mlir import PASSES, export
@@ -68,7 +71,7 @@ def export(
 
     if not mlir:
         raise InvalidArgument("graph export", "no format is given", allowed="--mlir")
-    found = find(model)
+    found = find(model, dim)
     text = export(run(State(found.graph, found.parameters), PASSES if passes is None else passes).graph)
     if output is None:
         typer.echo(text, nl=False)
@@ -89,6 +92,7 @@ def view(
             "-o", "--output", metavar="FILE", help="An .html, or an .svg of the last graph; HTML to stdout by default."
         ),
     ] = None,
+    dim: Dims = None,
 ) -> None:
     """Draw the graph as built, and after each pass that changes it. Needs isokern[view]."""
     from ..backend.discovery import device as find_device
@@ -97,7 +101,7 @@ def view(
     from ..rewriting.target import Target
     from ..view.drawing import list_stages, page, save
 
-    found = find(model)
+    found = find(model, dim)
     target = None if device is None else Target.of_device(find_device(device))
     shown = list_stages(State(found.graph, found.parameters, target), DEFAULT if passes is None else passes)
     name = found.graph.name if device is None else f"{found.graph.name} on {device}"
@@ -108,9 +112,9 @@ def view(
 
 
 @graph.command()
-def summary(model: Name) -> None:
+def summary(model: Name, dim: Dims = None) -> None:
     """Print a table of the layers: what each makes, its parameters and operations. No device is needed."""
-    typer.echo(find(model).summary(), nl=False)
+    typer.echo(find(model, dim).summary(), nl=False)
 
 
 @graph.command()
@@ -127,6 +131,7 @@ def explain(
     check: Annotated[
         bool, typer.Option("--check", help="Compare each operator with its reference, on inputs of a fixed seed.")
     ] = False,
+    dim: Dims = None,
     json: Json = False,
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the memory plan saves.
@@ -136,7 +141,7 @@ def explain(
     from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
 
-    program = _compile(model, device, DEFAULT if passes is None else passes)
+    program = _compile(model, device, DEFAULT if passes is None else passes, dim)
     if time or check or trace:
         program.feed(draw_feeds(program.graph))
     found = program.check(draw_feeds(program.graph)) if check else None
@@ -189,12 +194,12 @@ def decompositions(
     table(f"{len(found)} operators as primitives, in bytes", columns, rows, right=columns[3:])
 
 
-def _compile(name: str, device: str | None, passes: str) -> Program:
+def _compile(name: str, device: str | None, passes: str, dim: Sequence[str] | None) -> Program:
     """Compile the program of a model; that of a GGUF file has the file's weights, and its caches are mutable."""
     from ..runtime import compile
 
     if not name.endswith(GGUF):
-        return compile(find(name), device, passes=passes)
+        return compile(find(name, dim), device, passes=passes)
     from ..llm import Model
     from ..llm.decoder import updated_inputs
 
@@ -234,19 +239,36 @@ def _of_file(path: Path) -> Model:
     return decoder(file, config, TokenStep(config.context))
 
 
-def find(name: str) -> Model:
-    """Return the model of that name, or of that file."""
+def _of_onnx(name: str, dim: Sequence[str] | None) -> Model:
+    """Return the graph of an ONNX file; dims that are only named are 1 unless `dim` says another."""
+    from .. import onnx
+
+    given = read_dims(dim)
+    loaded = onnx.load(name, dims=given)
+    free = dict.fromkeys(d for t in loaded.inputs for d in t.shape if isinstance(d, str))
+    if free:
+        note(f"{', '.join(free)}: 1 each, unless --dim NAME=N says another")
+        loaded = onnx.load(name, dims={**given, **dict.fromkeys(free, 1)})
+    return loaded.built
+
+
+def find(name: str, dim: Sequence[str] | None = None) -> Model:
+    """Return the model of that name, or of that file; `dim` has dims that an ONNX file only names."""
     from ..demo.zoo import MODELS
     from ..graph import Model
 
+    if dim and not name.endswith(ONNX):
+        raise InvalidArgument("graph", f"--dim of {name}", allowed="an ONNX file")
     if name in MODELS:
         return MODELS[name]()
     path = Path(name)
     if not path.is_file():
-        allowed = f"{', '.join(MODELS)}, a GGUF file, or a Python file that defines model()"
+        allowed = f"{', '.join(MODELS)}, a GGUF or ONNX file, or a Python file that defines model()"
         raise InvalidArgument("graph", f"model {name!r}", allowed=allowed)
     if name.endswith(GGUF):
         return _of_file(path)
+    if name.endswith(ONNX):
+        return _of_onnx(name, dim)
     make = runpy.run_path(name).get("model")
     made = make() if callable(make) else None
     if not isinstance(made, Model):

@@ -1,0 +1,69 @@
+"""Elements of tensors in files beside the model: mapped, read-only, and never outside the model's folder."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..status import BadTensorShape, InvalidArgument, quote
+from .elements import NARROW, Array, element_name, numpy_dtype
+from .library import proto
+
+
+def is_external(tensor: Any) -> bool:
+    """Return whether a TensorProto names a file that has its elements."""
+    return bool(tensor.data_location == proto.TensorProto.EXTERNAL)
+
+
+def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
+    """Return the elements, mapped; InvalidArgument where the file is elsewhere, missing, or too short."""
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    location = said.get("location", "")
+    if folder is None:
+        raise InvalidArgument(where, f"elements in the file {quote(location)}", hint="load the model from its path")
+    path = _inside(where, location, folder)
+    name, dims = element_name(where, tensor.data_type), tuple(tensor.dims)
+    if name in NARROW:
+        raise InvalidArgument(where, f"{name} elements in a file", allowed="whole bytes", hint="keep them in the model")
+    if any(d < 0 for d in dims):
+        raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
+    kind = numpy_dtype(name)
+    size, wanted = path.stat().st_size, math.prod(dims) * kind.itemsize
+    offset = _number(where, "offset", said.get("offset", "0"))
+    length = _number(where, "length", said.get("length", str(wanted)))
+    if length != wanted:
+        raise InvalidArgument(where, f"length {length} for {name}{list(dims)}", allowed=str(wanted))
+    if offset + wanted > size:
+        raise InvalidArgument(
+            where, f"bytes {offset} to {offset + wanted} of {quote(location)}", allowed=f"0 to {size}"
+        )
+    if not wanted:
+        return np.zeros(dims, kind)
+    return np.memmap(path, np.uint8, "r", offset, (wanted,)).view(kind).reshape(dims)
+
+
+def _inside(where: str, location: str, folder: Path) -> Path:
+    """Return the path of a regular file that lies in the folder, whatever links there are on the way."""
+    allowed = "a regular file in the model's folder"
+    if not location or "\0" in location or os.path.isabs(location):
+        raise InvalidArgument(where, f"elements in the file {quote(location)}", allowed=allowed)
+    root = folder.resolve()
+    try:
+        path = (root / location).resolve()
+    except (OSError, RuntimeError):  # a circle of links
+        raise InvalidArgument(where, f"elements in the file {quote(location)}", allowed=allowed) from None
+    if not path.is_relative_to(root):
+        raise InvalidArgument(where, f"elements in the file {quote(location)}, outside the folder", allowed=allowed)
+    if not path.is_file():
+        raise InvalidArgument(where, f"there is no file {quote(location)}", allowed=allowed)
+    return path
+
+
+def _number(where: str, key: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise InvalidArgument(where, f"{key} {quote(text)}", allowed="a whole number")
+    return int(text)

@@ -1,0 +1,252 @@
+"""Importer: the nodes of a model become operators of a graph, or are computed where all they read is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..graph.builder import Builder, error_context
+from ..graph.ir import TensorSpec, Value
+from ..graph.reference import results
+from ..ops import find
+from ..status import InvalidArgument, IsokernError, quote
+from .attributes import complete
+from .control import CONTROL
+from .elements import Array, array_of, narrow_name, widen
+from .functions import bind_function, function_of
+from .library import proto
+from .node import Handler, Node, Operand, OperandScope, Output, Ragged, UnsupportedModel, describe
+from .reader import DOMAINS, Source, subgraphs
+from .table import NODES
+
+FOLDED = 1 << 16  # elements of a result that is computed at once
+MAX_OPERATORS = 100_000  # of a graph with its loops unrolled
+MAX_NODES = 200_000  # with those of functions and loops, each time
+MAX_CALLS = 64  # functions within functions
+MOVES = frozenset({
+    "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+})  # fmt: skip
+
+
+class Importer:
+    """A graph under construction from a model: `parameters` are its constants, `origins` what a value depends on."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.builder = Builder(source.message.graph.name or "model")
+        self.parameters: dict[str, Array] = {}
+        self.origins: dict[Value, frozenset[str]] = {}
+        self._placed: dict[int, tuple[Array, Value]] = {}
+        self._named: dict[int, str] = {}
+        self._taken: set[str] = set()
+        self._calls = self._nodes = 0
+        self._label = ""
+
+    # Operators
+
+    def emit(
+        self, kind: str, inputs: Sequence[Operand | None], attrs: Mapping[str, Any], to: object = None
+    ) -> tuple[Operand, ...]:
+        """Emit an operator, or compute it where all inputs are arrays and the result is small."""
+        operator = find(kind)
+        dtypes = None if to is None else {_free_type(kind): to}
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        known = [x for x in inputs if not isinstance(x, Value)]
+        if len(known) == len(inputs) and not operator.inout:
+            specs = [None if x is None else TensorSpec(x.dtype, x.shape) for x in known]
+            made = operator.infer(specs, attrs, dtypes)
+            # Large ones are left to the pass that folds constants
+            if all(spec is None or spec.numel <= FOLDED for spec in (*specs, *made)):
+                return _compute(kind, known, attrs, dtypes)
+        if len(self.builder.graph.ops) >= MAX_OPERATORS:
+            raise InvalidArgument(kind, "the graph is too long", allowed=f"{MAX_OPERATORS} operators")
+        values = [None if x is None else self.place(x) for x in inputs]
+        found = self.builder.emit(kind, values, attrs, name=self._label, dtypes=dtypes)
+        origins = frozenset[str]().union(*(self.origins[v] for v in values if v is not None))
+        self.origins |= dict.fromkeys(found, origins)
+        return found
+
+    def place(self, x: Operand) -> Value:
+        """Return the value of an operand; an array becomes a parameter, once."""
+        if isinstance(x, Value):
+            return x
+        if id(x) not in self._placed:
+            said = self._named.get(id(x)) or "constant"
+            name = f"{said}.{len(self.parameters)}" if said == "constant" or said in self._taken else said
+            while name in self._taken:
+                name += "'"
+            self._taken.add(name)
+            value = self.builder.parameter(name, x.shape, x.dtype)
+            self.parameters[name] = x
+            self.origins[value] = frozenset()
+            self._placed[id(x)] = (x, value)  # with the array, whose number nobody else gets meanwhile
+        return self._placed[id(x)][1]
+
+    def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
+        """Declare an input of the model."""
+        value = self.builder.input(name, shape, dtype)
+        self._taken.add(name)
+        self.origins[value] = frozenset([name])
+        return value
+
+    # Graphs
+
+    def run_graph(self, graph: Any, scope: OperandScope) -> None:
+        """Import the initialisers and nodes of a graph into a scope."""
+        for tensor in graph.initializer:
+            if tensor.name not in scope:
+                array = array_of(f"initialiser {quote(tensor.name)}", tensor)
+                self.define(scope, tensor.name, array)
+        self.run_nodes(graph.node, scope, self.source.opsets)
+
+    def define(self, scope: OperandScope, name: str, array: Array) -> None:
+        """Enter an array under a name; a narrow type is kept beside it."""
+        if (narrow := narrow_name(array)) is not None:
+            scope.narrow[name] = narrow
+        scope[name] = widen(array)
+        self._named[id(scope[name])] = name
+
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
+        """Return the operands that a graph gives."""
+        return [scope.find(where, value.name) for value in graph.output]
+
+    def run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
+        """Import nodes in their order."""
+        for node in nodes:
+            where = f"{describe(node.op_type, node.name, node.output)}, {node.op_type}"
+            with error_context(where):
+                try:
+                    self._run_node(where, node, scope, opsets)
+                except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
+                    if isinstance(error, IsokernError):
+                        raise
+                    raise InvalidArgument(node.op_type, f"{type(error).__name__}: {error}") from error
+
+    def _run_node(self, where: str, node: Any, scope: OperandScope, opsets: Mapping[str, int]) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise InvalidArgument(node.op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
+        domain = "" if node.domain in DOMAINS else node.domain
+        schema = schema_of(node.op_type, domain, opsets)
+        handler = handler_of(node.op_type, domain)
+        inputs = [scope.find(where, name) if name else None for name in node.input]
+        view = Node(
+            node.op_type,
+            describe(node.op_type, node.name, node.output),
+            schema.since_version if schema is not None else 0,
+            inputs,
+            complete(node, schema),
+            [bool(name) for name in node.output],
+            self,
+            {a.name: a.g for a in node.attribute if a.type == proto.AttributeProto.GRAPH},
+            [scope.narrow.get(name) for name in node.input],
+        )
+        for n, x in enumerate(inputs):
+            if isinstance(x, Ragged):
+                view.need(x.count, f"the size of input {n}")
+        self._label = node.name or next((o for o in node.output if o), "")
+        found: Output | Sequence[Output]
+        if node.op_type in CONTROL and not domain:
+            found = CONTROL[node.op_type](view, scope)
+        else:
+            found = self._handle(view, handler, node, schema, domain, opsets)
+        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        if view.made is None and node.op_type in MOVES:
+            view.made = next((e for e in view.elements if e is not None), None)
+        for name, output in zip(node.output, outputs, strict=False):
+            if name:
+                scope[name] = output
+                scope.narrow.pop(name, None)
+                if view.made is not None:
+                    scope.narrow[name] = view.made
+        if len(node.output) > len(outputs) and any(node.output[len(outputs) :]):
+            raise UnsupportedModel(node.op_type, f"{len(node.output)} outputs", allowed=f"{len(outputs)}")
+
+    def _handle(
+        self, view: Node, handler: Handler | None, node: Any, schema: Any, domain: str, opsets: Mapping[str, int]
+    ) -> Output | Sequence[Output]:
+        """Return the outputs by the handler, else by the body of the operator's function.
+
+        What a handler emitted before it refused is read by nobody, and the pass that removes dead code takes it away.
+        """
+        refused: UnsupportedModel | None = None
+        if handler is not None:
+            try:
+                return handler(view)
+            except UnsupportedModel as error:
+                refused = error
+        function = function_of(view, node, schema, opsets)
+        if function is None:
+            raise refused or UnsupportedModel(node.op_type, f"domain {quote(domain)}", allowed="a known operator")
+        if self._calls >= MAX_CALLS:
+            raise InvalidArgument(node.op_type, "functions within functions", allowed=f"{MAX_CALLS}")
+        self._calls += 1
+        try:
+            inner = OperandScope()
+            for n, name in enumerate(function.input):
+                inner[name] = view.get(n)
+                if n < len(view.elements) and (narrow := view.elements[n]) is not None:
+                    inner.narrow[name] = narrow
+            versions = {"" if o.domain in DOMAINS else o.domain: o.version for o in function.opset_import}
+            self.run_nodes(bind_function(function, view.attrs), inner, {**opsets, **versions})
+            names = zip(function.output, node.output, strict=False)
+            given = [inner.find(node.op_type, name) if wanted else None for name, wanted in names]
+            view.made = next((inner.narrow[name] for name in function.output if name in inner.narrow), None)
+            return given
+        finally:
+            self._calls -= 1
+
+
+def _compute(
+    kind: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any], dtypes: Mapping[str, Any] | None
+) -> tuple[Array, ...]:
+    """Compute an operator by its reference, on arrays."""
+    scratch = Builder("constants")
+    values = [None if x is None else scratch.parameter(f"p{n}", x.shape, x.dtype) for n, x in enumerate(inputs)]
+    found = scratch.emit(kind, values, attrs, dtypes=dtypes)
+    op = found[0].producer
+    assert op is not None
+    made = results(op, list(inputs))
+    return tuple(np.asarray(a).reshape(v.spec.shape) for a, v in zip(made, found, strict=True))
+
+
+def handler_of(op_type: str, domain: str) -> Handler | None:
+    """Return what the table has for an operator."""
+    return NODES.get(op_type) if not domain else None
+
+
+def schema_of(op_type: str, domain: str, opsets: Mapping[str, int]) -> Any:
+    """Return the definition of an operator in the model's version of its domain, None where there is none."""
+    try:
+        return proto.defs.get_schema(op_type, opsets.get(domain, 1), domain)
+    except Exception:  # the library's own type, which is not exported everywhere
+        return None
+
+
+def _free_type(kind: str) -> str:
+    """Return the type parameter of an operator's first output."""
+    return find(kind).signature.outputs[0].type
+
+
+def list_unknown(source: Source) -> list[str]:
+    """Return a line for each node, of inner graphs too, that neither the table nor a function answers."""
+    found: list[str] = []
+
+    def walk(graph: Any) -> None:
+        for node in graph.node:
+            domain = "" if node.domain in DOMAINS else node.domain
+            known = not domain and (node.op_type in NODES or node.op_type in CONTROL)
+            schema = schema_of(node.op_type, domain, source.opsets)
+            if not known and (schema is None or not (schema.has_function or schema.has_context_dependent_function)):
+                opset = f"{domain or 'ai.onnx'} {source.opsets.get(domain, '(not imported)')}"
+                found.append(f"{node.op_type} of {opset} at {describe(node.op_type, node.name, node.output)}")
+            for inner in subgraphs(node):
+                walk(inner)
+
+    walk(source.message.graph)
+    return found

@@ -1,0 +1,277 @@
+"""Model: an ONNX file that can be run, as one program for each set of dims."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import graph as graphs
+from ..arguments import integer
+from ..backend import Device
+from ..backend.discovery import device as find_device
+from ..dtypes import dtype
+from ..graph.ir import Graph
+from ..passes import DEFAULT
+from ..runtime import Program, compile
+from ..runtime.feeds import KINDS, as_host_array
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
+from ..tensors import Tensor
+from .build import Built, build
+from .elements import NARROW, Array, element_name, our_dtype, widen
+from .importer import list_unknown
+from .node import ConstantNeeded, UnsupportedModel
+from .reader import Source, read
+
+KEPT = 8  # programs of a model
+KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
+KNOWN_INTEGERS = 1 << 16
+Dim = int | str
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or a result: its name, the type of its elements in ONNX's words, and dims.
+
+    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`.
+    """
+
+    name: str
+    element: str
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.element}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass
+class _Compiled:
+    built: Built
+    program: Program | None = None
+
+
+class Model:
+    """A model on a device; `load` makes it.
+
+    `inputs` and `outputs` describe what `run` takes and gives. Dims that have names are bound by `dims` of `load` or by
+    the arrays of a run: each set of dims has a program of its own, and the last eight are kept. The same holds for
+    inputs that decide shapes (`known_inputs`): what they hold is part of the program.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        device: str | Device | None,
+        dims: Mapping[str, int],
+        passes: str | Iterable[str],
+        prepack: bool,
+    ) -> None:
+        self._source, self._device, self._passes, self._prepack = source, device, passes, prepack
+        if device is not None:
+            find_device(device)
+        graph = source.message.graph
+        held = {*source.arrays, *(t.name for t in graph.initializer)}
+        self.name: str = graph.name or "model"
+        self.inputs = tuple(_describe(source.where, v, dims) for v in graph.input if v.name not in held)
+        self.outputs = tuple(_describe(source.where, v, dims, result=True) for v in graph.output)
+        self.known_inputs: set[str] = set()
+        free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
+        if unknown := set(dims) - {d for v in graph.input for d in _dims(v)}:
+            allowed = ", ".join(sorted(free)) or "none: the model names no dims"
+            raise InvalidArgument(source.where, f"dims {', '.join(sorted(map(str, unknown)))}", allowed=allowed)
+        if unknown_nodes := list_unknown(source):
+            listed = "; ".join(unknown_nodes)
+            raise UnsupportedModel(source.where, f"{len(unknown_nodes)} nodes have no counterpart here: {listed}")
+        self._programs: OrderedDict[Any, _Compiled] = OrderedDict()
+        self._lock = threading.Lock()
+        if not free:
+            with suppress(ConstantNeeded):  # then the first run tells what the inputs hold
+                self._find({t.name: t.shape for t in self.inputs}, None)
+
+    @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return find_device(self._device)
+
+    @property
+    def built(self) -> graphs.Model:
+        """The graph with its parameters, of the last run, or of `load` where all dims are known."""
+        with self._lock:
+            if self._programs:
+                return next(reversed(self._programs.values())).built.model
+        free = sorted({d for t in self.inputs for d in t.shape if isinstance(d, str)})
+        problem = (
+            f"dims {', '.join(free)} are not known" if free else f"inputs {sorted(self.known_inputs)} decide shapes"
+        )
+        raise InvalidArgument(self._source.where, problem, hint="give them by load(…, dims={…}), or run the model")
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of `built`."""
+        return self.built.graph
+
+    def run(self, *arrays: Any) -> Any:
+        """Run on arrays in the inputs' order, or on a mapping by name; return an array, or a tuple of several.
+
+        Feeds are NumPy arrays, objects with DLPack or tensors of any device, of the inputs' types.
+        """
+        feeds = self._name(arrays)
+        shapes = self._bind(feeds)
+        with self._lock:
+            compiled = self._compile(shapes, feeds)
+        built, found = compiled.built, ()
+        if compiled.program is not None:
+            names = [v.name for v in built.model.graph.inputs]
+            got = compiled.program.run({name: feeds[name] for name in names})
+            found = got if isinstance(got, tuple) else (got,)
+        outputs = []
+        for result in built.results:
+            y = np.array(result.known) if result.known is not None else found[result.index]
+            if result.count is not None:
+                y = np.ascontiguousarray(y.take(range(int(found[result.count])), axis=result.axis))
+            outputs.append(y if result.narrow is None else y.astype(NARROW[result.narrow][0]))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    # Feeds
+
+    def _name(self, arrays: tuple[Any, ...]) -> dict[str, Any]:
+        names = [t.name for t in self.inputs]
+        if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+            given = dict(arrays[0])
+        elif len(arrays) == len(names):
+            given = dict(zip(names, arrays, strict=True))
+        else:
+            allowed = f"{len(names)}: {', '.join(names) or 'none'}"
+            raise InvalidArgument(self.name, f"{len(arrays)} feeds", allowed=allowed)
+        if set(given) != set(names):
+            raise InvalidArgument(self.name, f"feeds {', '.join(map(str, given))}", allowed=", ".join(names) or "none")
+        return {t.name: self._feed(t, given[t.name]) for t in self.inputs}
+
+    def _feed(self, info: TensorInfo, given: Any) -> Any:
+        """Return a feed in the dtype in which the input's elements lie."""
+        where = f"{self.name}, input {info.name}"
+        found = as_host_array(where, widen(given) if isinstance(given, np.ndarray) else given)
+        element, wanted = found.dtype if isinstance(found, Tensor) else dtype(found.dtype), our_dtype(info.element)
+        order = [next(n for n, kinds in enumerate(KINDS) if d.kind in kinds) for d in (element, wanted)]
+        if order[0] > order[1]:
+            raise BadTensorDtype(where, f"dtype {element}", allowed=info.element, hint="convert it first")
+        if element is not wanted and isinstance(found, np.ndarray):
+            found = found.astype(wanted.numpy)
+        return found
+
+    def _bind(self, feeds: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Return the dims of each feed; BadTensorShape where they are not the input's, or a name has two numbers."""
+        bound: dict[str, int] = {}
+        for info in self.inputs:
+            shape = tuple(feeds[info.name].shape)
+            fits = len(shape) == len(info.shape)
+            for dim, told in zip(shape, info.shape, strict=False):
+                fits = fits and dim == (bound.setdefault(told, dim) if isinstance(told, str) else told)
+            if not fits:
+                names = ", ".join(f"{n} = {d}" for n, d in bound.items())
+                allowed = str(info) + (f" with {names}" if names else "")
+                raise BadTensorShape(f"{self.name}, input {info.name}", f"shape {list(shape)}", allowed=allowed)
+        return {info.name: tuple(feeds[info.name].shape) for info in self.inputs}
+
+    # Programs
+
+    def _find(self, shapes: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any] | None) -> _Compiled:
+        """Return what is built for these dims, and the content of the inputs that have to be known."""
+        while True:
+            known: dict[str, Array] = {}
+            if feeds is not None:
+                known = {name: _host(feeds[name]) for name in self.known_inputs}
+            key = (tuple(shapes.items()), tuple((n, a.tobytes()) for n, a in sorted(known.items())))
+            if key in self._programs:
+                self._programs.move_to_end(key)
+                return self._programs[key]
+            try:
+                built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
+            except ConstantNeeded as needed:
+                self._know(needed, shapes)
+                if feeds is None:
+                    raise
+                continue
+            self._programs[key] = compiled = _Compiled(built)
+            while len(self._programs) > KEPT:
+                _old, dropped = self._programs.popitem(last=False)
+                if dropped.program is not None:
+                    dropped.program.close()
+            return compiled
+
+    def _know(self, needed: ConstantNeeded, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Add the inputs that have to be known, unless they are too large to be part of a program."""
+        elements = {t.name: t.element for t in self.inputs}
+        for name in needed.inputs:
+            limit = KNOWN_ELEMENTS if our_dtype(elements[name]).kind == "f" else KNOWN_INTEGERS
+            if int(np.prod(shapes[name])) > limit:
+                allowed = f"a constant, or what follows from small inputs (up to {limit} elements)"
+                raise UnsupportedModel(self._source.where, f"{needed.problem}, and depends on {name}", allowed=allowed)
+        if needed.inputs <= self.known_inputs:
+            raise UnsupportedModel(self._source.where, needed.problem, allowed="a constant")
+        self.known_inputs |= needed.inputs
+
+    def _compile(self, shapes: Mapping[str, tuple[int, ...]], feeds: Mapping[str, Any]) -> _Compiled:
+        compiled = self._find(shapes, feeds)
+        if compiled.program is None and compiled.built.model.graph.outputs:
+            options: dict[str, Any] = {"passes": self._passes, "prepack": self._prepack}
+            compiled.program = compile(compiled.built.model, self._device, **options)
+        return compiled
+
+    def __repr__(self) -> str:
+        return f"Model {self.name}: {'; '.join(map(str, self.inputs))} -> {'; '.join(map(str, self.outputs))}"
+
+
+def _host(feed: Any) -> Array:
+    return np.array(feed.numpy() if isinstance(feed, Tensor) else feed)
+
+
+def _dims(value: Any) -> list[Dim]:
+    """Return the dims of a declared input, of which those without number and name are named after their place."""
+    if not value.type.tensor_type.HasField("shape"):
+        return ["..."]
+    found: list[Dim] = []
+    for n, dim in enumerate(value.type.tensor_type.shape.dim):
+        found.append(int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{n}")
+    return found
+
+
+def _describe(where: str, value: Any, dims: Mapping[str, int], *, result: bool = False) -> TensorInfo:
+    """Return what a model says of an input or a result, whose type need not be told."""
+    at = f"{where}: {quote(value.name)}"
+    if not value.type.HasField("tensor_type"):
+        kind = value.type.WhichOneof("value")
+        raise UnsupportedModel(at, f"a value of type {kind or 'unknown'}", allowed="tensors")
+    number = value.type.tensor_type.elem_type
+    element = "UNDEFINED" if result and not number else element_name(at, number)
+    shape = [integer(at, str(d), dims[d], 0) if isinstance(d, str) and d in dims else d for d in _dims(value)]
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise BadTensorShape(at, f"dims {shape}", allowed="none below 0")
+    return TensorInfo(value.name, element, tuple(shape))
+
+
+def load(
+    model: Any,
+    device: str | Device | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    passes: str | Iterable[str] = DEFAULT,
+    prepack: bool = False,
+) -> Model:
+    """Load an ONNX model from a path or a ModelProto; nothing outside the model's folder is read.
+
+    `dims` binds names of dims, as in `dims={"batch": 8}`; the others are bound by each run. `passes` and `prepack` are
+    those of `isokern.runtime.compile`. Random nodes draw from a fixed seed, the same numbers in each run.
+
+    Raises UnsupportedModel where nodes have no counterpart here, with all of them, and InvalidArgument, BadTensorDtype
+    or BadTensorShape, with the node's name, where the model is not valid.
+    """
+    if isinstance(model, os.PathLike):
+        model = os.fspath(model)
+    return Model(read(model), device, dims or {}, passes, prepack)

@@ -1,0 +1,256 @@
+"""Node: what a handler of an operator sees, its inputs, attributes and the ways to emit.
+
+A handler takes a node and returns its outputs. An operand is a value of the graph under construction, or an array where
+it is known; an operator of arrays alone is computed at once, so that shapes that a model computes become constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from ..dtypes import DType, dtype
+from ..graph.ir import Value, spec_text
+from ..status import BadTensorDtype, InvalidArgument, NotImplementedOnDevice, quote
+from .elements import Array
+
+SMALL = 1 << 12  # elements of a constant that is an array from the start
+
+
+class UnsupportedModel(NotImplementedOnDevice):
+    """A model has operators, or uses of them, that have no counterpart here; the message lists them all."""
+
+
+class ConstantNeeded(Exception):
+    """An operand has to be known while the graph is built, and depends on inputs of the model."""
+
+    def __init__(self, inputs: frozenset[str], problem: str) -> None:
+        self.inputs, self.problem = inputs, problem
+        super().__init__(problem)
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """The first `count` parts of a value along an axis: a result whose size depends on numbers."""
+
+    value: Value
+    count: Value
+    axis: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The elements of a sequence."""
+
+    elements: tuple[Operand, ...]
+
+
+Operand: TypeAlias = "Value | Array"  # a value of the graph, or elements that are known
+Output: TypeAlias = "Operand | Ragged | Parts | None"
+Handler: TypeAlias = "Callable[[Node], Output | Sequence[Output]]"
+
+
+class OperandScope(dict[str, Any]):
+    """The operands by name in a graph, and `narrow` types of some; names of the graph around it are seen, too."""
+
+    def __init__(self, outer: OperandScope | None = None) -> None:
+        super().__init__()
+        self.outer = outer
+        self.narrow: dict[str, str] = {} if outer is None else dict(outer.narrow)
+
+    def find(self, where: str, name: str) -> Any:
+        """Return the operand of a name."""
+        scope: OperandScope | None = self
+        while scope is not None:
+            if name in scope:
+                return scope[name]
+            scope = scope.outer
+        raise InvalidArgument(where, f"{quote(name)} is read and nobody computes it before")
+
+
+class NodeEmitter(Protocol):
+    """What a node asks of the graph under construction; `origins` are the inputs that a value depends on."""
+
+    origins: dict[Value, frozenset[str]]
+
+    def emit(
+        self, kind: str, inputs: Sequence[Operand | None], attrs: Mapping[str, Any], to: object = None
+    ) -> tuple[Operand, ...]:
+        """Emit an operator, or compute it where all inputs are known, and return its outputs."""
+
+    def run_graph(self, graph: Any, scope: OperandScope) -> None:
+        """Import the nodes of a graph into a scope."""
+
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
+        """Return the operands that a graph gives."""
+
+
+def shape_of(x: Operand) -> tuple[int, ...]:
+    """Return an operand's dims."""
+    return tuple(x.spec.shape) if isinstance(x, Value) else x.shape
+
+
+def dtype_of(x: Operand) -> DType:
+    """Return an operand's dtype."""
+    return x.spec.dtype if isinstance(x, Value) else dtype(x.dtype)
+
+
+def is_float(x: Operand) -> bool:
+    """Return whether an operand has floats in which operators compute."""
+    return dtype_of(x).kind == "f" and not dtype_of(x).storage
+
+
+@dataclass
+class Node:
+    """A node: `version` is that of its operator's definition, `attrs` are complete, `inputs` are None where absent."""
+
+    op_type: str
+    name: str
+    version: int
+    inputs: list[Operand | Parts | None]
+    attrs: Mapping[str, Any]
+    wanted: list[bool]  # whether the output has a name
+    importer: NodeEmitter
+    graphs: Mapping[str, Any] = field(default_factory=dict)
+    elements: list[str | None] = field(default_factory=list)  # narrow types of the inputs
+    made: str | None = None  # the narrow type of the outputs
+
+    # Inputs
+
+    def has(self, i: int) -> bool:
+        """Return whether input i is given."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def get(self, i: int) -> Operand | Parts | None:
+        """Return input i, or None."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def tensor(self, i: int) -> Operand | None:
+        """Return input i, or None; InvalidArgument where it is a sequence."""
+        found = self.get(i)
+        if isinstance(found, Parts):
+            raise InvalidArgument(self.op_type, f"input {i} is a sequence", allowed="a tensor")
+        return found
+
+    @property
+    def tensors(self) -> list[Operand | None]:
+        """The inputs, none of which is a sequence."""
+        return [self.tensor(i) for i in range(len(self.inputs))]
+
+    def x(self, i: int = 0) -> Operand:
+        """Return input i; InvalidArgument where it is absent."""
+        found = self.tensor(i)
+        if found is None:
+            raise InvalidArgument(self.op_type, f"input {i} is not given")
+        return found
+
+    def shape(self, i: int = 0) -> tuple[int, ...]:
+        """Return the dims of input i."""
+        return shape_of(self.x(i))
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first input."""
+        return len(self.shape())
+
+    def constant(self, i: int) -> Array:
+        """Return the elements of input i; ConstantNeeded where they depend on inputs of the model."""
+        found = self.x(i)
+        if isinstance(found, Value):
+            self.need(found, f"input {i}")
+        assert not isinstance(found, Value)
+        return found
+
+    def need(self, value: Value, what: str) -> None:
+        """Raise ConstantNeeded for a value."""
+        inputs = self.importer.origins.get(value, frozenset())
+        raise ConstantNeeded(inputs, f"{self.name}: {self.op_type}: {what}, {spec_text(value.spec)}, has to be known")
+
+    def ints(self, i: int) -> list[int]:
+        """Return the elements of input i as integers."""
+        return [int(v) for v in self.constant(i).reshape(-1)]
+
+    def number(self, i: int) -> Any:
+        """Return the one element of input i."""
+        found = self.constant(i)
+        if found.size != 1:
+            raise InvalidArgument(self.op_type, f"input {i} has {found.size} elements", allowed="1")
+        return found.reshape(-1)[0].item()
+
+    def axis(self, given: int | None = None, rank: int | None = None) -> int:
+        """Return an axis, by default the attribute of that name, counted from the front."""
+        axis = int(self.attrs["axis"]) if given is None else int(given)
+        rank = self.rank if rank is None else rank
+        if not -rank <= axis < max(rank, 1):
+            raise InvalidArgument(self.op_type, f"axis {axis}", allowed=f"{-rank} to {rank - 1}")
+        return axis % rank if rank else 0
+
+    # Outputs
+
+    def emit(self, kind: str, *inputs: Operand | None, to: object = None, **attrs: Any) -> Operand:
+        """Emit an operator of one output, of dtype `to` where that is free, and return it."""
+        return self.importer.emit(kind, inputs, attrs, to)[0]
+
+    def emit_all(self, kind: str, *inputs: Operand | None, to: object = None, **attrs: Any) -> tuple[Operand, ...]:
+        """Emit an operator and return all its outputs."""
+        return self.importer.emit(kind, inputs, attrs, to)
+
+    def cast(self, x: Operand, to: object) -> Operand:
+        """Return `x` in another dtype."""
+        wanted = dtype(to)
+        return x if dtype_of(x) is wanted else self.emit("cast", x, to=wanted)
+
+    def reshape(self, x: Operand, shape: Sequence[int]) -> Operand:
+        """Return `x` with other dims of as many elements."""
+        return x if shape_of(x) == tuple(shape) else self.emit("reshape", x, shape=tuple(shape))
+
+    def transpose(self, x: Operand, axes: Sequence[int]) -> Operand:
+        """Return `x` with its axes in another order."""
+        return x if list(axes) == list(range(len(axes))) else self.emit("transpose", x, axes=tuple(axes))
+
+    def expand(self, x: Operand, shape: Sequence[int]) -> Operand:
+        """Return `x` broadcast to other dims."""
+        return x if shape_of(x) == tuple(shape) else self.emit("broadcast_to", x, shape=tuple(shape))
+
+    def full(self, shape: Sequence[int], value: Any, to: DType) -> Operand:
+        """Return a tensor of one value."""
+        if 0 <= math.prod(shape) <= SMALL:
+            return np.full(tuple(shape), value, to.numpy)
+        if to.kind in "iu" and abs(int(value)) >= 1 << 53:  # more than the attribute's float holds
+            return self.expand(np.asarray(value, to.numpy), shape)
+        return self.emit("fill", value=float(value), shape=tuple(shape), to=to)
+
+    def cut(self, value: Operand, count: Operand, axis: int = 0) -> Operand | Ragged:
+        """Return the first `count` parts of a value along an axis."""
+        if isinstance(count, Value):
+            assert isinstance(value, Value)
+            return Ragged(value, count, axis)
+        return self.emit("slice", value, starts=(0,), ends=(int(count),), axes=(axis,))
+
+    def refuse(self, problem: str, allowed: str = "") -> UnsupportedModel:
+        """Return the error for a use of the operator that has no counterpart."""
+        return UnsupportedModel(self.op_type, problem, allowed=allowed)
+
+    def expect_float(self, i: int = 0) -> None:
+        """Raise BadTensorDtype where input i is not of floats."""
+        if not is_float(self.x(i)):
+            raise BadTensorDtype(self.op_type, f"input {i} is {dtype_of(self.x(i))}", allowed="a float type")
+
+
+def row(kind: str, **names: str) -> Handler:
+    """Return the handler of a node that is one operator here; `names` are its attributes and what they are called."""
+
+    def handle(node: Node) -> Output:
+        attrs = {ours: node.attrs[theirs] for ours, theirs in names.items()}
+        return node.emit(kind, *node.tensors, **attrs)
+
+    return handle
+
+
+def describe(op_type: str, name: str, outputs: Sequence[str]) -> str:
+    """Return what messages call a node: its name, or that of its first output."""
+    return quote(name or next((o for o in outputs if o), op_type))

@@ -1,0 +1,45 @@
+"""Nodes that are recurrent layers."""
+
+from __future__ import annotations
+
+from .node import Handler, Node, Operand, Output
+
+USUAL = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+
+
+def recurrent(kind: str, states: int) -> Handler:
+    """Return the handler of a layer with that many states; `layout` 1 has the batch first."""
+
+    def handle(node: Node) -> list[Output]:
+        attrs = node.attrs
+        usual = USUAL[node.op_type]
+        directions = 2 if attrs["direction"] == "bidirectional" else 1
+        chosen = [str(a).capitalize() for a in attrs.get("activations") or usual * directions]
+        if "clip" in attrs or attrs.get("input_forget", 0):
+            raise node.refuse("clip or input_forget", "neither")
+        how: dict[str, object] = {"direction": attrs["direction"]}
+        if kind == "rnn" and len(set(chosen)) == 1 and chosen[0] in ("Tanh", "Relu"):
+            how["activation"] = chosen[0].lower()
+        elif chosen != usual * directions:
+            raise node.refuse(f"activations {chosen}", ", ".join(usual * directions))
+        if kind == "gru":
+            how["linear_before_reset"] = bool(attrs["linear_before_reset"])
+        first = bool(attrs.get("layout", 0))
+        inputs: list[Operand | None] = [*node.tensors, *[None] * (8 - len(node.inputs))][: 8 if kind == "lstm" else 6]
+        if first:
+            for n in (0, 5, *([6] if kind == "lstm" else [])):
+                x = inputs[n]
+                inputs[n] = None if x is None else node.transpose(x, (1, 0, 2))
+        y, *last = node.emit_all(kind, *inputs, **how)
+        if not first:
+            return [y, *last[:states]]
+        return [node.transpose(y, (2, 0, 1, 3)), *(node.transpose(s, (1, 0, 2)) for s in last[:states])]
+
+    return handle
+
+
+NODES: dict[str, Handler] = {
+    "GRU": recurrent("gru", 1),
+    "LSTM": recurrent("lstm", 2),
+    "RNN": recurrent("rnn", 1),
+}

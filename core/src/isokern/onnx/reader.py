@@ -1,0 +1,174 @@
+"""Read a model: parsed, checked, of one version of the operators, with its functions expanded.
+
+Initialisers leave the message first and become arrays, so that checking, converting and expanding copy none of them.
+Small ones stay, since conversion reads some.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..arguments import regular_file
+from ..status import InvalidArgument, IsokernError, quote
+from .elements import Array, array_of, narrow_name, widen
+from .external import is_external, map_external
+from .library import proto
+
+OLDEST = 1
+NATIVE = 13  # from here on the importer reads every version of an operator itself
+SMALL = 1 << 12  # bytes of an initialiser that stays in the message
+MAX_DEPTH = 32  # graphs within graphs
+DOMAINS = ("", "ai.onnx")
+
+
+@dataclass
+class Source:
+    """A model's message without its large initialisers, which are `arrays` by name; `narrow` names their types."""
+
+    message: Any
+    arrays: dict[str, Array]
+    narrow: dict[str, str]
+    opsets: dict[str, int]
+    where: str
+
+
+def read(model: Any) -> Source:
+    """Return what a path or a ModelProto holds; every fault is a typed error."""
+    folder: Path | None = None
+    if isinstance(model, (str, os.PathLike)):
+        where, folder = os.fspath(model), Path(model).parent
+        message = _parse(where)
+    elif isinstance(model, proto.ModelProto):
+        message = proto.ModelProto()
+        message.CopyFrom(model)
+        where = message.graph.name or "model"
+    else:
+        raise InvalidArgument("onnx.load", f"a {type(model).__name__}", allowed="a path or an onnx.ModelProto")
+    if not message.HasField("graph"):
+        raise InvalidArgument(where, "there is no graph", allowed="an ONNX model")
+    _check_depth(where, message.graph, 0)
+    arrays, narrow = _take_initialisers(where, message, folder)
+    unshaped = _shape_outputs(message.graph)
+    with _translate(where, "the model is not valid"):
+        proto.checker.check_model(message, skip_opset_compatibility_check=True)
+    opset = _versions(where, message).get("", 0)
+    newest = proto.defs.onnx_opset_version()
+    if opset and not OLDEST <= opset <= newest:
+        raise InvalidArgument(where, f"opset {opset}", allowed=f"{OLDEST} to {newest}")
+    if message.functions:
+        with _translate(where, "its functions cannot be expanded"):
+            message = proto.inliner.inline_local_functions(message, convert_version=True)
+    if opset == 8 and any(node.op_type == "Scan" for node in message.graph.node):
+        raise InvalidArgument(where, "Scan of opset 8, which has batches", allowed="opset 9 or newer")
+    if opset and opset < NATIVE:
+        with _translate(where, f"opset {opset} cannot be converted to {NATIVE}"):
+            message = proto.version_converter.convert_version(message, NATIVE)
+    for value in message.graph.output:
+        if value.name in unshaped:
+            value.type.tensor_type.ClearField("shape")
+    return Source(message, arrays, narrow, _versions(where, message), where)
+
+
+@contextmanager
+def _translate(where: str, problem: str) -> Iterator[None]:
+    """Turn any error of the library in the block into InvalidArgument."""
+    try:
+        yield
+    except IsokernError:
+        raise
+    except Exception as error:  # of many types, some of them of its native code
+        raise InvalidArgument(where, f"{problem}: {' '.join(str(error).split())}") from None
+
+
+def _parse(where: str) -> Any:
+    regular_file("onnx.load", where, exists=True)
+    with _translate(where, "the file is not an ONNX model"):
+        return proto.load_model(where, load_external_data=False)
+
+
+def _versions(where: str, message: Any) -> dict[str, int]:
+    """Return the version of each domain; the two names of the default one are the same."""
+    found: dict[str, int] = {}
+    for entry in message.opset_import:
+        found["" if entry.domain in DOMAINS else entry.domain] = entry.version
+    if not found:
+        raise InvalidArgument(where, "no opset is named", allowed=f"{OLDEST} to {proto.defs.onnx_opset_version()}")
+    return found
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """Return the graphs among a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == proto.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _shape_outputs(graph: Any) -> set[str]:
+    """Give results without dims some, which the checker asks for and nobody reads; return their names."""
+    found = set()
+    for value in graph.output:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+            found.add(value.name)
+    return found
+
+
+def _check_depth(where: str, graph: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _check_depth(where, inner, depth + 1)
+
+
+def _take_initialisers(where: str, message: Any, folder: Path | None) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the arrays of the graph's initialisers; in the message, inputs stand for those that are not small."""
+    arrays: dict[str, Array] = {}
+    narrow: dict[str, str] = {}
+    kept = []
+    graph = message.graph
+    declared = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        at = f"{where}: initialiser {quote(tensor.name)}"
+        if not tensor.name or tensor.name in arrays:
+            raise InvalidArgument(at, "the name is missing or taken", allowed="a name of its own")
+        array = map_external(at, tensor, folder) if is_external(tensor) else array_of(at, tensor)
+        if (name := narrow_name(array)) is not None:
+            narrow[tensor.name] = name
+        arrays[tensor.name] = widen(array)
+        if is_external(tensor) or tensor.ByteSize() > SMALL:
+            if tensor.name not in declared:
+                graph.input.append(proto.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        else:
+            kept.append(tensor)
+    if len(graph.sparse_initializer):
+        name = graph.sparse_initializer[0].values.name
+        raise InvalidArgument(f"{where}: initialiser {quote(name)}", "a sparse tensor", allowed="dense ones")
+    _refuse_external(where, graph)
+    small = [tensor.SerializeToString() for tensor in kept]
+    del graph.initializer[:]
+    for content in small:
+        graph.initializer.add().ParseFromString(content)
+    return arrays, narrow
+
+
+def _refuse_external(where: str, graph: Any) -> None:
+    """Raise for tensors of attributes and inner graphs that lie in files, which nobody needs and a checker may open."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                if is_external(tensor):
+                    at = f"{where}: {node.op_type} {quote(node.name)}"
+                    raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
+        for inner in subgraphs(node):
+            for tensor in inner.initializer:
+                if is_external(tensor):
+                    at = f"{where}: initialiser {quote(tensor.name)}"
+                    raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
+            _refuse_external(where, inner)

@@ -1,0 +1,41 @@
+"""The table of nodes: what each operator of ONNX's default domain becomes, from the modules of the families."""
+
+from __future__ import annotations
+
+from . import (
+    nodes_attention,
+    nodes_einsum,
+    nodes_elementwise,
+    nodes_generators,
+    nodes_images,
+    nodes_indexing,
+    nodes_movement,
+    nodes_normalisation,
+    nodes_pooling,
+    nodes_products,
+    nodes_quantised,
+    nodes_recurrent,
+    nodes_reductions,
+    nodes_sequences,
+    nodes_spectra,
+)
+from .node import Handler
+
+FAMILIES = (
+    nodes_attention,
+    nodes_einsum,
+    nodes_elementwise,
+    nodes_generators,
+    nodes_images,
+    nodes_indexing,
+    nodes_movement,
+    nodes_normalisation,
+    nodes_pooling,
+    nodes_products,
+    nodes_quantised,
+    nodes_recurrent,
+    nodes_reductions,
+    nodes_sequences,
+    nodes_spectra,
+)
+NODES: dict[str, Handler] = {name: handler for family in FAMILIES for name, handler in family.NODES.items()}

@@ -1,0 +1,76 @@
+"""Run ONNX's own backend suite: on the CPU, and in the full run on every device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
+
+import onnx
+from onnx import helper
+from suite import judge, list_tests, read_list
+
+from isokern.onnx import backend
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Let the suite write what it computes where nobody minds."""
+    monkeypatch.setenv("ONNX_HOME", str(tmp_path))
+
+
+def run(device, chosen=lambda name: True):
+    names = {n: t for n, t in list_tests(device).items() if chosen(n)}
+    assert names
+    return [wrong for name, test in names.items() if (wrong := judge(name, test)) is not None]
+
+
+def test_the_suite_passes_on_the_cpu_but_for_the_list(cpu):
+    assert run(cpu.name) == []
+
+
+def test_nearly_all_node_tests_of_tensor_operators_pass(cpu):
+    """Of the tests that are about tensors, and about no random numbers, at least 97 in 100 pass."""
+    no_tensors = ("Sequences", "Text", "Image files", "Graphs are for", "Dropout", "The domain", "Random")
+    nodes = [n for n in list_tests(cpu.name) if list_tests(cpu.name)[n].__qualname__.endswith("run_node")]
+    entries = [e for e in read_list() if e.kind != "tolerance"]
+    counted = [n for n in nodes if not any(e.matches(n) and e.sentence.startswith(no_tensors) for e in entries)]
+    passed = [n for n in counted if not any(e.matches(n) for e in entries)]
+    assert len(counted) > 1700
+    assert len(passed) / len(counted) >= 0.97
+
+
+def test_every_line_of_the_list_is_of_some_test(cpu):
+    names = list(list_tests(cpu.name))
+    assert [e for e in read_list() if not any(e.matches(n) for n in names)] == []
+
+
+@pytest.mark.full
+def test_the_suite_passes_on_every_device(devices):
+    """Node tests; but for what a device lacks a dtype for, which it says."""
+    for device in devices:
+        nodes = {n for n, test in list_tests(device.name).items() if test.__qualname__.endswith("run_node")}
+        wrong = [w for w in run(device.name, nodes.__contains__) if ": NotImplementedOnDevice: " not in w]
+        assert wrong == [], device.name
+
+
+def test_one_node():
+    node = helper.make_node("Add", ["a", "b"], ["c"])
+    (found,) = backend.run_node(node, [np.float32([1, 2]), np.float32([3, 4])])
+    np.testing.assert_array_equal(found, [4, 6])
+
+
+def test_devices():
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("CUDA:77")
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])],
+        )
+    )
+    (found,) = backend.run_model(model, [np.float32([-1, 1])], "CPU")
+    np.testing.assert_array_equal(found, [0, 1])

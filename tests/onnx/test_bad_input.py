@@ -1,0 +1,204 @@
+"""Models that are wrong or hostile end as typed errors, and nothing outside their folder is read."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
+
+import onnx
+from model_mutations import break_bytes, break_message, seeds
+from onnx import TensorProto, helper
+from small_models import classifier, model, node, tensor, value
+
+from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, IsokernError
+from isokern.onnx import load
+
+
+def relu(**changes):
+    """Return a model of one node, with changes to its message."""
+    made = model([node("Relu", "x", "y", name="only")], [value("x", [2])], [value("y", [2])])
+    for name, change in changes.items():
+        change(made.graph if name == "graph" else made)
+    return made
+
+
+def outside(tmp_path, location, **more):
+    """Return the path of a model whose weights lie at a location; a secret file is in the folder above it."""
+    folder = tmp_path / "model"
+    folder.mkdir(exist_ok=True)
+    (tmp_path / "secret").write_bytes(bytes(1 << 16))
+    (folder / "weights.bin").write_bytes(bytes(1 << 16))
+    (folder / "link").unlink(missing_ok=True)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    for key, said in {"location": location, **more}.items():
+        weights.external_data.add(key=key, value=str(said))
+    made = model([node("Add", "x w", "y")], [value("x", [2])], [value("y", [2])], [weights])
+    (folder / "model.onnx").write_bytes(made.SerializeToString())
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "link", "", "a\0b", "missing", ".", "..", "../model"])
+def test_weights_outside_the_folder_are_not_read(tmp_path, location):
+    with pytest.raises(InvalidArgument, match=r"initialiser 'w'"):
+        load(outside(tmp_path, location))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"offset": 1 << 16}, {"offset": -4}, {"length": 4}, {"length": 1 << 40}, {"offset": "x"}, {"offset": "9" * 30}],
+)
+def test_weights_beyond_the_file_are_refused(tmp_path, more):
+    with pytest.raises(InvalidArgument, match=r"initialiser 'w'"):
+        load(outside(tmp_path, "weights.bin", **more))
+
+
+def test_weights_in_a_file_are_read(tmp_path, cpu):
+    x = np.float32([1, 2])
+    np.testing.assert_array_equal(load(outside(tmp_path, "weights.bin", offset=8), cpu).run(x), x)
+
+
+def test_tensors_of_attributes_in_files_are_refused(tmp_path):
+    weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    weights.external_data.add(key="location", value="../secret")
+    made = model([node("Constant", "", "y", value=weights)], [], [value("y", [2])])
+    with pytest.raises(InvalidArgument, match="Constant '': a tensor in a file"):
+        load(made)
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "words"),
+    [
+        (lambda: relu(graph=lambda g: g.node.append(g.node[0])), InvalidArgument, "not valid.*y"),
+        (lambda: relu(graph=lambda g: g.node[0].input.__setitem__(0, "y")), InvalidArgument, "not valid"),
+        (lambda: relu(graph=lambda g: g.input.pop()), InvalidArgument, "not valid"),
+        (lambda: relu(model=lambda m: m.opset_import.pop()), InvalidArgument, "opset"),
+        (lambda: relu(graph=lambda g: setattr(g.node[0], "op_type", "Reluu")), IsokernError, "Reluu.*only"),
+        (lambda: relu(graph=lambda g: setattr(g.output[0], "name", "z")), InvalidArgument, "z"),
+        (lambda: relu(model=lambda m: setattr(m.opset_import[0], "version", 1000)), InvalidArgument, "opset 1000"),
+        (lambda: relu(model=lambda m: m.ClearField("graph")), InvalidArgument, "there is no graph"),
+    ],
+)
+def test_a_model_that_is_not_valid(made, error, words):
+    with pytest.raises(error, match=words):
+        load(made())
+
+
+def test_two_initialisers_of_one_name():
+    twice = [tensor("w", np.float32([1, 2])), tensor("w", np.float32([3, 4]))]
+    with pytest.raises(InvalidArgument, match=r"initialiser 'w': the name is missing or taken"):
+        load(model([node("Add", "x w", "y")], [value("x", [2])], [value("y", [2])], twice))
+
+
+@pytest.mark.parametrize("dims", [[1 << 62], [1 << 62, 1 << 62], [-2], [3]])
+def test_dims_that_the_bytes_are_not_of(dims):
+    wrong = tensor("w", np.float32([1, 2]))
+    del wrong.dims[:]
+    wrong.dims.extend(dims)
+    with pytest.raises((InvalidArgument, BadTensorShape), match=r"initialiser 'w'"):
+        load(model([node("Add", "x w", "y")], [value("x", [2])], [value("y", [2])], [wrong]))
+
+
+def test_types_that_do_not_fit_name_the_node(cpu):
+    made = model(
+        [node("Add", "x w", "y", name="sum")], [value("x", [2])], [value("y", [2])], [tensor("w", np.int64([1]))]
+    )
+    with pytest.raises(BadTensorDtype, match="'sum', Add"):
+        load(made, cpu)
+
+
+def test_results_of_another_type_than_declared(cpu):
+    made = model([node("Shape", "x", "y")], [value("x", [2])], [value("y", [1])])
+    with pytest.raises(BadTensorDtype, match="y: the result has elements of type INT64; allowed: FLOAT"):
+        load(made, cpu)
+
+
+def test_dims_that_do_not_fit_name_the_node(cpu):
+    made = model(
+        [node("Add", "x w", "y", name="sum")],
+        [value("x", [2])],
+        [value("y", [2])],
+        [tensor("w", np.float32([1, 2, 3]))],
+    )
+    with pytest.raises(IsokernError, match="'sum', Add"):
+        load(made, cpu)
+
+
+def test_a_giant_result_is_refused_without_memory():
+    nodes = [node("ConstantOfShape", "s", "big"), node("Add", "big x", "y")]
+    made = model(nodes, [value("x", [1])], [value("y", None)], [tensor("s", np.int64([1 << 40, 1 << 40]))])
+    with pytest.raises(IsokernError, match="ConstantOfShape"):
+        load(made)
+
+
+def test_no_path_and_no_model(tmp_path):
+    for wrong in (3, None, b"bytes"):
+        with pytest.raises(InvalidArgument, match=r"a path or an onnx\.ModelProto"):
+            load(wrong)
+    for path in (tmp_path, tmp_path / "missing", os.devnull):
+        with pytest.raises(InvalidArgument, match=r"onnx\.load"):
+            load(path)
+
+
+def test_a_file_of_any_length(tmp_path):
+    content = classifier().SerializeToString()
+    path = tmp_path / "cut.onnx"
+    for length in range(0, len(content), max(1, len(content) // 60)):
+        path.write_bytes(content[:length])
+        with pytest.raises(IsokernError):
+            load(path)
+
+
+def test_graphs_within_graphs_have_an_end():
+    inner = helper.make_graph([], "g", [], [value("y", [1])])
+    for _ in range(40):
+        inner = helper.make_graph(
+            [node("If", "c", "y", then_branch=inner, else_branch=inner)], "g", [], [value("y", [1])]
+        )
+        if inner.ByteSize() > 1 << 20:
+            break
+    inner.input.append(value("c", [], TensorProto.BOOL))
+    with pytest.raises(IsokernError):
+        load(helper.make_model(inner, opset_imports=[helper.make_opsetid("", 21)]))
+
+
+def mutate(folder, count, seed):
+    """Load mutated models; whatever is no typed error fails."""
+    draw, made, refused = random.Random(seed), seeds(), 0
+    contents = [m.SerializeToString() for m in made]
+    path = folder / "mutated.onnx"
+    for n in range(count):
+        chosen = draw.randrange(len(made))
+        if n % 2:
+            broken = break_message(made[chosen], draw)
+            path.write_bytes(broken.SerializeToString())
+        else:
+            path.write_bytes(break_bytes(contents[chosen], draw))
+        try:
+            load(path)
+        except IsokernError:
+            refused += 1
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}, model {n}: {type(error).__name__}: {error}") from error
+    return refused
+
+
+def test_mutated_models_are_refused_or_load(tmp_path):
+    assert mutate(tmp_path, 300, 0) > 150
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_ten_thousand_mutated_models(tmp_path, seed):
+    assert mutate(tmp_path, 1000, seed) > 500
+
+
+def test_the_seeds_are_valid():
+    for made in seeds():
+        onnx.checker.check_model(made)
+        load(made)
