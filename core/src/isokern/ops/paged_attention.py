@@ -71,7 +71,8 @@ def emit_pages(e: Emitter[V], table: V, lengths: V, pages: int, size: int) -> tu
     """
     given, number = e.cast(table, I64), e.iota(table.spec.shape[1], I64)
     counts = e.cast(lengths, I64)
-    maps, used = "bp,p,b->bp", f"x1 * {size} < x2"
+    # Pages without rows hold no key: a length is out of range then, which attention reports, whatever the pages are
+    maps, used = "bp,p,b->bp", f"x1 * {size} < x2" if size > 0 else "x1 < 0"
     fits = e.loop(
         "bp,p,b->b", f"0 if {used} and (x0 < 0 or x0 >= {pages}) else 1", given, number, counts, combine="minimum"
     )
@@ -201,6 +202,7 @@ declare(
         _sample(2, 4, 2, 3, 5, 4, 2, 32, 32, extra="sinks alibi"),
         _sample(1, 3, 3, 4, 4, 6, 2, 5, 7),
         _sample(2, 3, 0, 4, 4, 2, 1, 32, 32),
+        _sample(2, 3, 2, 4, 0, 2, 1, 32, 32),
         _sample(0, 3, 2, 4, 4, 2, 1, 32, 32),
         _sample(3, 2, 9, 40, 16, 4, 2, 64, 64, "wide"),
         _sample(4, 1, 64, 256, 16, 8, 2, 64, 64, "medium"),
