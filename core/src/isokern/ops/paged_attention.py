@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from ..declare import ErrorCase, Sample, Tolerance, declare
-from ..declare.attributes import attrs, flag, integer, number
+from ..declare.attributes import attrs, flag, number
 from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.normal_form import as_given
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from .attention import CACHED, match_doubles
+from .attention import CACHED, WINDOW, match_doubles
 from .attention_reference import Extras, attend
 
 FIELDS = (
     number("scale", 0.0, "factor of the scores; 0 for 1/sqrt(d)"),
-    integer("window", 0, "a query sees keys less than that far from its own; 0 for all", minimum=0),
+    WINDOW,
     number("softcap", 0.0, "scores become softcap · tanh(scores / softcap); 0 for not", minimum=0),
 )
 CAUSAL = flag("causal", True, "a query sees no key behind it, the last query being at the last key")
