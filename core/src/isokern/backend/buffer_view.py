@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import BadTensorStrides, InvalidArgument
 from .memory import Buffer, Memory, Place
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+View = TypeVar("View", bound="BufferView")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -51,7 +50,7 @@ class BufferView:
         self.span = (buffer.address + low, buffer.address + high)
 
     @classmethod
-    def over(cls, buffer: Buffer, facts: tuple[Memory, TensorDesc], nbytes: int) -> Self:
+    def over(cls: type[View], buffer: Buffer, facts: tuple[Memory, TensorDesc], nbytes: int) -> View:
         """Return the whole of new memory as the tensor that `facts` says, dense and of `nbytes`, without a check."""
         made = cls.__new__(cls)
         made.desc, made.buffer, made.facts = facts[1], buffer, facts
