@@ -132,6 +132,14 @@ def test_what_is_folded(before, wanted):
           %2 = generic(_, %1) {maps = "a->a", body = "(x0 + 1.0)"}: I64[5]
           return %2
         }""",
+        # 8-bit floats round bytes
+        """
+        graph g {
+          %0 = input "x": U8[5]
+          %1 = cast(%0): F8E4M3FN[5]
+          %2 = generic(_, %1) {maps = "a->a", body = "(x0 + 1.0)"}: F32[5]
+          return %2
+        }""",
         # A product reads each element many times
         """
         graph g {

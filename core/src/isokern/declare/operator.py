@@ -305,8 +305,8 @@ class Operator:
         for operand, desc, shape in zip(self.signature.outputs, outputs, shapes, strict=True):
             self.check_output(operand, desc, shape, types)
         self.check_combination(types)
-        widened = [None if d is None else self.signature.widen(o, d, scope) for o, d in pairs]
-        ins, outs = self.normal_form(widened, list(outputs), values)
+        widened = [None if d is None else self.signature.widen(o, _straighten(d), scope) for o, d in pairs]
+        ins, outs = self.normal_form(widened, [_straighten(d) for d in outputs], values)
         return tuple([d for _, d in pairs]), (*outs, *ins)
 
     def bind(
@@ -362,6 +362,11 @@ class Operator:
                 f"output {operand.name} is {desc}: two of its elements share memory",
                 hint="write to a plain tensor",
             )
+
+
+def _straighten(desc: TensorDesc) -> TensorDesc:
+    """Return an empty tensor with plain strides: some of its dims, alone, would reach before the buffer's start."""
+    return TensorDesc(desc.dtype, desc.shape, None, desc.offset) if desc.numel == 0 else desc
 
 
 KNOWN = 1 << 13  # calls that are cached: some megabytes

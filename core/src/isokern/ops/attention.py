@@ -19,6 +19,10 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .attention_reference import Extras, attend
 
 CACHED = (F32, F16, BF16, Q8_0, Q4_0, *FP8, F64)
+FARTHEST = 10**15  # a place plus it stays in 64 bits, and float64, in which bodies have their constants, holds it
+WINDOW = integer(
+    "window", 0, "a query sees keys less than that far from its own; 0 for all", minimum=0, maximum=FARTHEST
+)
 
 
 def match_doubles(types: Mapping[str, DType]) -> bool:
@@ -193,6 +197,7 @@ def _errors(lse: bool) -> list[ErrorCase]:
         ErrorCase({**plain, "sinks": (2,)}, BadTensorShape),
         ErrorCase({**plain, "alibi": (3,)}, BadTensorShape),
         ErrorCase(plain, InvalidArgument, {"window": -1}),
+        ErrorCase(plain, InvalidArgument, {"window": 2**63 - 1}),
         ErrorCase(plain, InvalidArgument, {"softcap": -1}),
         ErrorCase(plain, BadTensorDtype, dtypes={"T": F64, "K": F32}),
         ErrorCase(plain, BadTensorDtype, dtypes={"T": F32, "K": F64}),
@@ -290,7 +295,7 @@ def _declare(
             "ATT1",
             flag("causal", False, "a query sees no key behind it, the last query being at the last key"),
             number("scale", 0.0, "factor of the scores; 0 for 1/sqrt(d)"),
-            integer("window", 0, "a query sees keys less than that far from its own; 0 for all", minimum=0),
+            WINDOW,
             number("softcap", 0.0, "scores become softcap · tanh(scores / softcap); 0 for not", minimum=0),
         ),
         shapes=_shapes(name),

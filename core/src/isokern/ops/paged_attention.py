@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from ..declare import ErrorCase, Sample, Tolerance, declare
-from ..declare.attributes import attrs, flag, integer, number
+from ..declare.attributes import attrs, flag, number
 from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.normal_form import as_given
 from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I64, INDICES, Q8_0
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
-from .attention import CACHED, match_doubles
+from .attention import CACHED, WINDOW, match_doubles
 from .attention_reference import Extras, attend
 
 FIELDS = (
     number("scale", 0.0, "factor of the scores; 0 for 1/sqrt(d)"),
-    integer("window", 0, "a query sees keys less than that far from its own; 0 for all", minimum=0),
+    WINDOW,
     number("softcap", 0.0, "scores become softcap · tanh(scores / softcap); 0 for not", minimum=0),
 )
 CAUSAL = flag("causal", True, "a query sees no key behind it, the last query being at the last key")
@@ -71,7 +71,8 @@ def emit_pages(e: Emitter[V], table: V, lengths: V, pages: int, size: int) -> tu
     """
     given, number = e.cast(table, I64), e.iota(table.spec.shape[1], I64)
     counts = e.cast(lengths, I64)
-    maps, used = "bp,p,b->bp", f"x1 * {size} < x2"
+    # Pages without rows hold no key: a length is out of range then, which attention reports, whatever the pages are
+    maps, used = "bp,p,b->bp", f"x1 * {size} < x2" if size > 0 else "x1 < 0"
     fits = e.loop(
         "bp,p,b->b", f"0 if {used} and (x0 < 0 or x0 >= {pages}) else 1", given, number, counts, combine="minimum"
     )
@@ -201,6 +202,7 @@ declare(
         _sample(2, 4, 2, 3, 5, 4, 2, 32, 32, extra="sinks alibi"),
         _sample(1, 3, 3, 4, 4, 6, 2, 5, 7),
         _sample(2, 3, 0, 4, 4, 2, 1, 32, 32),
+        _sample(2, 3, 2, 4, 0, 2, 1, 32, 32),
         _sample(0, 3, 2, 4, 4, 2, 1, 32, 32),
         _sample(3, 2, 9, 40, 16, 4, 2, 64, 64, "wide"),
         _sample(4, 1, 64, 256, 16, 8, 2, 64, 64, "medium"),

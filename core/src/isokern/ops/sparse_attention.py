@@ -18,7 +18,7 @@ from ..declare.normal_form import as_given
 from ..dtypes import ACTIVATIONS, BF16, BOOL, F16, F32, F64, FLOATS, I64, INDICES
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from .attention import match_doubles
+from .attention import FARTHEST, match_doubles
 from .attention_reference import Extras, attend
 from .paged_attention import PAGE_ERROR, PAGES, check_heads, check_pages, emit_pages, emit_rows, find_held, read_pages
 
@@ -266,7 +266,7 @@ declare(
         BLOCK,
         STRIDE,
         integer("size", 64, "keys of a selected block", minimum=1),
-        integer("window", 512, "the last keys that a query sees in any case", minimum=1),
+        integer("window", 512, "the last keys that a query sees in any case", minimum=1, maximum=FARTHEST),
         number("scale", 0.0, "factor of the scores; 0 for 1/sqrt(d)"),
     ),
     shapes=_attention_shapes,
@@ -301,6 +301,7 @@ declare(
         ErrorCase({**_GIVEN, "chosen": (2, 3, 4, 2)}, BadTensorShape),
         ErrorCase({**_GIVEN, "gates": (2, 3, 4, 2)}, BadTensorShape),
         ErrorCase(_GIVEN, InvalidArgument, {"size": 0}),
+        ErrorCase(_GIVEN, InvalidArgument, {"window": 2**63 - 1}),
         ErrorCase(_GIVEN, BadTensorDtype, dtypes={"T": F64, "K": F32}),
         ErrorCase(_GIVEN, BadTensorDtype, dtypes={"chosen": F32}),
     ],

@@ -118,8 +118,8 @@ def _keeps(source: DType, target: DType, compute: DType) -> bool:
     """Return whether a conversion by way of `target` is that from `source` to the compute type."""
     if target is compute:
         return True
-    if target.kind == "f":
-        return source.kind in "iub" and source.itemsize == 1  # every float has their eight bits
+    if target.kind == "f":  # those of more than a byte have the eight bits of a byte
+        return source.kind in "iub" and source.itemsize == 1 < target.itemsize
     wider = target.kind in "iu" and target.itemsize > source.itemsize
     return wider and source.kind in "iub" and (source.kind != "i" or target.kind == "i")
 

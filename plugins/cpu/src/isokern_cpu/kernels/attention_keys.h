@@ -97,7 +97,7 @@ static span find_span(job *j, const tile *t, int64_t row)
     for (s.rows = 1; row + s.rows < t->rows && t->query[row + s.rows] < j->ends[own];)
         s.rows++;
     s.shift = -number_at(j->starts, own + 1);
-    if (j->page != 0) {
+    if (j->table.t != NULL) { /* also where a page has no rows */
         s.b = own, s.length = length_of(j, own);
         s.shift += s.length;
     } else {
