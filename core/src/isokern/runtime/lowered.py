@@ -121,6 +121,14 @@ class LoweredKernel(Kernel):
         if any(sizes.values()):
             made = plan_memory(self.graph, spaces=sizes, early=early)
             self.kernels = _build(device, made, calls, built)
+            for kernel, op in zip(self.kernels, calls, strict=True):
+                if kernel.workspace.size > sizes[op]:  # the values have moved, which may have changed what it needs
+                    given = (
+                        f"{op!r} needs {kernel.workspace.size} bytes of workspace where it lies, and {sizes[op]} before"
+                    )
+                    raise NotImplementedOnDevice(
+                        resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
+                    )
         self.made_of = tuple(op.kind for op in made.calls)
         self.workspace = Workspace(made.arena, BASE_ALIGNMENT)
         outside = [*self.graph.outputs, *_match_inputs(resolved, self.graph)]
