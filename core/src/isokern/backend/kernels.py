@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from ..cabi.plan import Plan
+from ..status import InvalidArgument
 from .memory import Workspace
 from .streams import Stream
 
@@ -90,3 +91,18 @@ class KernelVariant:
     supported: Callable[[Plan], str | None]
     build: Callable[[Plan], Kernel]
     workspace: str | None = None
+
+
+def run_all(calls: Iterable[Callable[[], object]]) -> None:
+    """Make all calls of one operator, and raise what the first raised that met a wrong value.
+
+    Each writes its declared result all the same, and those behind it have to.
+    """
+    wrong: InvalidArgument | None = None
+    for call in calls:
+        try:
+            call()
+        except InvalidArgument as error:
+            wrong = wrong or error
+    if wrong is not None:
+        raise wrong

@@ -14,6 +14,7 @@ from typing import Any
 from .. import settings
 from ..backend import BASE_ALIGNMENT, Device, Kernel, Stream, Workspace
 from ..backend.dispatch import choose
+from ..backend.kernels import run_all
 from ..declare.operator import Operator, Resolved
 from ..declare.samples import describe, first_sample
 from ..dtypes import DType
@@ -136,7 +137,7 @@ class LoweredKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        _run(
+        run_all(
             [
                 partial(k.launch, given, workspace, workspace_bytes, stream)
                 for k, given in self._calls(handles, workspace)
@@ -150,7 +151,7 @@ class LoweredKernel(Kernel):
         bound = [
             k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
         ]
-        return partial(_run, bound)
+        return partial(run_all, bound)
 
     def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
         """Yield each kernel with its handles."""
@@ -173,18 +174,6 @@ def _build(
                 raise NotImplementedOnDevice(op.name, f"{op.kind}: {refused.hint}") from None
         kernels.append(built[op, resolved])
     return kernels
-
-
-def _run(calls: Sequence[Callable[[], None]]) -> None:
-    """Make all calls, and raise what the first raised that met a wrong value: each has written its declared result."""
-    wrong: InvalidArgument | None = None
-    for call in calls:
-        try:
-            call()
-        except InvalidArgument as error:
-            wrong = wrong or error
-    if wrong is not None:
-        raise wrong
 
 
 def _operands(op: Op) -> list[Value | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..backend import Declined, Device, Kernel, Stream, Workspace
+from ..backend.kernels import run_all
 from ..cabi.plan import Plan
 from . import source
 from .launch import LaunchList
@@ -139,8 +141,10 @@ class SimtKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Enqueue the launches in order."""
-        for launch, function in self._choose(handles):
-            self.device.enqueue(launch, function, handles, workspace, stream)
+        run_all(
+            partial(self.device.enqueue, launch, function, handles, workspace, stream)
+            for launch, function in self._choose(handles)
+        )
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
@@ -153,8 +157,7 @@ class SimtKernel(Kernel):
         def launch_bound(keep: Any = keep) -> None:
             if stream.recording is not None:
                 stream.recording.owned.append(keep)
-            for call in calls:
-                call()
+            run_all(calls)
 
         if len(calls) == 1:
             (only,) = calls

@@ -35,6 +35,7 @@ from isokern.simt import Launch, SimtDevice, Traits, list_include_folders, user_
 from isokern.status import InternalError, InvalidArgument
 
 HERE = Path(__file__).parent
+CLAIMS = HERE / "claims.txt"
 SEED = "ISOKERN_ACME_SEED"
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 
@@ -46,7 +47,7 @@ def isokern_register_backends(register: Register) -> None:
     Where there is none, the function that creates it raises `Unavailable(reason)`.
     """
     register.setting(SEED, "0: work-groups and their items run in order; another number: in an order of its own")
-    register.backend("acme", open_devices, hook_version=1)
+    register.backend("acme", open_devices, hook_version=1, claims=CLAIMS)
 
 
 def open_devices() -> list[Device]:
