@@ -35,6 +35,7 @@ STEMS = {
     "layer_norm": "layer_norm",
     "lu_factor": "lu_factor",
     "matmul_id": "matmul_id",
+    "matmul_integer": "matmul_integer",
     "matmul_transposed": "matmul_transposed",
     "pad": "pad",
     "pool2d": "max_pool2d",
@@ -71,7 +72,8 @@ def test_wide_indices(operator, monkeypatch):
     except isokern.DeviceNotAvailable as error:
         pytest.skip(str(error))
     every = quick(device_cases(device, [isokern.ops.find(operator)]))
-    wanted = {"F32", "Q4_0"} & {c.dtype.split("-")[0] for c in every} or {"U64"}  # random_bits has no float
+    first = {c.dtype.split("-")[0] for c in every}
+    wanted = {"F32", "Q4_0"} & first or {"U64", "I8"} & first  # random_bits and matmul_integer have no float
     cases = [c for c in every if c.dtype.split("-")[0] in wanted]
     monkeypatch.setattr(source, "NARROW", 0)
     runner = Runner(device)
