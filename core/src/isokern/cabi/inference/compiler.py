@@ -20,7 +20,7 @@ from .words import Function, Tables, Unsupported, c_text
 # Fields of a description, which the machine has itself
 _NATIVE_FIELDS = ("dtype", "shape", "strides", "offset", "numel")
 _RECORDS: dict[type, tuple[str, ...]] = {
-    Operand: ("name", "type", "dims", "optional", "variadic", "group"),
+    Operand: ("name", "type", "dims", "optional", "variadic", "mixed", "group"),
     Signature: ("inputs", "outputs", "types", "broadcast"),
     Operator: (
         "name",
