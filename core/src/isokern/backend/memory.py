@@ -236,10 +236,9 @@ class _InUse:
     def end(self) -> None:
         """Count the bytes as free, once."""
         with self.memory._lock:
-            if self.nbytes >= 0:
-                self.memory.live -= self.nbytes
-                self.memory.allocations -= 1
-                self.nbytes = -1
+            nbytes, self.nbytes = self.nbytes, -1
+            if nbytes >= 0:
+                self.memory._count_free(nbytes)
 
     __del__ = end
 
@@ -285,6 +284,11 @@ class Memory(ABC):
         buffer = self.allocate_buffer(int(nbytes), dtype(element), kind, alignment, empty)
         buffer._in_use = _InUse(self, buffer.nbytes)
         return buffer
+
+    def _count_free(self, nbytes: int) -> None:
+        with self._lock:
+            self.live -= nbytes
+            self.allocations -= 1
 
     def count_copy(self, nbytes: int) -> None:
         """Add `nbytes` to `copied`."""
