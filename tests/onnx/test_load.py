@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from small_models import BOOL, FLOAT, INT64, classifier, model, node, tensor, va
 import isokern.onnx
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
 from isokern.onnx import UnsupportedModel, load
+from isokern.runtime import Program
 
 
 def images(n, width=8):
@@ -44,6 +48,26 @@ def test_names_of_dims_are_bound_by_load_or_by_runs(cpu):
         bound.run(images(3))
     with pytest.raises(InvalidArgument, match="dims width; allowed: batch"):
         load(classifier(), cpu, dims={"width": 2})
+
+
+def test_a_program_that_is_dropped_while_another_thread_has_it_runs(cpu, monkeypatch):
+    monkeypatch.setattr("isokern.onnx.model.KEPT", 1)
+    found, dropped, run = threading.Event(), threading.Event(), Program.run
+
+    def run_late(program, feeds):
+        if not found.is_set():
+            found.set()
+            assert dropped.wait(60)
+        return run(program, feeds)
+
+    monkeypatch.setattr(Program, "run", run_late)
+    loaded = load(classifier(), cpu)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(loaded.run, images(1))
+        assert found.wait(60)
+        assert loaded.run(images(2)).shape == (2, 5)
+        dropped.set()
+        assert first.result().shape == (1, 5)
 
 
 def test_shapes_that_a_model_computes_are_constants():

@@ -200,9 +200,7 @@ class Model:
                 continue
             self._programs[key] = compiled = _Compiled(built)
             while len(self._programs) > KEPT:
-                _old, dropped = self._programs.popitem(last=False)
-                if dropped.program is not None:
-                    dropped.program.close()
+                self._programs.popitem(last=False)  # not closed: another thread may be about to run it
             return compiled
 
     def _know(self, needed: ConstantNeeded, shapes: Mapping[str, tuple[int, ...]]) -> None:
