@@ -476,6 +476,27 @@ def test_lists_of_tensors_are_found_by_where_they_stand(device):
         assert isokern.neg([a]).shape == (1, 1, 2)  # not that tensor, but one with a dim more
 
 
+def test_functions_beside_operators_give_the_same_when_repeated(device):
+    table = isokern.cast(isokern.tensor(np.ones((4, 32), np.float32), device=device), dtype="Q8_0")
+    vector = isokern.tensor([1.0, 2.0], device=device)
+    matrix = isokern.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    large = isokern.tensor(np.array([2**62, -(2**62)]), device=device)
+    rows = isokern.tensor(np.array([1, 0]), device=device)
+    for call, wanted in (
+        (lambda: isokern.matmul(matrix, vector), [5, 11]),
+        (lambda: isokern.matmul(matrix, matrix), [[7, 10], [15, 22]]),
+        (lambda: isokern.clip(large, max=2**60 + 1), [2**60 + 1, -(2**62)]),
+        (lambda: isokern.clip(vector, max=1.5), [1, 1.5]),
+        (lambda: isokern.gather(matrix, rows), [[3, 4], [1, 2]]),
+        (lambda: isokern.gather(matrix, rows, axis=1), [[2, 1], [4, 3]]),
+        (lambda: isokern.gather(table, rows)[0, :2], [1, 1]),
+        (lambda: isokern.cast(table, dtype="F32")[3, :2], [1, 1]),
+        (lambda: isokern.cast(vector, dtype=isokern.I32), [1, 2]),
+    ):
+        for _ in range(3):
+            assert np.allclose(call().numpy(), wanted, atol=1e-4, rtol=0)
+
+
 def test_memory_of_repeated_calls_is_used_again_when_nobody_has_it(device):
     x = isokern.tensor(np.arange(300, dtype=np.float32), device=device)
     for n in (1, 3, 300):

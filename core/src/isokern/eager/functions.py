@@ -30,25 +30,8 @@ from .calls import call, find_target, list_outputs, make_tensors, pair_operands
 from .repeated import calls_of, key_of
 
 
-def _function(op: Operator) -> Callable[..., Any]:
-    """Return the eager function of one operator, with a signature and a docstring made from the declaration."""
-    inputs, fields = op.signature.inputs, op.attrs.attrs
-    kinds = inspect.Parameter
-    # The inputs that may be left out; any other absent one is given as None
-    trailing = [all(o.optional for o in inputs[i:]) for i in range(len(inputs))]
-    parameters = [
-        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if may else kinds.empty)
-        for o, may in zip(inputs, trailing, strict=True)
-    ]
-    parameters += [
-        kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields
-    ]
-    parameters += [
-        kinds(n, kinds.KEYWORD_ONLY, default=None)
-        for n in ("out", "device", "stream", "on_missing", *(["dtype"] if op.free_types else []))
-    ]
-    signature = inspect.Signature(parameters)
-
+def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that finds calls of the operator that were made before, and has the others described."""
     calls = calls_of(op)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -68,6 +51,31 @@ def _function(op: Operator) -> Callable[..., Any]:
         found = key_of(args, kwargs)
         if found is not None and (known := calls.get(found[0])) is not None:
             return known(found[1])
+        return describe(*args, **kwargs)
+
+    return function
+
+
+def _function(op: Operator) -> Callable[..., Any]:
+    """Return the eager function of one operator, with a signature and a docstring made from the declaration."""
+    inputs, fields = op.signature.inputs, op.attrs.attrs
+    kinds = inspect.Parameter
+    # The inputs that may be left out; any other absent one is given as None
+    trailing = [all(o.optional for o in inputs[i:]) for i in range(len(inputs))]
+    parameters = [
+        kinds(o.name, kinds.POSITIONAL_OR_KEYWORD, default=None if may else kinds.empty)
+        for o, may in zip(inputs, trailing, strict=True)
+    ]
+    parameters += [
+        kinds(a.name, kinds.KEYWORD_ONLY, default=kinds.empty if a.default is REQUIRED else a.default) for a in fields
+    ]
+    parameters += [
+        kinds(n, kinds.KEYWORD_ONLY, default=None)
+        for n in ("out", "device", "stream", "on_missing", *(["dtype"] if op.free_types else []))
+    ]
+    signature = inspect.Signature(parameters)
+
+    def describe(*args: Any, **kwargs: Any) -> Any:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -75,6 +83,7 @@ def _function(op: Operator) -> Callable[..., Any]:
         named = bound.arguments
         return call(op, [named.pop(o.name, None) for o in inputs], **named)
 
+    function = _repeat(op, describe)
     function.__name__ = function.__qualname__ = op.name
     function.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature reads
     function.__doc__ = _docstring(op)
@@ -229,7 +238,7 @@ def gather(x: Any, indices: Any, *, axis: int = 0, **options: Any) -> Any:
     Rows of a table of a block type are F32, by `embedding`.
     """
     if getattr(getattr(x, "dtype", None), "block", 1) == 1:
-        return call(find("gather"), [x, indices], axis=axis, **options)
+        return call(find("gather"), [x, indices], **({"axis": axis} if axis else {}), **options)
     if axis not in (0, -x.ndim):
         raise InvalidArgument("gather", f"axis={axis} of a table of {x.dtype}", allowed="0, its rows")
     if options.get("out") is None:
@@ -275,9 +284,13 @@ def function(name: str) -> Callable[..., Any]:
     if name not in ALIASES:
         return _function(find(name))
     own: Callable[..., Any] = find_alias(name)
-    if any(op.name == name for op in all_operators()):
-        own.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
-    return _check_arguments(own)
+    checked = _check_arguments(own)
+    if all(op.name != name for op in all_operators()):
+        return checked
+    own.__doc__ = checked.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
+    return wraps(own)(
+        _repeat(find(name), checked)
+    )  # where the operator takes such a call, it is what the function does
 
 
 def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:
