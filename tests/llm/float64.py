@@ -23,12 +23,15 @@ def logits(gguf, tokens, activation="float"):
     """Return the logits [tokens, vocabulary] of a whole text at once."""
     c, w = Config.of(gguf), weights(gguf)
     n, at = len(tokens), np.arange(len(tokens))
+    output, output_bias = ("output.weight" if "output.weight" in w else "token_embd.weight"), "output.bias"
 
     def product(x, name):
         matrix, quantised = w[name]
         if quantised and activation == "q8_0":
             x = blocks.dequantize(blocks.quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
-        return x @ matrix.T
+        y = x @ matrix.T
+        bias = output_bias if name == output else name.replace(".weight", ".bias")
+        return y + w[bias][0] if bias in w else y
 
     def norm(x, name):
         return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + c.epsilon) * w[name][0]
@@ -55,8 +58,6 @@ def logits(gguf, tokens, activation="float"):
         own = f"blk.{layer}."
         x = norm(held, own + "attn_norm.weight")
         q, k, v = (product(x, f"{own}attn_{name}.weight") for name in "qkv")
-        if c.variant.biases:
-            q, k, v = (y + w[f"{own}attn_{name}.bias"][0] for y, name in zip((q, k, v), "qkv", strict=True))
         q, k, v = q.reshape(n, c.heads, -1), k.reshape(n, c.kv_heads, -1), v.reshape(n, c.kv_heads, -1)
         if c.variant.head_norms:
             q, k = norm(q, own + "attn_q_norm.weight"), norm(k, own + "attn_k_norm.weight")
@@ -72,5 +73,4 @@ def logits(gguf, tokens, activation="float"):
         x = norm(held, own + "ffn_norm.weight")
         gate = product(x, own + "ffn_gate.weight")
         held = held + product(gate / (1 + np.exp(-gate)) * product(x, own + "ffn_up.weight"), own + "ffn_down.weight")
-    output = "output.weight" if "output.weight" in w else "token_embd.weight"
     return product(norm(held, "output_norm.weight"), output)

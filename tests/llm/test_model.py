@@ -1,5 +1,6 @@
 """Test models of the family: logits against float64, prefill in chunks, generation, and invalid files and prompts."""
 
+import dataclasses
 import gc
 import itertools
 
@@ -9,7 +10,8 @@ from float64 import logits as reference
 from small_model import BLOCKS, PROMPT, RNG, drop, made, put, replace
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, NotImplementedOnDevice
-from isokern.llm import Generation, Model, Sampling, Session, negative_log_likelihood, tokens
+from isokern.llm import GGUF, Generation, Model, Sampling, Session, negative_log_likelihood, tokens
+from isokern.llm.architecture import Config
 
 
 def close(got, wanted):
@@ -22,6 +24,98 @@ def test_logits_of_every_token_are_those_of_float64(tmp_path, device, architectu
     gguf = made(tmp_path / "m.gguf", architecture, dtype, tied=dtype != "BF16")
     session = Session(Model(gguf, device=device), dtype="F32")
     assert close(session.logits(PROMPT, every=True), reference(gguf, PROMPT)) < 1e-5
+
+
+BIASES = {
+    f"blk.1.{name}.bias": RNG.standard_normal(n).astype(np.float32)
+    for name, n in (
+        ("attn_q", 128),
+        ("attn_v", 64),
+        ("attn_output", 64),
+        ("ffn_gate", 96),
+        ("ffn_up", 96),
+        ("ffn_down", 64),
+    )
+} | {"output.bias": RNG.standard_normal(97).astype(np.float32)}
+
+
+@pytest.mark.parametrize(("architecture", "tied"), [("llama", True), ("qwen2", False), ("qwen3", True)])
+@pytest.mark.parametrize("name", list(BIASES))
+def test_biases_wherever_the_file_has_them(tmp_path, device, architecture, tied, name):
+    gguf = made(tmp_path / "m.gguf", architecture, tied=tied, change=replace(name, BIASES[name]))
+    got = Session(Model(gguf, device=device), dtype="F32").logits(PROMPT, every=True)
+    assert close(got, reference(gguf, PROMPT)) < 1e-5
+    without = {n: t for n, t in gguf.tensors.items() if n != name}
+    assert close(got, reference(Stripped(gguf, without), PROMPT)) > 1e-3
+
+
+@dataclasses.dataclass
+class Stripped:
+    """A file with other tensors."""
+
+    gguf: GGUF
+    tensors: dict
+
+    @property
+    def metadata(self):
+        return self.gguf.metadata
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (replace("blk.0.attn_sinks.weight", np.zeros(4, np.float32)), "1 tensors are not used: 'blk.0.attn_sinks.weig"),
+        (replace("blk.2.attn_norm.weight", np.zeros(64, np.float32)), "not used: 'blk.2.attn_norm.weight'"),
+        (put("llama.attention.clamp_kqv", 3.0), "keys are not known here: 'llama.attention.clamp_kqv'"),
+        (put("llama.logit_scale", 0.5), "not known here: 'llama.logit_scale'"),
+        (put("llama.attention.causal", False), "llama.attention.causal is 'False'; allowed: True"),
+        (put("llama.attention.sliding_window", 16), "sliding_window is 16; allowed: from 48"),
+        (put("llama.expert_count", 4), "llama.expert_count is '4'; allowed: 0"),
+        (put("llama.vocab_size", 98), "llama.vocab_size is '98'; allowed: 97"),
+        (put("llama.rope.scaling.yarn_ext_factor", 0.5), "yarn_ext_factor is '0.5'; allowed: 1"),
+        (put("split.count", np.uint16(3)), "split.count is '3'; allowed: 1"),
+        (put("general.type", "adapter"), "general.type is 'adapter'; allowed: model"),
+        (put("tokenizer.ggml.tokens", ["a", "b"]), "tokenizer.ggml.tokens has 2 tokens; allowed: 97"),
+    ],
+)
+def test_nothing_in_a_file_is_ignored(tmp_path, device, change, message):
+    gguf = made(tmp_path / "m.gguf", change=change)
+    with pytest.raises(InvalidArgument, match=message):
+        Model(gguf, device=device)
+
+
+def test_what_says_nothing_of_the_computation_may_be_there(tmp_path, device):
+    facts = {
+        "llama.vocab_size": 97,
+        "llama.attention.causal": True,
+        "llama.attention.sliding_window": 48,
+        "llama.rope.scaling.finetuned": True,
+        "llama.tensor_data_layout": "Meta AI original pth",
+        "llama.expert_count": 0,
+        "general.type": "model",
+    }
+    gguf = made(tmp_path / "m.gguf", **facts)
+    got = Session(Model(gguf, device=device), dtype="F32").logits(PROMPT, every=True)
+    assert close(got, reference(gguf, PROMPT)) < 1e-5
+
+
+def test_scaling_of_rope_by_its_old_keys_and_factors(tmp_path):
+    scale = "llama.rope.scaling."
+    linear = Config.of(made(tmp_path / "a.gguf", **{f"{scale}type": "linear", f"{scale}factor": 4.0}))
+    for facts in ({f"{scale}factor": 4.0}, {"llama.rope.scale_linear": 4.0}):
+        found = Config.of(made(tmp_path / "b.gguf", **facts))
+        np.testing.assert_array_equal(found.frequencies, linear.frequencies)
+    none = Config.of(made(tmp_path / "c.gguf", **{f"{scale}type": "none", f"{scale}factor": 4.0}))
+    np.testing.assert_array_equal(none.frequencies, 4 * linear.frequencies)
+    yarn = {f"{scale}type": "yarn", f"{scale}factor": 4.0, f"{scale}original_context_length": 12}
+    magnitude = Config.of(made(tmp_path / "d.gguf", **yarn)).magnitude
+    assert magnitude == 1 + 0.1 * np.log(4)
+    more = Config.of(made(tmp_path / "e.gguf", **yarn, **{f"{scale}attn_factor": 0.5}))
+    assert more.magnitude == magnitude / 2
+    wide = Config.of(made(tmp_path / "f.gguf", **yarn, **{f"{scale}yarn_beta_slow": 0.125}))
+    assert (wide.frequencies != more.frequencies).any()
+    with pytest.raises(InvalidArgument, match="theta above 1"):
+        Config.of(made(tmp_path / "g.gguf", **yarn, **{"llama.rope.freq_base": 1.0}))
 
 
 @pytest.mark.parametrize("dtype", list(BLOCKS))

@@ -15,7 +15,7 @@ from ..graph.layer import Context, Layer
 from ..graph.model import Model
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
-from .gguf import GGUF
+from .gguf import GGUF, quote_name
 
 HISTORY = 64  # tokens that a repetition penalty looks back on
 FREQUENCIES = "rope_freqs"  # the parameter that the configuration computes; no tensor of the file has it as it is
@@ -87,7 +87,16 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
     made.output(logits)
     if step.sampling is not None:
         made.output(*_draw(made, step.sampling, logits, tokens, start, lengths))
+    _check_all_used(gguf, {v.name for v in made.graph.parameters})
     return made
+
+
+def _check_all_used(gguf: GGUF, used: set[str]) -> None:
+    """Refuse tensors that are no parameters: the file's model would compute something else."""
+    strange = [name for name in gguf.tensors if name not in used and name != f"{FREQUENCIES}.weight"]
+    if strange:
+        given = f"{len(strange)} tensors are not used: {', '.join(quote_name(n) for n in strange[:8])}"
+        raise InvalidArgument("GGUF", given, allowed="the tensors of its architecture")
 
 
 def _draw(
@@ -124,7 +133,7 @@ class _Weighted(Layer):
             raise InvalidArgument(where, f"tensor {full} is missing", allowed=f"{list(shape)}")
         if held.shape != shape:
             raise BadTensorShape(where, f"tensor {full} is {list(held.shape)}", allowed=f"{list(shape)}")
-        if held.dtype not in allowed:
+        if held.type not in [d.name for d in allowed]:
             raise BadTensorDtype(where, f"tensor {full} is {held.type}", allowed=names(allowed))
         return ctx.parameter(name, shape, F32 if len(shape) == 1 else held.dtype)
 
@@ -158,7 +167,7 @@ class Norm(_Weighted):
 
 
 class Product(_Weighted):
-    """x wᵀ, plus a bias if `bias` is true; w is a matrix of the file, or the one that is given as `tied`."""
+    """x wᵀ, plus a bias if the file has one or `bias` is true; w is a matrix of the file, or the one of `tied`."""
 
     def __init__(
         self, gguf: GGUF, outputs: int, activations: str, *, bias: bool = False, tied: Value | None = None
@@ -172,7 +181,9 @@ class Product(_Weighted):
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
         how = {"lhs_quantization": self.activations if w.spec.dtype.block > 1 else "float"}
         y = ctx.emit("matmul_transposed", [x, w], how)
-        return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)]) if self.bias else y
+        if not self.bias and f"{ctx.path}.bias" not in self.gguf.tensors:
+            return y
+        return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)])
 
 
 class Attention(_Weighted):

@@ -172,6 +172,8 @@ class GGUF:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise InvalidArgument("GGUF", f"{name} is empty")
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except InvalidArgument:  # which is a ValueError, too
+            raise
         except OSError as error:
             raise InvalidArgument("GGUF", f"{name} cannot be opened: {error.strerror}") from error
         except ValueError as error:  # a null byte in the path

@@ -57,6 +57,9 @@ def frequencies(
         raise InvalidArgument("rope.frequencies", given, allowed=allowed)
     if scaling in ("yarn", "llama3") and original_length < 1:
         raise InvalidArgument("rope.frequencies", f"original_length={original_length} for {scaling}", allowed="from 1")
+    if scaling == "yarn" and not (theta > 1 and slow > 0 and fast > 0):
+        given = f"theta={theta:g}, slow={slow:g}, fast={fast:g} for yarn"
+        raise InvalidArgument("rope.frequencies", given, allowed="theta above 1, slow and fast above 0")
     if scaling == "longrope" and (len(factors) != dims // 2 or not min(factors) > 0):
         given = f"{len(factors)} factors for {dims // 2} pairs"
         raise InvalidArgument("rope.frequencies", given, allowed=f"{dims // 2} factors above 0")
