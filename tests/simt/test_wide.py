@@ -33,6 +33,7 @@ STEMS = {
     "group_norm": "group_norm",
     "iota": "iota",
     "layer_norm": "layer_norm",
+    "logsumexp": "logsumexp",
     "lu_factor": "lu_factor",
     "matmul_id": "matmul_id",
     "matmul_integer": "matmul_integer",

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from ..dtypes import DType
-from ..ops.generic import loops_of, parse_maps
+from ..ops.loop_maps import loops_of, parse_maps
 from .mlir_body import constant, convert, element_type
 
 Operands = Sequence[SSAValue]

@@ -61,30 +61,41 @@ def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: T
 def _nll(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, target, weight = [*inputs, None][:3]
     assert x is not None and target is not None
-    return _nll_of(e, e.cast(x, outputs[0].dtype.compute), target, weight, values, outputs[0])
-
-
-def _nll_of(e: Emitter[V], x: V, target: V, weight: V | None, values: Mapping[str, Any], y: TensorDesc) -> V:
-    """Emit the loss of logarithms x; the smoothed part of a label is the mean over all classes, by their weights."""
-    picked, smooth = _Picked(e, x, target, weight, values["ignore_index"]), values.get("label_smoothing", 0.0)
+    picked = _Picked(e, e.cast(x, outputs[0].dtype.compute), target, weight, values["ignore_index"])
     terms = e.loop("ab,ab->ab", "0 if x1 == 0 else -x0 * x1", picked.x, picked.weight)
+    weights: V = picked.weight
+    return _finish(e, terms, weights, values, outputs[0])
+
+
+# -log_softmax(x) of a class's x0, times its weight x1; x2 is of `_norm`
+_CROSS = "0 if x1 == 0 else (x2 - x0) * x1"
+
+
+def _norm(e: Emitter[V], x: V, *shape: int) -> V:
+    """Emit what log_softmax over the classes takes from each x; NaN for an infinity, of which it makes NaN."""
+    return e.reshape(e.pointwise("x0 + (x0 - x0)", e("logsumexp", x, axes=(1,))), shape)
+
+
+def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
+    """Emit the loss of scores x; the smoothed part of a label is the mean over all classes, by their weights."""
+    given, target, weight = [*inputs, None][:3]
+    assert given is not None and target is not None
+    x, smooth = e.cast(given, outputs[0].dtype.compute), values["label_smoothing"]
+    n, c, m = *x.spec.shape[:2], math.prod(x.spec.shape[2:])
+    picked = _Picked(e, x, target, weight, values["ignore_index"])
+    norm = _norm(e, x, n, m)
+    terms = e.loop("ab,ab,ab->ab", _CROSS, picked.x, picked.weight, norm)
     if smooth > 0:
-        n, c = x.spec.shape[:2]
-        flat = e.reshape(x, (n, c, math.prod(x.spec.shape[2:])))
-        factor = e.fill((c,), 1.0, x.spec.dtype) if weight is None else e.cast(weight, x.spec.dtype)
-        every = e.loop("acb,c->ab", "0 if x1 == 0 else -x0 * x1", flat, factor, combine="sum")
+        flat = e.reshape(x, (n, c, m))
+        if weight is None:
+            every = e.loop("acb,ab->ab", "x1 - x0", flat, norm, combine="sum")
+        else:
+            every = e.loop("acb,c,ab->ab", _CROSS, flat, e.cast(weight, x.spec.dtype), norm, combine="sum")
         known = e.cast(picked.labels, x.spec.dtype)
         body = f"{constant(1 - smooth)} * x0 + {constant(smooth / max(1, c))} * x1 if x2 >= 0 else 0"
         terms = e.loop("ab,ab,ab->ab", body, terms, every, known)
     weights: V = picked.weight
-    return _finish(e, terms, weights, values, y)
-
-
-def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    x, target, weight = [*inputs, None][:3]
-    assert x is not None and target is not None
-    logs = e("log_softmax", e.cast(x, outputs[0].dtype.compute), axis=1)
-    return _nll_of(e, logs, target, weight, values, outputs[0])
+    return _finish(e, terms, weights, values, outputs[0])
 
 
 def _labels(x: Any, target: Any, weight: Any, ignored: int | None) -> tuple[Any, Any, Any]:
@@ -205,6 +216,8 @@ _TRIES: list[Any] = [
     ((2, 3, 0), {"reduction": "none"}, True),
     ((2, 1025), {}),
     ((301, 515), {}, True, "wide"),
+    ((512, 512), {}, False, "medium"),
+    ((4096, 4096), {}, False, "large"),
 ]
 
 _declare(
@@ -303,9 +316,9 @@ _declare(
 def _soft(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     y, loops = outputs[0], LETTERS[: inputs[0].spec.ndim]
     x, target = (e.cast(v, y.dtype.compute) for v in inputs)
-    logs = e("log_softmax", x, axis=1)
-    maps = f"{loops},{loops}->{loops[0] + loops[2:]}"
-    terms = e.loop(maps, "0 if x1 == 0 else -x0 * x1", logs, target, combine="sum")
+    rows = loops[0] + loops[2:]
+    norm = _norm(e, x, x.spec.shape[0], *x.spec.shape[2:])
+    terms = e.loop(f"{loops},{loops},{rows}->{rows}", _CROSS, x, target, norm, combine="sum")
     return reduce_terms(e, terms, values["reduction"], y.dtype)
 
 
@@ -349,6 +362,8 @@ declare(
             ((0, 3), "sum", "small"),
             ((2, 1025), "sum", "small"),
             ((301, 515), "mean", "wide"),
+            ((512, 512), "mean", "medium"),
+            ((4096, 4096), "mean", "large"),
         ]
     ],
     errors=[

@@ -18,7 +18,7 @@ from ..dtypes import FLOATS, I32, DType
 from ..expr.tree import Expr, parse, substitute, to_text
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
-from .generic import growth
+from .generic_reference import growth
 
 _REDUCTIONS = ("none", "mean", "sum")
 

@@ -20,7 +20,7 @@ from ..declare.operator import Decompose
 from ..dtypes import F64, FLOATS, NUMBERS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from .generic import multiply, product_scale
+from .generic_reference import multiply, product_scale
 
 
 def reduced_axes(where: str, rank: int, values: Mapping[str, Any]) -> list[int]:

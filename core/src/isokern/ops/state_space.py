@@ -17,7 +17,7 @@ from ..dtypes import FLOATS, DType
 from ..expr.tree import parse
 from ..layout import TensorDesc
 from ..status import BadTensorShape, InvalidArgument
-from .generic import growth
+from .generic_reference import growth
 from .scan import LINEAR, along, carry, scan_scale
 
 

@@ -81,6 +81,7 @@ def _statistic(
     element: Callable[[DType], DType] = lambda d: d.compute,
     schema: str = "RED1",
     tries: Sequence[Mapping[str, Any]] = (),
+    more: Sequence[Sample] = (),
     **fields: Any,
 ) -> Operator:
     """Declare one statistic; `element` gives the dtype that its loops compute in."""
@@ -117,6 +118,7 @@ def _statistic(
         samples=lambda: [
             *(Sample({"x": s}, {"axes": a, "keepdims": bool(i % 2)}) for i, (s, a) in enumerate(shapes)),
             *(Sample({"x": (4, 33)}, {"axes": (1,), **given}) for given in tries),
+            *more,
             Sample({"x": (601, 1025)}, {"axes": (1,)}, size="wide"),
             Sample({"x": (512, 512)}, {"axes": (1,)}, size="medium"),
             Sample({"x": (4096, 4096)}, {"axes": (1,)}, size="large"),
@@ -237,6 +239,13 @@ _statistic(
     _logsumexp_loops,
     "ln(Σ eˣ), without overflow; -∞ for none: ONNX's ReduceLogSumExp.",
     tolerance=Tolerance(4, _logsumexp_scale),
+    more=[
+        *(Sample({"x": s}, {"axes": (0,)}) for s in [(1025, 3), (37, 70), (9, 4133)]),
+        Sample({"x": (4, 33, 5)}, {"axes": (1,)}),
+        *(Sample({"x": s}, {"axes": (axis,)}, size="long") for s, axis in [((3, 40_000), 1), ((20_001, 20), 0)]),
+        *(Sample({"x": (200, 200)}, {"axes": (axis,)}, values={"x": "peaks"}, size="long") for axis in (0, 1)),
+        *(Sample({"x": (601, 1025)}, {"axes": axes}, size="wide") for axes in [(0,), ()]),
+    ],
 )
 
 

@@ -15,7 +15,8 @@ from ..dtypes import BOOL, COMPUTED, DType
 from ..expr.tree import parse
 from ..graph.ir import Op, TensorSpec, Value
 from ..ops import find
-from ..ops.generic import find_widest, goes, loops_of, parse_maps
+from ..ops.generic import find_widest, goes
+from ..ops.loop_maps import loops_of, parse_maps
 from ..rewriting.rewriter import Rewriter, State, only_user
 
 SMALL = 1 << 16  # terms of a loop nest up to which another call costs more than converting an element several times

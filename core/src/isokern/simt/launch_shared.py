@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -49,6 +50,59 @@ def launch_reduction(
         how["PARTS"] = 1
     call.launch(entry, all=all, **how, outputs=outputs, **values, length=ceil_div(terms, parts))
     return parts
+
+
+def describe_reduction(call: Call) -> tuple[Any, int, int, int]:
+    """Return the tensors y and x, how many of their dims are kept, the outputs, and the elements of each output."""
+    t = call.tensors()
+    kept = sum(s != 0 for s in t.y.strides)
+    return t, kept, math.prod(t.x.shape[:kept]), math.prod(t.x.shape[kept:])
+
+
+def launch_any_reduction(call: Call, stem: str, t: Any, nbytes: int, **known: Any) -> None:
+    """Launch the entries `stem` and, where parts are to be joined, `stem`_join, of `nbytes` bytes a part.
+
+    `known` are the numbers of kept dims, of outputs, and of elements d of each. An output has an item of its own where
+    outputs are many and short, or adjacent in memory, else a group.
+    """
+    kept, outputs, d = known["kept"], known["outputs"], known["d"]
+    adjacent = kept > 0 and abs(t.x.strides[kept - 1]) < abs(t.x.strides[-1])
+    alone = d <= 32 or (adjacent and outputs >= 32)
+    parts = launch_reduction(call, stem, outputs, d, alone, nbytes, kept=kept, d=d)
+    if parts > 1:
+        call.launch(f"{stem}_join", groups=outputs, local=64, **known, parts=parts)
+
+
+def launch_float_reduction(call: Call, stem: str, nbytes: int, strided: bool = False) -> None:
+    """Launch `stem`_rows or `stem`_columns for CPU devices, which read whole registers of floats, and `stem`_join.
+
+    An item takes some outputs along memory, or 2,048 neighbours across it; where these are few, parts of `nbytes`.
+    `strided` says that the entries take x at any strides, and any lengths.
+    """
+    t, kept, outputs, d = describe_reduction(call)
+    if t.x.dtype.kind != "f" or t.x.numel == 0:
+        call.refuse("only floats, and some of them")
+    n, columns = t.x.shape[-1], t.x.shape[kept - 1] if kept else 1
+    if d < 16 and not strided:
+        call.refuse("fewer than 16 elements an output")
+    along, across = t.x.strides[-1] == 1 and n >= 16, columns >= 16 and t.x.strides[kept - 1] == 1
+    if strided:  # short runs take longer to reduce than to gather
+        along = not across and (d >= 96 or columns < 16)
+    elif not along and not across:
+        call.refuse("x does not lie along memory for 16 elements")
+    taken = max(1, 16384 // d) if along else 2048
+    tasks = ceil_div(outputs, taken) if along else outputs // columns * ceil_div(columns, taken)
+    pieces = d // n * ceil_div(n, 8192) if along else d
+    parts = count_parts(4 * call.device.units, tasks, pieces if along else d // 64)
+    values: dict[str, Any] = {"outputs": outputs, "kept": kept, "d": d}
+    shares: dict[str, Any] = {"tasks": tasks, "length": ceil_div(pieces, parts), "PARTS": int(parts > 1)}
+    if along:
+        call.launch(f"{stem}_rows", groups=tasks * parts, local=1, **values, **shares, taken=taken, pieces=pieces)
+    else:
+        call.launch(f"{stem}_columns", groups=tasks * parts, local=1, **values, **shares)
+    if parts > 1:
+        call.workspace(nbytes * outputs * parts)
+        call.launch(f"{stem}_join", items=outputs, ALONE=1, **values, parts=parts, PARTS=0)
 
 
 def choose_tile(device: Traits) -> tuple[int, int]:

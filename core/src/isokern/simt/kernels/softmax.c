@@ -9,17 +9,7 @@
  * launch_rows(entry="softmax", y=y, values=3, alone=adjacent and many)
  */
 #include "simt.h"
-#include "group.h"
-
-typedef struct {
-    ik_c max_value;
-    ik_sum sum;
-} part_stat;
-
-/* Rescale the sum of a part to the maximum of the row. A part that is all -Inf (its sum is NaN) is ignored where other
- * parts are not. */
-static IK_INLINE ik_c rescale(ik_c max_value, ik_c sum, ik_c whole)
-{ return max_value == whole ? sum : max_value == IK_LOWEST ? 0 : sum * IK_FN(exp)(max_value - whole); }
+#include "exponentials.h"
 
 IK_ENTRY(softmax)(IK_PARAMS)
 {
@@ -35,12 +25,12 @@ IK_ENTRY(softmax)(IK_PARAMS)
     ik_c max_value = IK_LOWEST;
     ik_sum sum = ik_sum_none();
 #if PHASE == 2
-    IK_GLOBAL const part_stat *const stats = (IK_GLOBAL const part_stat *)workspace + row * p.parts;
+    IK_GLOBAL const ik_exp_part *const stats = (IK_GLOBAL const ik_exp_part *)workspace + row * p.parts;
     for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
         max_value = IK_FN(maximum)(max_value, stats[i].max_value);
     max_value = ik_group_maximum(max_value, scratch);
     for (ik_index i = IK_LANE; i < p.parts; i += IK_LANES)
-        sum = ik_sum_add(sum, rescale(stats[i].max_value, ik_sum_value(stats[i].sum), max_value));
+        sum = ik_sum_add(sum, ik_exp_rescale(stats[i].max_value, ik_sum_value(stats[i].sum), max_value));
 #else
     for (ik_index i = begin + IK_LANE; i < end; i += IK_LANES)
         max_value = IK_FN(maximum)(max_value, IK_LOAD(x, from + i * step));
@@ -51,7 +41,7 @@ IK_ENTRY(softmax)(IK_PARAMS)
     sum = ik_group_sum(sum, scratch);
 #if PHASE == 1
     if (IK_LANE == 0) {
-        IK_GLOBAL part_stat *const stat = (IK_GLOBAL part_stat *)workspace + IK_TASK;
+        IK_GLOBAL ik_exp_part *const stat = (IK_GLOBAL ik_exp_part *)workspace + IK_TASK;
         stat->max_value = max_value;
         stat->sum = sum;
     }

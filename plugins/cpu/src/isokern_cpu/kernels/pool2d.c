@@ -16,7 +16,7 @@ typedef struct pool {
     char *y_data;
     const char *x_data;
     int32_t mode;
-    bool count_all;
+    bool count_all, in_place; /* in_place: rows of x are contiguous, in the compute type */
     int64_t kernel[2], step[2], pad[2], spread[2]; /* (height, width); pad: top and left */
     int64_t height, width;                         /* of a plane, for bins */
     int64_t outputs;                               /* outputs computed at a time */
@@ -129,6 +129,7 @@ IK_KERNEL(pool2d)
     }
     if (p.mode != BINS && x->strides[3] == 1 && x->strides[2] == p.width && p.spread[0] == 1)
         p.prefetch_bytes = ik_min(4096, p.step[0] * p.width * ik_itemsize(x->dtype));
+    p.in_place = x->strides[3] == 1 && x->dtype == (exact ? IK_F64 : IK_F32);
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;

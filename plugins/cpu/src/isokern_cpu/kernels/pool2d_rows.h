@@ -14,29 +14,51 @@ static inline __attribute__((always_inline)) IK_T IK_OF(larger)(IK_T a, IK_T b)
 static inline __attribute__((always_inline)) IK_T IK_OF(combine)(bool largest, IK_T a, IK_T b)
 { return largest ? IK_OF(larger)(a, b) : a + b; }
 
+/* The same of three: compilers make many more instructions of a chain of `larger` than of one look for NaN. */
+static inline __attribute__((always_inline)) IK_T IK_OF(combine_three)(bool largest, IK_T a, IK_T b, IK_T c)
+{
+    if (!largest)
+        return a + b + c;
+    IK_T pair = a > b ? a : b, m = pair > c ? pair : c;
+    return __builtin_isunordered(a, b) | (c != c) ? (IK_T)__builtin_nan("") : m;
+}
+
 /* column[i] = combine over the window's rows of x[row][from + i], i < n. */
 static inline __attribute__((always_inline)) void IK_OF(columns)(bool largest, const pool *p, const char *plane,
     int64_t row, int64_t rows, int64_t row_step, int64_t from, int64_t n, IK_T *column)
 {
-    IK_T loaded[COLUMNS];
-    int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3];
-    bool direct = p->x->dtype == (sizeof(IK_T) == 8 ? IK_F64 : IK_F32) && along == 1;
-    if (direct && rows == 3) { /* the most common window, in one pass */
-        const IK_T *a = (const IK_T *)(const void *)(plane + (row * p->x->strides[2] + from) * size);
-        const IK_T *b = a + row_step * p->x->strides[2], *c = b + row_step * p->x->strides[2];
-        IK_VECTORISE for (int64_t k = 0; k < n; k++)
-            column[k] = IK_OF(combine)(largest, IK_OF(combine)(largest, a[k], b[k]), c[k]);
+    const int64_t size = ik_itemsize(p->x->dtype), along = p->x->strides[3], down = row_step * p->x->strides[2];
+    const char *at = plane + (row * p->x->strides[2] + from * along) * size;
+    if (p->x->dtype != (sizeof(IK_T) == 8 ? IK_F64 : IK_F32) || along != 1) {
+        IK_T loaded[COLUMNS];
+        IK_OF(load)(p->x->dtype, at, along, n, column);
+        for (int64_t i = 1; i < rows; i++) {
+            IK_OF(load)(p->x->dtype, at + i * down * size, along, n, loaded);
+            IK_VECTORISE for (int64_t k = 0; k < n; k++)
+                column[k] = IK_OF(combine)(largest, column[k], loaded[k]);
+        }
         return;
     }
-    for (int64_t i = 0; i < rows; i++) {
-        const char *at = plane + ((row + i * row_step) * p->x->strides[2] + from * along) * size;
-        if (i == 0) {
-            IK_OF(load)(p->x->dtype, at, along, n, column);
-            continue;
-        }
-        if (!direct)
-            IK_OF(load)(p->x->dtype, at, along, n, loaded);
-        const IK_T *line = direct ? (const IK_T *)(const void *)at : loaded;
+    const IK_T *x = (const IK_T *)(const void *)at;
+    int64_t i = rows < 3 ? rows : 3;
+    if (rows == 1) {
+        memcpy(column, x, (size_t)n * sizeof *x);
+    } else if (rows == 2) {
+        const IK_T *second = x + down;
+        IK_VECTORISE for (int64_t k = 0; k < n; k++)
+            column[k] = IK_OF(combine)(largest, x[k], second[k]);
+    } else {
+        const IK_T *second = x + down, *third = second + down;
+        IK_VECTORISE for (int64_t k = 0; k < n; k++)
+            column[k] = IK_OF(combine_three)(largest, x[k], second[k], third[k]);
+    }
+    for (; i + 1 < rows; i += 2) {
+        const IK_T *line = x + i * down, *next = line + down;
+        IK_VECTORISE for (int64_t k = 0; k < n; k++)
+            column[k] = IK_OF(combine_three)(largest, column[k], line[k], next[k]);
+    }
+    if (i < rows) {
+        const IK_T *line = x + i * down;
         IK_VECTORISE for (int64_t k = 0; k < n; k++)
             column[k] = IK_OF(combine)(largest, column[k], line[k]);
     }
@@ -47,24 +69,39 @@ static inline __attribute__((always_inline)) void IK_OF(columns)(bool largest, c
 static inline __attribute__((always_inline)) void IK_OF(along)(
     bool largest, bool fresh, int64_t taps, int64_t step, int64_t spread, int64_t n, const IK_T *v, IK_T *y)
 {
+    if (taps == 2 && fresh) {
+        IK_VECTORISE for (int64_t j = 0; j < n; j++)
+            y[j] = IK_OF(combine)(largest, v[j * step], v[j * step + spread]);
+        return;
+    }
     if (taps == 3 && fresh) {
         IK_VECTORISE for (int64_t j = 0; j < n; j++) {
             const IK_T *w = v + j * step;
-            IK_T pair = IK_OF(combine)(largest, w[0], w[spread]);
-            y[j] = IK_OF(combine)(largest, pair, w[2 * spread]);
+            y[j] = IK_OF(combine_three)(largest, w[0], w[spread], w[2 * spread]);
         }
         return;
     }
     IK_T part[OUTPUTS]; /* sixteen taps at a time, so that long sums lose less precision */
-    for (int64_t k = 0; k < taps; k++) {
-        bool first = k % 16 == 0, last = k % 16 == 15 || k == taps - 1;
+    for (int64_t first = 0; first < taps; first += 16) {
+        const int64_t end = ik_min(taps, first + 16);
+        int64_t k = first + (end - first > 1);
         IK_VECTORISE for (int64_t j = 0; j < n; j++) {
-            IK_T x = v[j * step + k * spread];
-            part[j] = first ? x : IK_OF(combine)(largest, part[j], x);
+            const IK_T *w = v + j * step + first * spread;
+            part[j] = end - first > 1 ? IK_OF(combine)(largest, w[0], w[spread]) : w[0];
         }
-        if (last && fresh && k < 16)
+        for (k++; k + 1 < end; k += 2) {
+            IK_VECTORISE for (int64_t j = 0; j < n; j++) {
+                const IK_T *w = v + j * step + k * spread;
+                part[j] = IK_OF(combine_three)(largest, part[j], w[0], w[spread]);
+            }
+        }
+        if (k < end) {
+            IK_VECTORISE for (int64_t j = 0; j < n; j++)
+                part[j] = IK_OF(combine)(largest, part[j], v[j * step + k * spread]);
+        }
+        if (fresh && first == 0)
             memcpy(y, part, (size_t)n * sizeof *y);
-        else if (last)
+        else IK_VECTORISE
             for (int64_t j = 0; j < n; j++)
                 y[j] = IK_OF(combine)(largest, y[j], part[j]);
     }
@@ -101,22 +138,27 @@ static inline IK_T IK_OF(sum)(int64_t n, const IK_T *v)
 static inline __attribute__((always_inline)) void IK_OF(windows)(
     bool largest, const pool *p, const char *plane, int64_t oy, int64_t j0, int64_t n, IK_T *y)
 {
-    IK_T v[COLUMNS];
+    IK_T column[COLUMNS];
     int64_t height = p->x->shape[2], width = p->x->shape[3], reach = p->spread[1];
     int64_t top = oy * p->step[0] - p->pad[0], left = j0 * p->step[1] - p->pad[1];
     int64_t first, rows = inside(top, p->spread[0], p->kernel[0], height, &first);
     /* span: inputs of one tap; max_taps: taps computed at a time. */
-    int64_t span = (n - 1) * p->step[1] + 1, max_taps = (COLUMNS - span) / reach + 1;
+    int64_t span = (n - 1) * p->step[1] + 1, max_taps = p->kernel[1];
+    if (span + (max_taps - 1) * reach > COLUMNS)
+        max_taps = (COLUMNS - span) / reach + 1;
     for (int64_t k = 0; k < p->kernel[1]; k += max_taps) {
         int64_t taps = ik_min(max_taps, p->kernel[1] - k), from = left + k * reach, need = span + (taps - 1) * reach;
         int64_t low = ik_min(need, ik_max(0, -from)), high = rows == 0 ? low : ik_max(low, ik_min(need, width - from));
+        const IK_T *v = column;
         for (int64_t i = 0; i < low; i++)
-            v[i] = largest ? -(IK_T)__builtin_inf() : 0;
+            column[i] = largest ? -(IK_T)__builtin_inf() : 0;
         for (int64_t i = high; i < need; i++)
-            v[i] = largest ? -(IK_T)__builtin_inf() : 0;
-        if (high > low)
-            IK_OF(columns)(
-                largest, p, plane, top + first * p->spread[0], rows, p->spread[0], from + low, high - low, v + low);
+            column[i] = largest ? -(IK_T)__builtin_inf() : 0;
+        const int64_t row = top + first * p->spread[0];
+        if (rows == 1 && high - low == need && p->in_place) /* of one row, what lies in memory */
+            v = (const IK_T *)(const void *)(plane + (row * p->x->strides[2] + from) * (int64_t)sizeof *v);
+        else if (high > low)
+            IK_OF(columns)(largest, p, plane, row, rows, p->spread[0], from + low, high - low, column + low);
         if (!largest && n == 1 && reach == 1)
             y[0] = (k == 0 ? 0 : y[0]) + IK_OF(sum)(taps, v);
         else

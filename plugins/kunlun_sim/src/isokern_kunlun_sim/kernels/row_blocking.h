@@ -193,6 +193,16 @@ static inline ik_row_reduction ik_row_reduction_of(const ik_plan *plan, int row_
 static inline ik_row_reduction ik_row_reduction_along_last(const ik_plan *plan)
 { return ik_row_reduction_of(plan, plan->tensors[0].ndim - 1, false); }
 
+/* Host: the rows of a reduction to y, whose strides are 0 along the reduced dims. */
+static inline ik_row_reduction ik_row_reduction_to_kept(const ik_plan *plan)
+{
+    const ik_tensor *y = &plan->tensors[0];
+    int kept = 0;
+    while (kept < y->ndim && y->strides[kept] != 0)
+        kept++;
+    return ik_row_reduction_of(plan, kept, true);
+}
+
 /* Host: bytes for the stats of parts. */
 static inline uint64_t ik_row_reduction_workspace(const ik_row_reduction &r)
 { return r.parts > 1 ? (uint64_t)(r.groups * r.group * r.parts * IK_LINE) : 0; }
