@@ -145,7 +145,7 @@ def test_iteration_goes_along_the_first_dim(device):
 
 def test_wrong_views_and_data_are_typed(device):
     t = isokern.zeros((2, 3), device=device)
-    for index in (True, np.True_, np.array([0, 1]), slice("a"), slice(None, None, 0), 1.0):
+    for index in (slice("a"), slice(None, None, 0), 1.0, "x"):
         with pytest.raises(InvalidArgument, match="index"):
             t[index]
     for view in (lambda: t.reshape(None), lambda: t.reshape("a"), lambda: t.permute("ab"), lambda: t.broadcast_to(2.0)):
