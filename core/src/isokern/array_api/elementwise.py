@@ -104,16 +104,21 @@ def _negate_unsigned(x: Tensor) -> Any:
 
 
 def _divide_floats(a: Tensor, b: Tensor) -> Any:
-    """Return a/b rounded down, exactly: (a - a mod b) / b is an integer but for rounding.
+    """Return a/b rounded down: (a - a mod b) / b is an integer but for rounding, which is taken back.
 
-    Where that is not finite the quotient itself says what the result is, and the sign of a zero is the quotient's.
+    Where that is not finite, the quotient itself says what the result is; and the sign of a zero is the quotient's.
+    A number by an infinity of the other sign is -1, the number below the quotient's -0.
     """
-    call = function
+    call, both = function, function("logical_and")
     quotient = call("div")(a, b)
-    down = call("floor")(quotient)
-    whole = call("round")(call("div")(call("sub")(a, call("remainder")(a, b)), b))
-    exact = call("logical_and")(call("isfinite")(whole), call("isfinite")(b))
-    found = call("where")(exact, whole, down)
+    below = both(
+        both(call("isinf")(b), call("isfinite")(a)), both(call("signbit")(quotient), call("not_equal")(a, 0.0))
+    )
+    down = call("where")(below, -1.0, call("floor")(quotient))
+    near = call("div")(call("sub")(a, call("remainder")(a, b)), b)
+    whole = call("floor")(near)
+    whole = call("where")(call("greater")(call("sub")(near, whole), 0.5), call("add")(whole, 1.0), whole)
+    found = call("where")(both(call("isfinite")(near), call("isfinite")(b)), whole, down)
     return call("where")(call("equal")(found, 0.0), call("copysign")(found, quotient), found)
 
 

@@ -97,9 +97,8 @@ class _Selection:
 
     @staticmethod
     def _array(x: Tensor, item: Any) -> Tensor:
-        held = item if isinstance(item, Tensor) else as_tensor(np.asarray(item), x.device)
-        if isinstance(item, list) and not item:
-            held = astype(held, I64)
+        array = np.zeros(0, np.int64) if isinstance(item, list) and not item else item
+        held = item if isinstance(item, Tensor) else as_tensor(np.asarray(array), x.device)
         if held.dtype.kind not in "biu":
             raise BadTensorDtype("index", f"an array of {held.dtype}", allowed="integers, or booleans as a mask")
         if held.dtype.kind != "b" and held.dtype is not I64:

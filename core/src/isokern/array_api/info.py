@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend import Device
+from ..backend.capabilities import support
 from ..backend.discovery import device as find_device, devices as find_devices
 from ..dtypes import DType
 from ..layout import MAX_RANK
+from ..ops import find
 from .dtypes import DEFAULT_FLOAT, DEFAULT_INTEGER, DTYPES, isdtype
 
 
@@ -31,8 +33,13 @@ class Info:
         return find_devices()
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """Return the dtypes of a kind by their names, or all."""
-        return {name: d for name, d in DTYPES.items() if kind is None or isdtype(d, kind)}
+        """Return the dtypes of a kind by their names, or all: those that the device compares."""
+        answers = support(find_device(device), find("equal"))
+        return {
+            name: d
+            for name, d in DTYPES.items()
+            if (kind is None or isdtype(d, kind)) and answers.get((d,), "not declared") is None
+        }
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807  # the standard's name
