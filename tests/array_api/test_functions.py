@@ -90,8 +90,9 @@ def test_floor_division_is_exact(place):
     a = np.array([6.0, 0.3, 1.0, -1.0, 7.0, -7.0, 0.0, -0.0, 5.0, -5.0, np.nan, 1e16, 1e7], real)
     b = np.array([0.1, 0.1, 0.1, 0.1, np.inf, np.inf, 3.0, 3.0, -np.inf, -np.inf, 1.0, 3.0, 0.7], real)
     found = xp.floor_divide(on(place, a), on(place, b)).numpy()
-    np.testing.assert_array_equal(found, np.floor_divide(a, b))
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(np.floor_divide(a, b)))
+    expected = np.where(np.isinf(b), a / b, np.floor_divide(a, b))  # NumPy has -1 where the standard has -0
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

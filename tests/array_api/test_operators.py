@@ -368,6 +368,24 @@ def test_namespace_of_an_array(cpu):
         x.to_device(cpu, stream=1)
 
 
+def test_dlpack_gives_the_host_a_copy_of_any_memory(place):
+    for dtype in ("F32", "BF16", "BOOL", "I8"):
+        x = isokern.ones((2, 3), dtype, device=place)
+        capsule = x.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
+        assert "dltensor" in repr(capsule)
+
+    class Producer:
+        def __dlpack__(self, **options):
+            return on(place, A).__dlpack__(dl_device=(1, 0))
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    np.testing.assert_array_equal(np.from_dlpack(Producer()), A)
+    if place.memory.wraps or place.dlpack_device is not None:
+        assert "dltensor" in repr(on(place, A).__dlpack__(copy=True))
+
+
 def test_the_namespace_is_imported_when_an_array_computes(run):
     code = "import sys, isokern, isokern.tensors; print([m for m in sys.modules if m.startswith('isokern.array_api')])"
     assert run(code) == (0, "[]\n")

@@ -106,19 +106,16 @@ def _negate_unsigned(x: Tensor) -> Any:
 def _divide_floats(a: Tensor, b: Tensor) -> Any:
     """Return a/b rounded down: (a - a mod b) / b is an integer but for rounding, which is taken back.
 
-    Where that is not finite, the quotient itself says what the result is; and the sign of a zero is the quotient's.
-    A number by an infinity of the other sign is -1, the number below the quotient's -0.
+    Where that is not finite, the quotient itself says what the result is, as the standard's special cases do (a number
+    by an infinity is ±0, where NumPy has -1 for different signs). The sign of a zero is the quotient's.
     """
-    call, both = function, function("logical_and")
+    call = function
     quotient = call("div")(a, b)
-    below = both(
-        both(call("isinf")(b), call("isfinite")(a)), both(call("signbit")(quotient), call("not_equal")(a, 0.0))
-    )
-    down = call("where")(below, -1.0, call("floor")(quotient))
+    down = call("floor")(quotient)
     near = call("div")(call("sub")(a, call("remainder")(a, b)), b)
     whole = call("floor")(near)
     whole = call("where")(call("greater")(call("sub")(near, whole), 0.5), call("add")(whole, 1.0), whole)
-    found = call("where")(both(call("isfinite")(near), call("isfinite")(b)), whole, down)
+    found = call("where")(call("logical_and")(call("isfinite")(near), call("isfinite")(b)), whole, down)
     return call("where")(call("equal")(found, 0.0), call("copysign")(found, quotient), found)
 
 

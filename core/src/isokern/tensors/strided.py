@@ -207,11 +207,19 @@ class Tensor(Operators, BufferView):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export by DLPack, without a copy."""
+        """Export by DLPack, without a copy unless `copy` asks for one, or `dl_device` for the host's memory."""
         given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         options = {name: value for name, value in given.items() if value is not None}
         if self.buffer.view is not None:
             return dlpack.export(self, self.numpy(), **options)
+        to_host = dl_device is not None and (int(dl_device[0]), dl_device[1]) == (dlpack.CPU, 0)
+        if copy is not False and to_host and self.dtype.block == 1:
+            return dlpack.export_array(
+                self.numpy(), self.dtype, **({"max_version": max_version} if max_version else {})
+            )
+        if copy:
+            copied: Tensor = functions().asarray(self, copy=True)
+            return copied.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
         return dlpack_device.export(self, self.device, **options)
 
     @property
