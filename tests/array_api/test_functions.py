@@ -293,6 +293,15 @@ def test_asarray_shares_and_copies(cpu):
         xp.asarray(shared, dtype=xp.float64, copy=False)
 
 
+def test_from_dlpack_of_a_tensor_is_the_same_memory(place):
+    x = on(place, F)
+    y = xp.from_dlpack(x)
+    y[0, 0] = 5
+    assert x[0, 0].item() == 5
+    assert xp.from_dlpack(x, copy=True).buffer is not x.buffer
+    assert xp.from_dlpack(x, device="cpu:0").device is isokern.device("cpu:0")
+
+
 def test_products(place):
     a, b = F, np.arange(16, dtype=np.float32).reshape(4, 4)
     check(place, "matmul", a, b, rtol=1e-6)

@@ -90,6 +90,25 @@ def test_integer_powers(place):
     same(on(place, small) ** on(place, small), small**small)
 
 
+def test_numbers_that_are_equal_are_not_the_same(place):
+    """What is kept of a number is found again only by its sign, its type, and the dtype and device beside it."""
+    x = on(place, np.float32([1.0]))
+    for zero in (0.0, -0.0, 0, 0.0):
+        assert np.signbit((x * zero).numpy()[0]) == np.signbit(zero)
+        assert np.signbit(xp.copysign(x, zero).item()) == np.signbit(zero)
+    i, b = on(place, np.int8([1])), on(place, np.array([True]))
+    assert [(v + 1).dtype.name for v in (x, i)] == ["F32", "I8"]
+    assert (b & True).item() is True
+    for call in (lambda: b & 1, lambda: i + True, lambda: i + 1.0):
+        with pytest.raises(BadTensorDtype):
+            call()
+    assert np.isnan((x + np.nan).item())
+    assert (x + 1.0).device is place
+    y = x + 1.0
+    y += 5
+    assert (x + 1.0).item() == 2
+
+
 def test_promotion_is_the_standards(cpu):
     for name, dtypes in {
         "I64": [("U32", "I32"), ("U32", "I8"), ("I64", "U8")],

@@ -68,7 +68,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a producer's memory as an array, in place unless `copy` is True or it is on another device."""
-    made = tensors.from_dlpack(x)
+    made = Tensor(x.desc, x.buffer) if isinstance(x, Tensor) else tensors.from_dlpack(x)
     moved = made if device is None else made.to_device(device)
     if copy is False and moved is not made:
         raise InvalidArgument("from_dlpack", f"{made!r} for {device}", allowed="the memory's own device without a copy")

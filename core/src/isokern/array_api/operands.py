@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from ..layout import broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, tensor
 from .dtypes import astype, check_scalar, is_scalar, promote
+
+KEPT = 1024  # numbers as arrays
+_scalars: dict[Hashable, Tensor] = {}
 
 
 def as_array(where: str, value: Any, device: Any = None) -> Tensor:
@@ -25,7 +29,15 @@ def as_array(where: str, value: Any, device: Any = None) -> Tensor:
 
 
 def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:
-    """Return a number as an array of rank 0; its kind has to fit the dtype, and the dtype has to hold it."""
+    """Return a number as an array of rank 0, which nobody writes; its kind has to fit the dtype, which has to hold it.
+
+    The arrays of the numbers that a program uses are kept.
+    """
+    number = value if value else repr(value)  # -0.0 equals 0.0
+    key = number, value.__class__, dtype, device
+    kept = _scalars.get(key)
+    if kept is not None:
+        return kept
     check_scalar(where, value, dtype)
     if dtype.kind in "iu":
         assert dtype.numpy is not None
@@ -35,7 +47,11 @@ def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:
             raise InvalidArgument(where, f"{quote(value)} beside an array of {dtype}", allowed=allowed)
     with np.errstate(over="ignore"):
         held = np.asarray(value, np.float64 if dtype.kind == "f" else dtype.numpy)
-    return tensor(held, dtype, device=device)
+    made = tensor(held, dtype, device=device)
+    if len(_scalars) >= KEPT:
+        _scalars.clear()
+    _scalars[key] = made
+    return made
 
 
 def together(where: str, *values: Any) -> list[Tensor]:
