@@ -181,6 +181,29 @@ def test_searching(place):
     assert found.numpy().tolist() == [1, 2]
 
 
+def test_what_is_no_array_is_refused_and_arrays_of_numpy_are_taken(cpu):
+    calls = [
+        (xp.squeeze, (0,)),
+        (xp.flip, ()),
+        (xp.reshape, ((1,),)),
+        (xp.argmax, ()),
+        (xp.nonzero, ()),
+        (xp.take, (isokern.tensor([0]),)),
+        (xp.zeros_like, ()),
+        (xp.sum, ()),
+        (xp.sort, ()),
+        (xp.sin, ()),
+        (xp.linalg.svd, ()),
+        (xp.unique_all, ()),
+    ]
+    for function, args in calls:
+        for value in ([1.0], 1.0, None, "a", (v for v in (1.0,))):
+            with pytest.raises(BadTensorDtype, match=r"asarray"):
+                function(value, *args)
+        array = np.ones((1, 1) if function is xp.linalg.svd else (1,), np.float32)
+        assert function(array, *args) is not None
+
+
 def test_sorting(place):
     for array in (F, I):
         for axis in (0, -1):

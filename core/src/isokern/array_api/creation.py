@@ -14,7 +14,7 @@ from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import DEFAULT_FLOAT, astype, default_dtype, fits, is_scalar
-from .operands import as_array
+from .operands import as_array, takes_array
 
 
 def _shape(where: str, shape: Any) -> tuple[int, ...]:
@@ -115,21 +115,25 @@ def _fill(where: str, shape: tuple[int, ...], value: Any, element: DType, device
     return made
 
 
+@takes_array
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return an array of undefined content in the shape of x, of its dtype and on its device by default."""
     return empty(x.shape, dtype=dtype or x.dtype, device=x.device if device is None else device)
 
 
+@takes_array
 def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return zeros in the shape of x, of its dtype and on its device by default."""
     return zeros(x.shape, dtype=dtype or x.dtype, device=x.device if device is None else device)
 
 
+@takes_array
 def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return ones in the shape of x, of its dtype and on its device by default."""
     return ones(x.shape, dtype=dtype or x.dtype, device=x.device if device is None else device)
 
 
+@takes_array
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return one value in the shape of x, of its dtype and on its device by default."""
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=x.device if device is None else device)

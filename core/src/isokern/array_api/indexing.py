@@ -13,7 +13,7 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor, as_tensor
 from ..tensors.views import BadIndexShape, expand_index, is_array_index
 from .dtypes import astype, is_scalar
-from .operands import as_array, as_scalar, axis_of, common_shape, write
+from .operands import as_array, as_scalar, axis_of, common_shape, takes_array, write
 
 
 def _indices(where: str, given: Any, x: Tensor) -> Tensor:
@@ -24,6 +24,7 @@ def _indices(where: str, given: Any, x: Tensor) -> Tensor:
     return held if held.dtype in INDICES else astype(held, I64)
 
 
+@takes_array
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """Return the elements of x at indices along an axis, which may be left out for a vector."""
     if axis is None and x.ndim != 1:
@@ -33,6 +34,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     return made
 
 
+@takes_array
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """Return for each index along an axis the element of x in the same row; the other dims broadcast."""
     held = _indices("take_along_axis", indices, x)

@@ -9,7 +9,7 @@ from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import is_scalar
-from .operands import as_array, axes_of, axis_of, change_shape, common_shape, together
+from .operands import as_array, axes_of, axis_of, change_shape, common_shape, takes_array, together
 from .statistical import sum
 
 
@@ -23,6 +23,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
     return made
 
 
+@takes_array
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """Return the view with its last two dims swapped."""
     if x.ndim < 2:

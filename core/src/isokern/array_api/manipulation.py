@@ -11,10 +11,11 @@ from ..eager.functions import function
 from ..status import BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import astype, result_type
-from .operands import as_array, axes_of, axis_of, change_shape, common_shape, flatten
+from .operands import as_array, axes_of, axis_of, change_shape, common_shape, flatten, takes_array
 from .searching import searchsorted
 
 
+@takes_array
 def broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
     """Return the view of x in a shape to which it broadcasts."""
     return x.broadcast_to(tuple(shape))
@@ -50,22 +51,26 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     return made
 
 
+@takes_array
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Return the views along an axis."""
     at = axis_of("unstack", axis, x.ndim)
     return tuple(x.permute(at, *(a for a in range(x.ndim) if a != at)))
 
 
+@takes_array
 def expand_dims(x: Tensor, /, axis: int = 0) -> Tensor:
     """Return the view with a dim of 1 at a place of the result."""
     return x.unsqueeze(axis_of("expand_dims", axis, x.ndim + 1))
 
 
+@takes_array
 def squeeze(x: Tensor, /, axis: Any) -> Tensor:
     """Return the view without dims of 1."""
     return x.squeeze(axes_of("squeeze", axis, x.ndim))
 
 
+@takes_array
 def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
     """Return the view with its dims in another order."""
     found = axes_of("permute_dims", tuple(axes), x.ndim)
@@ -74,6 +79,7 @@ def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
     return x.permute(found)
 
 
+@takes_array
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """Return the view with some axes at other places, the others in their order."""
     come, go = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
@@ -84,12 +90,14 @@ def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     return x.permute(tuple(place[a] if a in place else next(rest) for a in range(x.ndim)))
 
 
+@takes_array
 def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     """Return x in reverse along axes, all of them by default: a view."""
     axes = axes_of("flip", axis, x.ndim)
     return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]
 
 
+@takes_array
 def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> Tensor:
     """Return x in another shape, one dim of which may be -1: a view where the strides have one, unless `copy`."""
     dims = [d.__index__() for d in shape]
@@ -106,6 +114,7 @@ def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> 
     return copied
 
 
+@takes_array
 def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     """Return the elements moved along axes, round the end, or along the flat array where `axis` is None."""
     if axis is None:
@@ -123,6 +132,7 @@ def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     return made
 
 
+@takes_array
 def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     """Return x repeated along each axis."""
     counts = tuple(repetitions)
@@ -132,6 +142,7 @@ def tile(x: Tensor, repetitions: Sequence[int], /) -> Tensor:
     return made
 
 
+@takes_array
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Return each element along an axis, or of the flat array, so often as `repeats` says, a number or a vector."""
     held, at = (flatten(x), 0) if axis is None else (x, axis_of("repeat", axis, x.ndim))

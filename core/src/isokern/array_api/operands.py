@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, tensor
 from .dtypes import astype, check_scalar, is_scalar, promote
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 KEPT = 1024  # numbers as arrays
 _scalars: dict[Hashable, Tensor] = {}
 
@@ -26,6 +28,17 @@ def as_array(where: str, value: Any, device: Any = None) -> Tensor:
         return as_tensor(value, device)
     given = f"a {type(value).__name__}: {quote(value)}"
     raise BadTensorDtype(where, given, allowed="an array", hint="isokern.array_api.asarray(…)")
+
+
+def takes_array(function: Function) -> Function:
+    """Let a function take arrays of NumPy as its first argument, and refuse what is no array with a typed error."""
+
+    @wraps(function)
+    def check(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return function(x if x.__class__ is Tensor else as_array(function.__name__, x), *args, **kwargs)
+
+    made: Any = check
+    return made  # type: ignore[no-any-return]  # of the same signature
 
 
 def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:

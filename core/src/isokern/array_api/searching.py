@@ -8,7 +8,7 @@ from ..eager.functions import function
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .dtypes import is_scalar
-from .operands import as_array, as_scalar, axes_of, axis_of, flatten, together
+from .operands import as_array, as_scalar, axes_of, axis_of, flatten, takes_array, together
 
 
 def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
@@ -18,16 +18,19 @@ def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
     return made.reshape((1,) * x.ndim) if axis is None and keepdims else made
 
 
+@takes_array
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first largest element along an axis, or of the flat array."""
     return _extreme("argmax", x, axis, keepdims)
 
 
+@takes_array
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first smallest element along an axis, or of the flat array."""
     return _extreme("argmin", x, axis, keepdims)
 
 
+@takes_array
 def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Return the number of elements that are not zero, along axes or of all."""
     axes = axes_of("count_nonzero", axis, x.ndim)
@@ -38,6 +41,7 @@ def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> 
     return counted
 
 
+@takes_array
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """Return the indices of the elements that are not zero, a vector for each axis; the host waits for their number."""
     if x.ndim == 0:
@@ -46,6 +50,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(places[a, : int(count.item())] for a in range(x.ndim))
 
 
+@takes_array
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """Return x1 where the condition is true, else x2; all three broadcast."""
     a, b = together("where", x1, x2) if not (is_scalar(x1) and is_scalar(x2)) else _numbers(condition, x1, x2)
@@ -61,6 +66,7 @@ def _numbers(condition: Tensor, x1: Any, x2: Any) -> list[Tensor]:
     return [as_scalar("where", v, wanted, condition.device) for v in (x1, x2)]
 
 
+@takes_array
 def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Return where each element of x2 belongs in the sorted vector x1: before ("left") or behind its equals.
 
