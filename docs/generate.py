@@ -226,6 +226,7 @@ def source_documents() -> str:
 API = {
     "isokern": ["isokern"],
     "isokern.status": ["isokern.status"],
+    "isokern.array_api": ["isokern.array_api", "isokern.array_api.linalg"],
     "isokern.backend": ["isokern.backend", "isokern.backend.native"],
     "isokern.simt": ["isokern.simt"],
     "isokern.declare": ["isokern.declare", "isokern.declare.attributes", "isokern.declare.normal_form"],

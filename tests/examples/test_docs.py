@@ -42,6 +42,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
 }
 # The device of a page's examples, and the module without which there is none
 DEVICES = {
+    "array_api.md": ("opencl:0", "sklearn"),
     "cuda.md": ("cuda_sim:0", "isokern_cuda"),
     "cuda_check.md": ("cuda_sim:0", "isokern_cuda"),
     "index.md": ("cpu:0", "isokern_kunlun_sim"),  # its last door is the emulated XPU

@@ -166,6 +166,7 @@ rewriting
 passes measure
 runtime
 eager simt
+array_api
 bench demo view llm onnx scaffold
 conformance
 cli build

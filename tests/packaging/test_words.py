@@ -23,7 +23,10 @@ IRREGULAR = frozenset(
     """.split()  # noqa: SIM905  # as a text it is a paragraph, as a list it is a page
 )
 VERBS = {"cut", "embed", "exceed", "feed", "need", "proceed", "put", "read", "run", "seed", "set", "shut", "split"}
-ALLOWED = {"supported": "the field's word for whether a kernel takes a call; a field of KernelVariant and a macro in C"}
+ALLOWED = {
+    "searchsorted": "the name that the array API standard has",
+    "supported": "the field's word for whether a kernel takes a call; a field of KernelVariant and a macro in C",
+}
 # Words that the glossary retired, where they are unambiguous; in names, as parts between underscores
 RETIRED = {"astray", "flight", "preflight", "spilt", "told_of"}
 # The same for the names of C and kernels

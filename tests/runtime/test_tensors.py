@@ -145,7 +145,7 @@ def test_iteration_goes_along_the_first_dim(device):
 
 def test_wrong_views_and_data_are_typed(device):
     t = isokern.zeros((2, 3), device=device)
-    for index in (True, np.True_, np.array([0, 1]), slice("a"), slice(None, None, 0), 1.0):
+    for index in (slice("a"), slice(None, None, 0), 1.0, "x"):
         with pytest.raises(InvalidArgument, match="index"):
             t[index]
     for view in (lambda: t.reshape(None), lambda: t.reshape("a"), lambda: t.permute("ab"), lambda: t.broadcast_to(2.0)):
@@ -167,7 +167,8 @@ def test_wrong_views_and_data_are_typed(device):
 
 def test_copies_and_pickles(device):
     t = isokern.tensor(np.arange(6).reshape(2, 3), "BF16", device=device).T
-    assert copy.copy(t) is t
+    assert copy.copy(t).buffer is not t.buffer
+    np.testing.assert_array_equal(copy.copy(t).numpy(), t.numpy())
     for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
         assert other.buffer is not t.buffer
         assert (other.dtype, other.device) == (t.dtype, t.device)

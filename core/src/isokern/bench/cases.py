@@ -54,7 +54,7 @@ class Measurement:
     made_of: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlacedCase:
     """The case on a device, in memory of its own; `call` enqueues it."""
 

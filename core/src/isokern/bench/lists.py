@@ -31,7 +31,7 @@ REPLAY, REPLAY_DEVICE = "100 operators, replay", "100 operators, replay, by the 
 KERNELS = "100 operators, their kernels' times, each in a row of itself"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ListedCall:
     """One operator of the list."""
 

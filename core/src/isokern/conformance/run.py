@@ -47,7 +47,7 @@ Placement = tuple[str, TensorDesc, int]  # label, description, bytes of its buff
 Observe = Callable[[Case, Array, Array, DType], object]
 
 
-@dataclass
+@dataclass(eq=False)
 class PlacedTensor:
     """One tensor in memory; `raw` is the content of its whole buffer, guards included."""
 

@@ -47,10 +47,15 @@ def export(tensor: BufferView, array: np.ndarray[Any, Any], *, stream: Any = Non
     device_of(tensor)
     if stream is not None:
         raise InvalidArgument("dlpack", f"stream={stream!r} for host memory", allowed="None")
-    if not tensor.dtype.is_foreign:
+    return export_array(array, tensor.dtype, **options)
+
+
+def export_array(array: np.ndarray[Any, Any], element: DType, **options: Any) -> Any:
+    """Return a capsule over an array of an element type."""
+    if not element.is_foreign:
         return array.__dlpack__(**options)
-    capsule = array.view(f"u{tensor.dtype.itemsize}").__dlpack__(**options)
-    _type_field(capsule)[0] = tensor.dtype.dlpack
+    capsule = array.view(f"u{element.itemsize}").__dlpack__(**options)
+    _type_field(capsule)[0] = element.dlpack
     return capsule
 
 

@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,18 @@ from ..dtypes import PLAIN, DType, dtype, names
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from . import cuda_array, dlpack, dlpack_device
+from .operators import Operators, functions
+from .views import find_view, has_arrays
 
 Array = np.ndarray[Any, Any]
 _NUMPY = {d.numpy for d in PLAIN}
 _NUMBERS = f"numbers, lists of equal length, or arrays of {names(PLAIN)}"
 
 
-class Tensor(BufferView):
-    """Elements of `buffer` laid out as `desc` says. Immutable.
+class Tensor(Operators, BufferView):
+    """Elements of `buffer` laid out as `desc` says: an array of the array API standard.
+
+    The description never changes, the elements do where something writes them.
 
     >>> x = tensor([[1, 2], [3, 4]], "F32")
     >>> x.T.numpy()
@@ -48,7 +51,7 @@ class Tensor(BufferView):
     def _view(self, desc: TensorDesc) -> Tensor:
         return Tensor(desc, self.buffer)
 
-    def permute(self, *axes: int) -> Tensor:
+    def permute(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the view with its dims in the order `axes` (integers, or one list of them)."""
         return self._view(self.desc.permute(_integers("permute", axes)))
 
@@ -57,22 +60,22 @@ class Tensor(BufferView):
         """The view with its dims reversed."""
         return self.permute(*reversed(range(self.ndim)))
 
-    def broadcast_to(self, *shape: int) -> Tensor:
+    def broadcast_to(self, *shape: int | Sequence[int]) -> Tensor:
         """Return the view of `shape` (integers, or one list of them) by NumPy's rule."""
         return self._view(self.desc.broadcast_to(_integers("broadcast_to", shape)))
 
-    def reshape(self, *shape: int) -> Tensor:
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """Return the view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
-        shape = _integers("reshape", shape)
-        if shape.count(-1) == 1:
-            known = -math.prod(shape)
+        dims = _integers("reshape", shape)
+        if dims.count(-1) == 1:
+            known = -math.prod(dims)
             if known < 1:
-                raise BadTensorShape("reshape", f"{self.desc} to {quote(shape)}", allowed="other dims from 1 beside -1")
-            shape = tuple(self.desc.numel // known if d == -1 else d for d in shape)
-        desc = self.desc.reshape(shape)
+                raise BadTensorShape("reshape", f"{self.desc} to {quote(dims)}", allowed="other dims from 1 beside -1")
+            dims = tuple(self.desc.numel // known if d == -1 else d for d in dims)
+        desc = self.desc.reshape(dims)
         if desc is None:
             raise BadTensorStrides(
-                "reshape", f"{self.desc} has no view of shape {shape}", hint="copy it first: isokern.copy(x)"
+                "reshape", f"{self.desc} has no view of shape {dims}", hint="copy it first: isokern.copy(x)"
             )
         return self._view(desc)
 
@@ -105,7 +108,7 @@ class Tensor(BufferView):
             raise InvalidArgument("unsqueeze", f"axis={quote(axis)}", allowed="each place once")
         return self[tuple(None if i in axes else slice(None) for i in range(rank))]
 
-    def transpose(self, *axes: int) -> Tensor:
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the view with its dims in the order `axes`, reversed where none are given (NumPy's transpose)."""
         return self.permute(*axes) if axes else self.T
 
@@ -126,7 +129,7 @@ class Tensor(BufferView):
         places = [(slice(None),) * at + (slice(end - d, end),) for end, d in zip(ends, lengths, strict=True)]
         return tuple(self[place] for place in places)
 
-    def tile(self, *repeats: int) -> Tensor:
+    def tile(self, *repeats: int | Sequence[int]) -> Tensor:
         """Return the view with each dim repeated so often, where only dims of 1 are: BadTensorStrides for others."""
         counts = _integers("tile", repeats)
         rank = max(self.ndim, len(counts))
@@ -154,47 +157,21 @@ class Tensor(BufferView):
             raise TypeError("a tensor of rank 0 has no first dim to go along")
         return (self[i] for i in range(self.shape[0]))
 
-    def __getitem__(self, index: Any) -> Tensor:
-        """Return a view by integers, slices, None and …, as NumPy's."""
+    def __getitem__(self, index: Any, /) -> Tensor:
+        """Return a view by integers, slices, None and …, or a copy of what masks and arrays of integers select."""
         items = index if isinstance(index, tuple) else (index,)
-        shape, strides, offset = [], [], self.desc.offset
-        axis = 0
-        given = sum(i is not None and not isinstance(i, EllipsisType) for i in items)
-        if given > self.ndim or sum(isinstance(i, EllipsisType) for i in items) > 1:
-            raise BadTensorShape("index", f"{given} indices for {self.desc}", allowed=f"at most {self.ndim}")
-        if not any(isinstance(i, EllipsisType) for i in items):
-            items = (*items, ...)
-        for item in items:
-            if item is None:
-                shape.append(1)
-                strides.append(0)
-            elif isinstance(item, EllipsisType):
-                for _ in range(self.ndim - given):
-                    shape.append(self.shape[axis])
-                    strides.append(self.strides[axis])
-                    axis += 1
-            elif isinstance(item, slice):
-                try:
-                    start, stop, step = item.indices(self.shape[axis])
-                except (TypeError, ValueError) as error:
-                    raise InvalidArgument("index", f"{quote(item)}: {error}", allowed="integers, steps not 0") from None
-                length = len(range(start, stop, step))
-                offset += start * self.strides[axis] if length else 0
-                shape.append(length)
-                strides.append(self.strides[axis] * (step if length > 1 else 1))
-                axis += 1
-            elif hasattr(item, "__index__") and not isinstance(item, (bool, np.bool_, np.ndarray)):
-                at, size = item.__index__(), self.shape[axis]
-                if not -size <= at < size:
-                    raise InvalidArgument(
-                        "index", f"{quote(at)} along axis {axis} of {self.desc}", allowed=f"{-size}..{size - 1}"
-                    )
-                offset += at % size * self.strides[axis]
-                axis += 1
-            else:
-                raise InvalidArgument("index", quote(item), allowed="integers, slices, None and …")
-        # A view without elements starts where this tensor does: steps along its other dims could lead out of the buffer
-        return self._view(TensorDesc(self.dtype, shape, strides, self.desc.offset if 0 in shape else offset))
+        if has_arrays(items):
+            selected: Tensor = functions().select(self, items)
+            return selected
+        return self._view(find_view(self.desc, items))
+
+    def __setitem__(self, index: Any, value: Any, /) -> None:
+        """Write an array or a number, in this tensor's dtype, where `index` selects."""
+        items = index if isinstance(index, tuple) else (index,)
+        if has_arrays(items):
+            functions().assign_selected(self, items, value)
+        else:
+            functions().assign(self._view(find_view(self.desc, items)), value)
 
     # Host memory in and out
 
@@ -222,10 +199,27 @@ class Tensor(BufferView):
         wanted = array if dtype is None else array.astype(dtype, copy=False)
         return wanted.copy() if copy and wanted is array else wanted
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """Export by DLPack, without a copy."""
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export by DLPack, without a copy unless `copy` asks for one, or `dl_device` for the host's memory."""
+        given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        options = {name: value for name, value in given.items() if value is not None}
         if self.buffer.view is not None:
             return dlpack.export(self, self.numpy(), **options)
+        to_host = dl_device is not None and (int(dl_device[0]), dl_device[1]) == (dlpack.CPU, 0)
+        if copy is not False and to_host and self.dtype.block == 1:
+            return dlpack.export_array(
+                self.numpy(), self.dtype, **({"max_version": max_version} if max_version else {})
+            )
+        if copy:
+            copied: Tensor = functions().asarray(self, copy=True)
+            return copied.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
         return dlpack_device.export(self, self.device, **options)
 
     @property
@@ -238,7 +232,7 @@ class Tensor(BufferView):
         return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self.device)
 
     def __copy__(self) -> Tensor:
-        return self
+        return tensor(self, device=self.device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.raw.numpy() if self.dtype.block > 1 else self.numpy(), self.dtype, self.device.name)
@@ -300,8 +294,13 @@ class Tensor(BufferView):
         low, high = self.desc.byte_range
         return self.buffer.memory.copy_from(self.buffer, low, source.buffer, source.desc.byte_range[0], high - low)
 
-    def to_device(self, device: str | Device) -> Tensor:
-        """Return this tensor on `device`: itself where it is there already, else a contiguous copy."""
+    def to_device(self, device: str | Device, /, *, stream: Any = None) -> Tensor:
+        """Return this tensor on `device`: itself where it is there already, else a contiguous copy.
+
+        Copies wait for both devices, so there is no stream to name: only None is taken.
+        """
+        if stream is not None:
+            raise InvalidArgument("to_device", f"stream={quote(stream)}", allowed="None")
         target = find_device(device)
         if target is self.device:
             return self

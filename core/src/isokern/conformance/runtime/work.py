@@ -161,7 +161,7 @@ class Witness:
         return f"{wrong} of {self.chain.input.size} elements were read before the work was done" if wrong else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScratchCall:
     """A call that needs a workspace, with its inputs."""
 

@@ -1,0 +1,243 @@
+"""Elementwise functions of the array API standard, by tables of the operators that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..dtypes import BOOL
+from ..eager.functions import function
+from ..status import BadTensorDtype, quote
+from ..tensors import Tensor
+from .dtypes import astype, is_scalar
+from .operands import as_array, common_shape, together
+from .powers import integer_power
+
+# The standard's name, the operator, and the kinds of dtypes that the standard lets it have
+UNARY = {
+    "abs": ("abs", "iuf"),
+    "acos": ("acos", "f"),
+    "acosh": ("acosh", "f"),
+    "asin": ("asin", "f"),
+    "asinh": ("asinh", "f"),
+    "atan": ("atan", "f"),
+    "atanh": ("atanh", "f"),
+    "bitwise_invert": ("bitwise_not", "biu"),
+    "ceil": ("ceil", "iuf"),
+    "cos": ("cos", "f"),
+    "cosh": ("cosh", "f"),
+    "exp": ("exp", "f"),
+    "expm1": ("expm1", "f"),
+    "floor": ("floor", "iuf"),
+    "isfinite": ("isfinite", "iuf"),
+    "isinf": ("isinf", "iuf"),
+    "isnan": ("isnan", "iuf"),
+    "log": ("log", "f"),
+    "log10": ("log10", "f"),
+    "log1p": ("log1p", "f"),
+    "log2": ("log2", "f"),
+    "logical_not": ("logical_not", "b"),
+    "negative": ("neg", "iuf"),
+    "positive": ("copy", "iuf"),
+    "reciprocal": ("reciprocal", "f"),
+    "round": ("round", "iuf"),
+    "sign": ("sign", "iuf"),
+    "signbit": ("signbit", "f"),
+    "sin": ("sin", "f"),
+    "sinh": ("sinh", "f"),
+    "sqrt": ("sqrt", "f"),
+    "square": ("square", "iuf"),
+    "tan": ("tan", "f"),
+    "tanh": ("tanh", "f"),
+    "trunc": ("trunc", "iuf"),
+}
+BINARY = {
+    "add": ("add", "iuf"),
+    "atan2": ("atan2", "f"),
+    "bitwise_and": ("bitwise_and", "biu"),
+    "bitwise_left_shift": ("left_shift", "iu"),
+    "bitwise_or": ("bitwise_or", "biu"),
+    "bitwise_right_shift": ("right_shift", "iu"),
+    "bitwise_xor": ("bitwise_xor", "biu"),
+    "copysign": ("copysign", "f"),
+    "divide": ("div", "f"),
+    "equal": ("equal", "biuf"),
+    "floor_divide": ("floor_divide", "iuf"),
+    "greater": ("greater", "iuf"),
+    "greater_equal": ("greater_equal", "iuf"),
+    "hypot": ("hypot", "f"),
+    "less": ("less", "iuf"),
+    "less_equal": ("less_equal", "iuf"),
+    "logaddexp": ("logaddexp", "f"),
+    "logical_and": ("logical_and", "b"),
+    "logical_or": ("logical_or", "b"),
+    "logical_xor": ("logical_xor", "b"),
+    "maximum": ("maximum", "iuf"),
+    "minimum": ("minimum", "iuf"),
+    "multiply": ("mul", "iuf"),
+    "nextafter": ("", "f"),
+    "not_equal": ("not_equal", "biuf"),
+    "pow": ("pow", "iuf"),
+    "remainder": ("remainder", "iuf"),
+    "subtract": ("sub", "iuf"),
+}
+_KINDS = {"b": "booleans", "i": "signed integers", "u": "unsigned integers", "f": "floats"}
+
+
+def _check_kind(where: str, x: Tensor, kinds: str) -> None:
+    if x.dtype.kind not in (*kinds,):
+        raise BadTensorDtype(
+            where, f"an array of {x.dtype}", allowed=", ".join(_KINDS[k] for k in kinds), hint="tensor.astype(…)"
+        )
+
+
+# Where the operator has no kernel for a kind that the standard names: (name, kind) → a function of the arrays
+
+
+def _truth(value: bool, x: Tensor) -> Any:
+    return function("fill")(value=float(value), shape=x.shape, dtype=BOOL, device=x.device)
+
+
+def _negate_unsigned(x: Tensor) -> Any:
+    return function("sub")(function("fill")(shape=x.shape, dtype=x.dtype, device=x.device), x)
+
+
+def _divide_floats(a: Tensor, b: Tensor) -> Any:
+    """Return a/b rounded down: (a - a mod b) / b is an integer but for rounding, which is taken back.
+
+    Where that is not finite, the quotient itself says what the result is, as the standard's special cases do (a number
+    by an infinity is ±0, where NumPy has -1 for different signs). The sign of a zero is the quotient's.
+    """
+    call = function
+    quotient = call("div")(a, b)
+    down = call("floor")(quotient)
+    near = call("div")(call("sub")(a, call("remainder")(a, b)), b)
+    whole = call("floor")(near)
+    whole = call("where")(call("greater")(call("sub")(near, whole), 0.5), call("add")(whole, 1.0), whole)
+    found = call("where")(call("logical_and")(call("isfinite")(near), call("isfinite")(b)), whole, down)
+    return call("where")(call("equal")(found, 0.0), call("copysign")(found, quotient), found)
+
+
+def _next_after(a: Tensor, b: Tensor) -> Any:
+    """Return the number next to a towards b: floats of one sign are ordered as their bits are."""
+    call = function
+    a, b = (x.broadcast_to(common_shape("nextafter", a, b)) for x in (a, b))
+    bits = call("bit_cast")(a, dtype=f"I{8 * a.dtype.itemsize}")
+    away = call("equal")(call("greater")(b, a), call("greater")(a, 0.0))
+    moved = call("add")(bits, call("sub")(call("mul")(call("cast")(away, dtype=bits.dtype), 2), 1))
+    stepped = call("bit_cast")(moved, dtype=a.dtype)
+    one = call("bit_cast")(call("fill")(value=1.0, shape=a.shape, dtype=bits.dtype, device=a.device), dtype=a.dtype)
+    stepped = call("where")(call("equal")(a, 0.0), call("copysign")(one, b), stepped)
+    either = call("where")(call("equal")(a, b), b, stepped)
+    lost = call("logical_or")(call("isnan")(a), call("isnan")(b))
+    return call("where")(lost, call("add")(a, b), either)
+
+
+SPECIAL: dict[tuple[str, str], Callable[..., Any]] = {
+    **{(name, kind): function("copy") for name in ("ceil", "floor", "round", "trunc") for kind in "iu"},
+    **{(name, kind): partial(_truth, name == "isfinite") for name in ("isfinite", "isinf", "isnan") for kind in "iu"},
+    ("bitwise_invert", "b"): function("logical_not"),
+    ("floor_divide", "f"): _divide_floats,
+    ("negative", "u"): _negate_unsigned,
+    ("nextafter", "f"): _next_after,
+    ("pow", "i"): integer_power,
+    ("pow", "u"): integer_power,
+}
+
+
+def _find(name: str, operator: str, kinds: str) -> dict[str, Callable[..., Any]]:
+    """Return what computes a function for each kind of dtypes."""
+    return {k: SPECIAL[name, k] if (name, k) in SPECIAL else function(operator) for k in kinds}
+
+
+def _declare_unary(name: str, operator: str, kinds: str) -> Callable[[Any], Any]:
+    by_kind = _find(name, operator, kinds)
+
+    def apply(x: Any, /) -> Any:
+        held = x if x.__class__ is Tensor else as_array(name, x)
+        compute = by_kind.get(held.dtype.kind)
+        if compute is None:
+            _check_kind(name, held, kinds)
+        assert compute is not None
+        return compute(held)
+
+    return _set_name(apply, name, f"Return {name}(x) of each element; of {_list(kinds)}.")
+
+
+def _declare_binary(name: str, operator: str, kinds: str) -> Callable[[Any, Any], Any]:
+    by_kind = _find(name, operator, kinds)
+
+    def apply(x1: Any, x2: Any, /) -> Any:
+        a, b = x1, x2
+        if a.__class__ is not Tensor or b.__class__ is not Tensor or a.desc.dtype is not b.desc.dtype:
+            a, b = together(name, x1, x2)
+        compute = by_kind.get(a.dtype.kind)
+        if compute is None:
+            _check_kind(name, a, kinds)
+        assert compute is not None
+        return compute(a, b)
+
+    return _set_name(apply, name, f"Return {name}(x1, x2) of elements of two arrays that broadcast; of {_list(kinds)}.")
+
+
+def _list(kinds: str) -> str:
+    return ", ".join(_KINDS[k] for k in kinds)
+
+
+def _set_name(apply: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = doc
+    return apply
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _declare_unary(name, *row) for name, row in UNARY.items()},
+    **{name: _declare_binary(name, *row) for name, row in BINARY.items()},
+}
+
+
+def pow(x1: Any, x2: Any, /) -> Tensor:
+    """Return x1 to the power of x2, of integers or floats; the number 2 has the square."""
+    if x1.__class__ is Tensor and x2.__class__ is int and x2 == 2 and x1.dtype.kind in "iuf":
+        squared: Tensor = function("square")(x1)
+        return squared
+    made: Tensor = FUNCTIONS["pow"](x1, x2)
+    return made
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
+    """Return x limited to [min, max], numbers or arrays that broadcast to x, None being no limit; NaN stays NaN."""
+    held = as_array("clip", x)
+    _check_kind("clip", held, "iuf")
+    made = held
+    for name, limit in (("maximum", min), ("minimum", max)):
+        if limit is None:
+            continue
+        if is_scalar(limit) and held.dtype.kind != "f" and isinstance(limit, float):
+            raise BadTensorDtype("clip", f"{quote(limit)} for an array of {held.dtype}", allowed="an integer")
+        other = limit if is_scalar(limit) else astype(as_array("clip", limit, held.device), held.dtype, copy=False)
+        made = FUNCTIONS[name](made, other)
+    result: Tensor = function("copy")(held) if made is held else made
+    return result
+
+
+def real(x: Any, /) -> Tensor:
+    """Return the real part of each element: a copy, since all numbers here are real."""
+    held = as_array("real", x)
+    _check_kind("real", held, "iuf")
+    copied: Tensor = function("copy")(held)
+    return copied
+
+
+def imag(x: Any, /) -> Tensor:
+    """Return the imaginary part of each element: zeros, since all numbers here are real."""
+    held = as_array("imag", x)
+    _check_kind("imag", held, "iuf")
+    made: Tensor = function("fill")(shape=held.shape, dtype=held.dtype, device=held.device)
+    return made
+
+
+def conj(x: Any, /) -> Tensor:
+    """Return the conjugate of each element: a copy, since all numbers here are real."""
+    return real(x)
