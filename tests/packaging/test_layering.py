@@ -162,7 +162,7 @@ backend
 tensors
 call oracle
 graph
-rewriting
+rewriting importing
 passes measure
 runtime
 eager simt
