@@ -166,7 +166,7 @@ rewriting importing
 passes measure
 runtime
 eager simt
-bench demo view llm onnx scaffold
+bench demo view llm onnx scaffold torch
 conformance
 cli build
 __main__
