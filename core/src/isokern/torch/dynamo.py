@@ -128,7 +128,8 @@ def make_callable(module: Any, static: Iterable[int], options: Options, report: 
 def _place(here: bool, node: Any, reasons: Mapping[Any, str], device: str) -> tuple[str, str]:
     if here:
         return device, ""
-    return "PyTorch", reasons.get(node, "alone between operators that run in PyTorch")
+    of = node.args[0] if node.target is operator.getitem else node
+    return "PyTorch", reasons.get(node) or reasons.get(of) or "alone between operators that run in PyTorch"
 
 
 def partition(module: Any, reasons: Mapping[Any, str], static: set[Any], options: Options, name: str) -> set[Any]:

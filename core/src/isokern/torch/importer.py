@@ -34,6 +34,13 @@ class Shared:
     array: Array
 
 
+@dataclass(frozen=True)
+class Refused:
+    """What a node gave that nothing here can read, and why."""
+
+    problem: str
+
+
 class Importer(Draft):
     """A graph under construction from nodes; `found` has what each gave: operands, numbers, lists of them."""
 
@@ -83,12 +90,12 @@ class Importer(Draft):
             return _fact(name, *args)
         if _numbers_only((args, named)) and not _is_tensor(value_of(node)):
             return target(*args, **named)  # arithmetic of dims
-        handler = handler_of(target)
-        if handler is None:
-            raise UnsupportedModel(name, "no counterpart here")
         val = value_of(node)
         first = val[0] if isinstance(val, (tuple, list)) else val
         wanted: DType | None = our_dtype(name, first.dtype) if _is_tensor(first) else None
+        handler = handler_of(target)
+        if handler is None:
+            raise UnsupportedModel(name, "no counterpart here")
         plain = _is_plain(next((value_of(a) for a in node.args if isinstance(a, torch.fx.Node)), None))
         read = _read(node) if isinstance(val, (tuple, list)) else None
         view = Node(short_name(target), bind(target, args, named), self, wanted, read, plain)
@@ -99,7 +106,10 @@ class Importer(Draft):
     def _resolve(self, x: Any) -> Any:
         """Return arguments with nodes as what they gave."""
         if isinstance(x, torch.fx.Node):
-            return self.found[x]
+            found = self.found[x]
+            if isinstance(found, Refused):
+                raise UnsupportedModel(x.name, found.problem)
+            return found
         if isinstance(x, (list, tuple)):
             return type(x)(self._resolve(v) for v in x) if type(x) in (list, tuple) else [self._resolve(v) for v in x]
         if isinstance(x, Mapping):

@@ -12,7 +12,7 @@ from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import IsokernError
 from .elements import check_plain, our_dtype
-from .importer import Importer, value_of
+from .importer import Importer, Refused, value_of
 from .library import library as torch
 
 
@@ -33,11 +33,13 @@ def judge(module: Any, device: Device) -> dict[Any, str]:
                 importer.run_node(module, node)
         except IsokernError as error:
             reasons[node] = _text(error)
+            if node.op == "placeholder":
+                importer.found[node] = Refused(reasons[node])
         if node in reasons and node.op != "placeholder":
             try:
                 importer.found[node] = _stand_in(importer, node.name, value_of(node))
-            except IsokernError:
-                importer.found[node] = None  # what reads it is refused, too
+            except IsokernError as error:
+                importer.found[node] = Refused(_text(error))
     reasons |= _lacking(importer, module, device, reasons)
     return reasons
 
