@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import inspect
+import threading
 
 import numpy as np
 import pytest
@@ -436,9 +437,12 @@ def test_a_repeated_call_is_found_by_what_it_is(device):
         for value in (0.0, -0.0):
             found = isokern.scale(x, value=value).numpy()
             assert (np.signbit(found) == (np.signbit(x.numpy()) ^ np.signbit(value))).all()
-    before = len(repeated._known)
+        for axes in ((1.0,), (True,)):  # equal to (1,) in Python, and not what was kept
+            with pytest.raises(InvalidArgument, match="axes"):
+                isokern.reduce_sum(x, axes=axes)
+    before = sum(map(len, repeated._known.values()))
     isokern.relu(x, out=isokern.zeros((2, 2), device=device))
-    assert len(repeated._known) == before
+    assert sum(map(len, repeated._known.values())) == before
     x.buffer.close()
     with pytest.raises(InvalidArgument, match="closed"):
         isokern.relu(x)
@@ -459,6 +463,86 @@ def test_a_repeated_call_gives_new_memory_each_time(device):
     del kept
     gc.collect()
     assert device.memory.live == live
+
+
+def test_lists_of_tensors_are_found_by_where_they_stand(device):
+    a, b = isokern.tensor([[1.0, 2.0]], device=device), isokern.tensor([[3.0, 4.0]], device=device)
+    for _ in range(2):
+        assert isokern.concat([a, b]).numpy().tolist() == [[1, 2], [3, 4]]
+        assert isokern.concat([b, a]).numpy().tolist() == [[3, 4], [1, 2]]
+        assert isokern.concat([a]).numpy().tolist() == [[1, 2]]
+        assert isokern.concat((t for t in (a, b)), axis=1).numpy().tolist() == [[1, 2, 3, 4]]
+        assert isokern.neg(a).shape == (1, 2)
+        assert isokern.neg([a]).shape == (1, 1, 2)  # not that tensor, but one with a dim more
+
+
+def test_functions_beside_operators_give_the_same_when_repeated(device):
+    table = isokern.cast(isokern.tensor(np.ones((4, 32), np.float32), device=device), dtype="Q8_0")
+    vector = isokern.tensor([1.0, 2.0], device=device)
+    matrix = isokern.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    large = isokern.tensor(np.array([2**62, -(2**62)]), device=device)
+    rows = isokern.tensor(np.array([1, 0]), device=device)
+    for call, wanted in (
+        (lambda: isokern.matmul(matrix, vector), [5, 11]),
+        (lambda: isokern.matmul(matrix, matrix), [[7, 10], [15, 22]]),
+        (lambda: isokern.clip(large, max=2**60 + 1), [2**60 + 1, -(2**62)]),
+        (lambda: isokern.clip(vector, max=1.5), [1, 1.5]),
+        (lambda: isokern.gather(matrix, rows), [[3, 4], [1, 2]]),
+        (lambda: isokern.gather(matrix, rows, axis=1), [[2, 1], [4, 3]]),
+        (lambda: isokern.gather(table, rows)[0, :2], [1, 1]),
+        (lambda: isokern.cast(table, dtype="F32")[3, :2], [1, 1]),
+        (lambda: isokern.cast(vector, dtype=isokern.I32), [1, 2]),
+    ):
+        for _ in range(3):
+            assert np.allclose(call().numpy(), wanted, atol=1e-4, rtol=0)
+
+
+def test_memory_of_repeated_calls_is_used_again_when_nobody_has_it(device):
+    x = isokern.tensor(np.arange(300, dtype=np.float32), device=device)
+    for n in (1, 3, 300):
+        part = x[:n]
+        arrays = []
+        for i in range(200):
+            y = isokern.add(part, part)
+            view = y.numpy() if i % 2 else np.asarray(y)[::-1][::-1]
+            if i % 3 == 0:
+                y.buffer.close()
+            arrays.append(view)
+            del y
+        assert all((array == 2 * np.arange(n)).all() for array in arrays)
+    threads = [threading.Thread(target=_add_often, args=(x[:4],)) for _ in range(4)]
+    gc.collect()
+    live, allocations = device.memory.live, device.memory.allocations
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert (device.memory.live, device.memory.allocations) == (live, allocations)
+
+
+def _add_often(x):
+    kept = []
+    for i in range(1000):
+        kept.append(isokern.scale(x, value=float(i % 7 + 1)))
+        if len(kept) > 100:
+            for j, y in enumerate(kept):
+                assert (y.numpy() == x.numpy() * ((i - len(kept) + 1 + j) % 7 + 1)).all()
+            kept.clear()
+
+
+def test_pools_of_many_sizes_keep_little(device):
+    x = isokern.tensor(np.ones(1000, np.float32), device=device)
+    kept = [isokern.neg(x[:n]) for n in range(1, 200) for _ in range(3)]
+    live = device.memory.live
+    del kept
+    gc.collect()
+    again = [isokern.neg(x[:n]) for n in range(1, 200) for _ in range(3)]
+    assert device.memory.live == live
+    assert device.memory.peak >= live
+    del again
+    device.memory.reset_peak()
+    assert device.memory.peak == device.memory.live
 
 
 def test_the_policy_is_asked_for_at_each_repeated_call(device, monkeypatch):

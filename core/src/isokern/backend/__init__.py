@@ -15,7 +15,7 @@ from .kernels import Declined, Kernel, KernelVariant, PackedLayout
 from .limits import Limit, Peer, Timer
 from .memory import ALIGNMENT, BASE_ALIGNMENT, Buffer, Mapping, Memory, Place, Workspace
 from .register import HOOK_VERSION, Register, check_fingerprints
-from .streams import Event, Recording, Scratch, Stream, check_stream, current_stream
+from .streams import Event, Recording, Scratch, Stream, check_stream, current_stream, running_stream
 
 __all__ = [
     "ALIGNMENT",
@@ -52,4 +52,5 @@ __all__ = [
     "current_stream",
     "hookimpl",
     "renew_in_child",
+    "running_stream",
 ]

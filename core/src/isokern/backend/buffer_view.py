@@ -13,10 +13,26 @@ from .memory import Buffer, Memory, Place
 View = TypeVar("View", bound="BufferView")
 
 
+class Facts:
+    """What a descriptor compares a tensor by: its description, and the memory that it is in.
+
+    Nearly always (`facts_of`) equal facts are one object, so that calls compare identities; `same` says it for sure.
+    """
+
+    __slots__ = ("desc", "memory")
+
+    def __init__(self, desc: TensorDesc, memory: Memory) -> None:
+        self.desc, self.memory = desc, memory
+
+    def same(self, other: Facts | None) -> bool:
+        """Return whether both say the same."""
+        return self is other or (other is not None and self.memory is other.memory and self.desc == other.desc)
+
+
 @lru_cache(maxsize=1 << 16)
-def facts_of(desc: TensorDesc, memory: Memory) -> tuple[Memory, TensorDesc]:
-    """Return what a descriptor compares a tensor by: one object for equal facts, so that a call compares identities."""
-    return memory, desc
+def facts_of(desc: TensorDesc, memory: Memory) -> Facts:
+    """Return the facts of a tensor: one object for equal ones, while it is among the last that were asked for."""
+    return Facts(desc, memory)
 
 
 class BufferView:
@@ -50,10 +66,10 @@ class BufferView:
         self.span = (buffer.address + low, buffer.address + high)
 
     @classmethod
-    def over(cls: type[View], buffer: Buffer, facts: tuple[Memory, TensorDesc], nbytes: int) -> View:
+    def over(cls: type[View], buffer: Buffer, facts: Facts, nbytes: int) -> View:
         """Return the whole of new memory as the tensor that `facts` says, dense and of `nbytes`, without a check."""
         made = cls.__new__(cls)
-        made.desc, made.buffer, made.facts = facts[1], buffer, facts
+        made.desc, made.buffer, made.facts = facts.desc, buffer, facts
         made.span = (buffer.address, buffer.address + nbytes)
         return made
 

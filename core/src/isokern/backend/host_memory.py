@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..dtypes import DType
 from ..status import OutOfMemory
-from .memory import Buffer, Bytes, Mapping, Memory
+from .memory import ALIGNMENT, Buffer, Bytes, Mapping, Memory
+
+POOLED = 1 << 12  # bytes up to which memory of the outputs of repeated calls comes from pools
+KEPT = 64  # free blocks that a pool keeps
+POOLS = 64  # pools after which all are emptied: 16 MiB at most
 
 
 class Address(int):
@@ -21,6 +27,68 @@ class Address(int):
         return self
 
     owner: Any
+
+
+class _Pool:
+    """Blocks of one size: `made` exist, of which those in `free` are not in use. It needs no lock but to make some."""
+
+    __slots__ = ("free", "made", "memory", "nbytes")
+
+    def __init__(self, memory: HostMemory, nbytes: int) -> None:
+        self.memory, self.nbytes = memory, nbytes
+        self.made = 0
+        self.free: list[_Block] = []
+
+    def make(self) -> _Block:
+        """Return a new block."""
+        raw, start = _allocate_aligned(self.nbytes, ALIGNMENT)
+        with self.memory._lock:
+            self.made += 1
+            self.memory._note_peak()
+        return _Block(self, raw, raw.__array_interface__["data"][0] + start)
+
+    def shrink(self, kept: int) -> None:
+        """Free blocks that are not in use, but for so many."""
+        with self.memory._lock:
+            while len(self.free) > kept:
+                try:
+                    self.free.pop()
+                except IndexError:  # another thread was faster
+                    break
+                self.made -= 1
+
+
+class _Block:
+    """Memory of a pool, which is that of an array."""
+
+    __slots__ = ("address", "array", "free", "pool")
+
+    def __init__(self, pool: _Pool, array: Bytes, address: int) -> None:
+        self.pool, self.free, self.array, self.address = pool, pool.free, array, address
+
+
+class _PooledAddress(Address):
+    """The address of a block, which goes back to its pool when nobody has this object any more.
+
+    Whatever uses the memory has it: the buffer, arrays over the buffer (`view`), bound calls and recordings.
+    """
+
+    owner: _Block
+
+    def __del__(self) -> None:
+        block = self.owner
+        block.free.append(block)
+        if len(block.free) > KEPT:
+            block.pool.shrink(KEPT)
+
+
+def _allocate_aligned(nbytes: int, alignment: int, zeros: bool = False) -> tuple[Bytes, int]:
+    """Return new memory, and from where in it `nbytes` bytes are aligned; raise OutOfMemory."""
+    try:
+        raw = (np.zeros if zeros else np.empty)(nbytes + alignment, np.uint8)
+    except (MemoryError, ValueError):
+        raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+    return raw, -raw.__array_interface__["data"][0] % alignment
 
 
 class _Memory:
@@ -52,7 +120,10 @@ def array_at(
 class HostBuffer(Buffer):
     """Memory of the host process, which `view` and every array over it keep alive."""
 
-    view: Bytes
+    @cached_property
+    def view(self) -> Bytes:  # type: ignore[override]  # made when first asked for, where the pool gave the memory
+        """All bytes of the buffer."""
+        return array_at(self.address, (self.nbytes,), owner=self.handle)
 
     def __init__(
         self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None
@@ -99,15 +170,54 @@ class HostMemory(Memory):
     wraps = True
     buffer: ClassVar[type[HostBuffer]] = HostBuffer
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._pools: dict[int, _Pool] = {}  # by the size of their blocks
+
     def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         """Return memory of the process; raise OutOfMemory where it has not so much."""
-        try:
-            raw = (np.empty if empty else np.zeros)(nbytes + alignment, np.uint8)
-        except (MemoryError, ValueError):
-            raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
-        address = raw.__array_interface__["data"][0]
-        start = -address % alignment
-        return self.buffer(self, raw[start : start + nbytes], element, kind, address + start)
+        raw, start = _allocate_aligned(nbytes, alignment, not empty)
+        address = raw.__array_interface__["data"][0] + start
+        return self.buffer(self, raw[start : start + nbytes], element, kind, address)
+
+    def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
+        """Return a function that allocates without clearing; small memory comes from a pool."""
+        if nbytes > POOLED or self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN:
+            return super().allocator(nbytes, element)
+        pool = self._pool(nbytes)
+        free, make, new_buffer, new_address = pool.free, pool.make, object.__new__, int.__new__
+
+        def allocate() -> Buffer:
+            try:
+                block = free.pop()
+            except IndexError:
+                block = make()
+            # What HostBuffer's __init__ does, where each step is known
+            buffer = new_buffer(HostBuffer)
+            buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
+            buffer.address = block.address
+            buffer.handle = handle = new_address(_PooledAddress, block.address)
+            handle.owner = block
+            return buffer
+
+        return allocate
+
+    def _pool(self, nbytes: int) -> _Pool:
+        """Return the pool for a size; what the others keep is freed when there are many."""
+        with self._lock:
+            found = self._pools.get(nbytes)
+            if found is None:
+                found = self._pools[nbytes] = _Pool(self, nbytes)
+                if len(self._pools) % POOLS == 0:
+                    for pool in self._pools.values():
+                        pool.shrink(0)
+            return found
+
+    def _count_pooled(self) -> tuple[int, int]:
+        """Return the bytes and the number of pooled buffers in use."""
+        with self._lock:
+            used = [(pool.nbytes, pool.made - len(pool.free)) for pool in self._pools.values()]
+        return sum(nbytes * n for nbytes, n in used), sum(n for _, n in used)
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """Return a buffer over the smallest run of bytes that holds every element of `array`, without a copy."""
@@ -117,3 +227,6 @@ class HostMemory(Memory):
         else:
             view = array_at(low, (high - low,), owner=array, writable=array.flags.writeable)
         return self.buffer(self, view, element)
+
+
+_PLAIN = HostMemory.allocate_buffer  # a class with another allocates nothing in a pool

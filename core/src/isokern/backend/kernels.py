@@ -58,6 +58,10 @@ class Kernel(ABC):
         `handles` are buffer handles in the plan's order (None where absent); `workspace` is a handle or None.
         """
 
+    def launcher(self) -> Callable[[Sequence[Any], Any, int, Stream], None]:
+        """Return `launch`, as cheap as the backend can make it: for calls that are repeated."""
+        return self.launch
+
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
     ) -> Callable[[], None]:

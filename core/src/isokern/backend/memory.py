@@ -7,6 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -73,15 +74,16 @@ class Buffer(ABC):
 
     view: Bytes | None = None
     library = ""
+    kind = "default"
+    alive = writable = True
+    _mapped: Bytes | None = None
+    _in_use: _InUse | None = None
 
     def __init__(
         self, memory: Memory, nbytes: int, element: DType, kind: str, address: int, handle: Any, writable: bool = True
     ) -> None:
         self.memory, self.nbytes, self.dtype, self.kind = memory, nbytes, element, kind
         self.address, self.handle, self.writable = address, handle, writable
-        self.alive = True
-        self._mapped: Bytes | None = None
-        self._in_use: _InUse | None = None
 
     @property
     def device(self) -> Place:
@@ -228,10 +230,9 @@ class _InUse:
     def __init__(self, memory: Memory, nbytes: int) -> None:
         self.memory, self.nbytes = memory, nbytes
         with memory._lock:
-            memory.live += nbytes
-            memory.allocations += 1
-            if memory.live > memory.peak:
-                memory.peak = memory.live
+            memory._live += nbytes
+            memory._allocations += 1
+            memory._note_peak()
 
     def end(self) -> None:
         """Count the bytes as free, once."""
@@ -254,7 +255,7 @@ class Memory(ABC):
     wraps = False  # whether `wrap` takes host memory in place
 
     def __init__(self) -> None:
-        self.live = self.peak = self.allocations = self.copied = 0
+        self._live = self._peak = self._allocations = self.copied = 0
         self._lock = threading.RLock()  # re-entrant: a garbage collection inside it may free a buffer
         _memories.add(self)
         self._device: weakref.ref[Place] | None = None
@@ -285,10 +286,40 @@ class Memory(ABC):
         buffer._in_use = _InUse(self, buffer.nbytes)
         return buffer
 
+    def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
+        """Return a function that allocates a buffer of that size, without clearing it: for calls that are repeated."""
+        return partial(self.alloc, nbytes, element, empty=True)
+
+    @property
+    def live(self) -> int:
+        """The bytes that are in use."""
+        return self._live + self._count_pooled()[0]
+
+    @property
+    def allocations(self) -> int:
+        """The number of buffers that are in use."""
+        return self._allocations + self._count_pooled()[1]
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were in use at once; where pools give memory, it may miss what they kept meanwhile."""
+        with self._lock:
+            self._note_peak()
+            return self._peak
+
+    def _note_peak(self) -> None:
+        live = self.live
+        if live > self._peak:
+            self._peak = live
+
+    def _count_pooled(self) -> tuple[int, int]:
+        """Return the bytes and the number of buffers in use that pools gave."""
+        return 0, 0
+
     def _count_free(self, nbytes: int) -> None:
         with self._lock:
-            self.live -= nbytes
-            self.allocations -= 1
+            self._live -= nbytes
+            self._allocations -= 1
 
     def count_copy(self, nbytes: int) -> None:
         """Add `nbytes` to `copied`."""
@@ -298,7 +329,7 @@ class Memory(ABC):
     def reset_peak(self) -> None:
         """Restart `peak` from the bytes that are live now."""
         with self._lock:
-            self.peak = self.live
+            self._peak = self.live
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
         """Copy bytes from a buffer of another device into one of this memory, without the host; False where it cannot.

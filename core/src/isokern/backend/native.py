@@ -165,6 +165,20 @@ class NativeKernel(Kernel):
         if status and status != CAPTURED:
             self.library.fail(status, self.plan.operator)
 
+    def launcher(self) -> Callable[[Sequence[Any], Any, int, Stream], None]:
+        """Return `launch` without what can be looked up before."""
+        if self._absent:
+            return self.launch
+        pack, call, pointer, null, slow = self._pack, self._call, self._pointer, self._null, self.launch
+
+        def launch(handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
+            if workspace is not None:
+                slow(handles, workspace, workspace_bytes, stream)
+            elif status := call(pointer, pack(*handles), null, 0, stream.pointer):  # type: ignore[attr-defined]
+                self.library.fail(status, self.plan.operator)
+
+        return launch
+
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
         """Pack the input: one foreign call."""
         cast = self.library.ffi.cast

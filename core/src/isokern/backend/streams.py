@@ -153,6 +153,7 @@ class Stream(ABC):
             )
         of_thread = self._of_thread.__dict__
         of_thread["recording"] = recording = self.begin_capture()
+        _current.__dict__["captured"] = True
         try:
             yield recording
         finally:
@@ -175,7 +176,7 @@ class Stream(ABC):
         _stack(self.device).pop()
 
 
-_current = threading.local()
+_current = threading.local()  # empty in threads that never made a stream current, or captured one
 
 
 def _stack(device: Place) -> list[Stream]:
@@ -199,3 +200,12 @@ def current_stream(device: Place) -> Stream:
             return stack[-1]
     default: Stream = device.default_stream
     return default
+
+
+def running_stream(device: Place) -> Stream | None:
+    """Return the thread's current stream, or None where the thread captures it."""
+    if not _current.__dict__:
+        default: Stream = device.default_stream
+        return default
+    stream = current_stream(device)
+    return stream if stream.recording is None else None

@@ -21,7 +21,7 @@ from ..runtime.lowered import is_lowering
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
-from .repeated import remember
+from .repeated import calls_of, is_kept, key_of, remember
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
@@ -174,19 +174,31 @@ def _give_back(out: Any, made: Sequence[Tensor], stream: Stream) -> None:
             array[...] = y.numpy()
 
 
-def call(
+def call(op: Operator, given: Sequence[Any], **named: Any) -> Any:
+    """Run `op` eagerly, with attributes and options by name: see functions.py."""
+    found = key_of(given, named)
+    if found is None:
+        return _call(op, given, **named)
+    key, tensors = found
+    known = calls_of(op).get(key)
+    if known is not None:
+        return known(tensors)
+    return _call(op, given, found if is_kept(named) else None, **named)
+
+
+def _call(
     op: Operator,
     given: Sequence[Any],
+    found: tuple[Hashable, Sequence[Tensor | None]] | None = None,
     *,
     out: Any = None,
     device: str | Device | None = None,
     stream: Stream | None = None,
     dtype: Any = None,
     on_missing: str | None = None,
-    key: Hashable | None = None,
     **attrs: Any,
 ) -> Any:
-    """Run `op` eagerly: see functions.py. By `key` it is found the next time (see repeated.py)."""
+    """Describe and run a call; `found` is by what it is found the next time, and its tensors (see repeated.py)."""
     pairs = pair_operands(op, given)
     target = find_target([v for _, v in pairs], out, device)
     if stream is None:
@@ -202,8 +214,8 @@ def call(
         outputs = _outputs(op, out, target, stream)
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
-    if key is not None and not descriptor.made_of:  # whether something is made of others is asked every time
-        remember(key, descriptor)
+    if found is not None and [*map(id, found[1])] == [*map(id, tensors)]:  # the tensors themselves were given
+        remember(found[0], descriptor, attrs)
     if out is not None:
         _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]

@@ -1,83 +1,118 @@
 """Calls that were made before: what a call needs is found by its tensors' facts and its attributes, in one look.
 
-Only calls of tensors are found so, which leave the outputs, the device, the stream and the policy to the library, and
-for which the device has a kernel.
+Only calls of tensors are found so, which leave the outputs, the device, the stream and the policy to the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from marshal import dumps
 from typing import Any
 
 from ..backend.buffer_view import facts_of
 from ..call.descriptor import Descriptor
 from ..declare.operator import Operator
+from ..dtypes import DType
+from ..runtime.lowered import is_lowering
 from ..tensors import Tensor
+from .create import create
+
+Call = Callable[[Sequence[Tensor | None]], Any]  # a known call, as a function of its inputs
+Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tensors, and their attributes
 
 OPTIONS = frozenset(("out", "device", "stream", "on_missing"))
 KNOWN = 1024  # calls that are kept
-_known: dict[Hashable, Repeated] = {}
-_EXACT = frozenset((bool, int, str))  # equal values of one of these types are the same
+_known: dict[Operator, Calls] = {}
 
 
-class Repeated:
-    """A call with certain facts: its descriptor, and how its outputs are allocated."""
-
-    __slots__ = ("allocate", "calculate", "outputs")
-
-    def __init__(self, descriptor: Descriptor) -> None:
-        self.calculate = descriptor.calculate
-        self.allocate = descriptor.device.memory.alloc
-        self.outputs = [
-            (facts_of(desc, descriptor.device.memory), desc.nbytes, desc.dtype) for desc in descriptor.outputs
-        ]
-
-    def run(self, tensors: Sequence[Tensor | None]) -> Any:
-        """Make the call, and return the output; a tuple where there are several."""
-        made = [
-            Tensor.over(self.allocate(nbytes, element, empty=True), facts, nbytes)
-            for facts, nbytes, element in self.outputs
-        ]
-        self.calculate(tensors, made, workspace="auto")
-        return made[0] if len(made) == 1 else tuple(made)
+def calls_of(operator: Operator) -> Calls:
+    """Return what is known of an operator's calls: always the same object."""
+    return _known.setdefault(operator, {})
 
 
-def key_of(operator: Operator, given: Sequence[Any], named: Mapping[str, Any]) -> Hashable | None:
-    """Return what a call is found by; None for one that is not found so."""
-    facts: list[Any] = []
+def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+    """Return the call as a function of its inputs, which allocates the output; a tuple where there are several."""
+    memory, calculate = descriptor.device.memory, descriptor.repeater()
+    if descriptor.made_of:
+        calculate = _ask_policy(calculate, descriptor, attrs)
+    outputs = [
+        (memory.allocator(desc.nbytes, desc.dtype), facts_of(desc, memory), desc.nbytes) for desc in descriptor.outputs
+    ]
+    over = Tensor.over
+
+    def run(inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+        made = tuple([over(allocate(), known, nbytes) for allocate, known, nbytes in outputs])
+        calculate((*made, *inputs))
+        return made
+
+    if len(outputs) > 1:
+        return run
+    ((allocate, known, nbytes),) = outputs
+    desc, new = known.desc, Tensor.__new__
+
+    def run_one(inputs: Sequence[Tensor | None]) -> Tensor:
+        made = new(Tensor)  # what Tensor.over does, without its call
+        made.desc, made.facts, made.buffer = desc, known, allocate()
+        at = made.buffer.address
+        made.span = (at, at + nbytes)
+        calculate((made, *inputs))
+        return made
+
+    return run_one
+
+
+def _ask_policy(
+    calculate: Callable[[Sequence[Tensor | None]], None], descriptor: Descriptor, attrs: Mapping[str, Any]
+) -> Callable[[Sequence[Tensor | None]], None]:
+    """Return the call of an operator that is made of others, as long as the setting allows it."""
+    op, inputs, outputs, device = descriptor.operator, descriptor.inputs, descriptor.outputs, descriptor.device
+
+    def run(tensors: Sequence[Tensor | None]) -> None:
+        if not is_lowering(op.name):
+            create(op, inputs, outputs, device=device, **attrs)  # which says why not
+        calculate(tensors)
+
+    return run
+
+
+def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Hashable, Sequence[Tensor | None]] | None:
+    """Return what a call is found by among its operator's, and its tensors; None for one that is not found so.
+
+    `named` are its attributes and options. As bytes, values are equal only where their types are, and -0.0 is not 0.0.
+    """
+    tensors: list[Tensor | None] = []
+    groups = 0
     for value in given:
-        if value.__class__ is Tensor:
-            facts.append(value.facts)
-        elif value is None and facts:
-            facts.append(None)
+        if value.__class__ is list or value.__class__ is tuple:
+            tensors.extend(value)
+            groups = groups * KNOWN + len(value)
         else:
-            return None
-    if not facts:
-        return None
-    if not named:
-        return operator, *facts
-    if not OPTIONS.isdisjoint(named):
-        return None
-    for value in named.values():
-        kind = type(value)
-        if kind is float:
-            if value == 0:  # which may be -0.0
-                return None
-        elif kind is tuple:
-            if not all(type(v) is int for v in value):
-                return None
-        elif kind not in _EXACT:
-            return None
-    return operator, *facts, *named.items(), *map(type, named.values())
+            tensors.append(value)
+    while tensors and tensors[-1] is None:
+        tensors.pop()
+    try:
+        facts = [None if t is None else t.facts for t in tensors]
+        if facts:
+            if not named and not groups:
+                return tuple(facts), tensors
+            values = [v.name if v.__class__ is DType else v for v in named.values()]
+            return (*facts, groups, *named, dumps((*values,), 0)), tensors
+    except (AttributeError, ValueError):  # something that is no tensor, or an object that has no bytes
+        pass
+    return None
 
 
-def find(key: Hashable) -> Repeated | None:
-    """Return what is known of a call."""
-    return _known.get(key)
+def is_kept(named: Mapping[str, Any]) -> bool:
+    """Return whether a call may be found again: by attributes of Python's own types, and without options."""
+    return OPTIONS.isdisjoint(named) and all(
+        type(v) in (bool, int, float, str, DType) or (type(v) is tuple and all(type(i) is int for i in v))
+        for v in named.values()
+    )
 
 
-def remember(key: Hashable, descriptor: Descriptor) -> None:
+def remember(key: Hashable, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
     """Keep what a call needs for the next one of its kind."""
-    if len(_known) >= KNOWN:
-        _known.clear()
-    _known[key] = Repeated(descriptor)
+    if sum(map(len, _known.values())) >= KNOWN:
+        for calls in _known.values():
+            calls.clear()
+    calls_of(descriptor.operator)[key] = _repeat(descriptor, attrs)
