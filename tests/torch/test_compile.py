@@ -321,7 +321,9 @@ def test_dtypes_that_a_device_lacks_run_in_pytorch(devices, monkeypatch):
 def test_a_graph_that_is_differentiated_is_refused_with_the_way_out(cpu):
     module, x = make(Perceptron), torch.randn(2, 8)
     with torch.enable_grad():
-        with pytest.raises(Exception, match=r"require gradients.*torch\.no_grad\(\).*requires_grad_\(False\)") as caught:
+        with pytest.raises(
+            Exception, match=r"require gradients.*torch\.no_grad\(\).*requires_grad_\(False\)"
+        ) as caught:
             compiled(module)(x)
         assert isinstance(caught.value, torch._dynamo.exc.BackendCompilerFailed)
         assert isinstance(caught.value.inner_exception, InvalidArgument)

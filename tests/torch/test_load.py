@@ -81,7 +81,9 @@ def test_trees_of_arguments_and_results(cpu):
     assert found["x"] is a
     with pytest.raises(InvalidArgument, match="4; allowed: 3, as it was exported"):
         loaded({"a": a}, scale=4, bias=b)
-    with pytest.raises(InvalidArgument, match="inputs 1 by position, and scale; allowed: 1 by position, and scale, bias"):
+    with pytest.raises(
+        InvalidArgument, match="inputs 1 by position, and scale; allowed: 1 by position, and scale, bias"
+    ):
         loaded({"a": a}, scale=3)
 
 
@@ -169,7 +171,7 @@ def test_inputs_that_do_not_fit(cpu):
         loaded(torch.randn(3, 8))
     with pytest.raises(BadTensorDtype, match=r"torch.float64; allowed: torch.float32; x.to\(torch.float32\)"):
         loaded(x.double())
-    with pytest.raises(InvalidArgument, match="a list; allowed: a tensor|inputs 1 by position"):
+    with pytest.raises(InvalidArgument, match="inputs 1 by position"):
         loaded([1.0])
     with torch.enable_grad(), pytest.raises(InvalidArgument, match=r"requires gradients.*x\.detach\(\)"):
         loaded(x.clone().requires_grad_())

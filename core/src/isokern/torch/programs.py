@@ -15,13 +15,13 @@ from typing import Any
 
 from .. import graph as graphs
 from ..backend import Device
-from ..graph.ir import COMPUTED, Value
+from ..graph.ir import COMPUTED, TensorSpec, Value
 from ..importing.emission import UnsupportedModel
 from ..importing.operand import Array, dtype_of, shape_of
-from ..passes import DEFAULT
-from ..runtime import Program
-from ..runtime.assemble import assemble
-from ..runtime.compiler import take_model
+from ..passes import DEFAULT, run as run_passes
+from ..rewriting.rewriter import State
+from ..rewriting.target import Target
+from ..runtime import Program, compile
 from ..status import InvalidArgument
 from ..tensors import Tensor, from_numpy
 from .elements import THEIRS, from_array, our_dtype, to_array
@@ -139,7 +139,7 @@ class Programs:
             self._programs.move_to_end(key)
             return self._programs[key]
         built = self.build(args)
-        program = self._assemble(built) if built.model.graph.outputs else None
+        program = self._compile(built) if built.model.graph.outputs else None
         self.built_times += 1
         self._programs[key] = built, program
         while len(self._programs) > KEPT:
@@ -199,19 +199,24 @@ class Programs:
             outputs[found] = len(outputs)
         return Result(index=outputs[found], order=_order(val, len(shape_of(found))), kind=THEIRS[dtype_of(found)])
 
-    def _assemble(self, built: Built) -> Program:
-        """Compile; parameters that the program has as they are lie in PyTorch's memory where the device can use it."""
+    def _compile(self, built: Built) -> Program:
+        """Compile; parameters that passes leave as they are lie in PyTorch's memory where the device can use it."""
         options, device = self.options, self.options.device
-        graph, given = take_model(built.model, None)
-        beside: dict[str, Tensor] = {}
+        model = built.model
+        state = run_passes(State(model.graph, model.parameters, Target.of_device(device)), options.passes)
+        given = dict(state.parameters)
         if device.memory.wraps and not device.asynchronous:
             arrays = {id(h.array): h for h in self._held.values() if h.array is not None}
             for name, array in given.items():
                 held = arrays.get(id(array))
                 if held is not None and array.flags.c_contiguous and array.flags.aligned:
-                    held.shared = held.shared or from_numpy(array, device=device)
-                    beside[name] = held.shared
-        return assemble(graph, given, device, options.passes, True, beside, prepack=options.prepack)
+                    given[name] = held.shared = held.shared or _over(array, device)
+        return compile(state.graph, device, parameters=given, passes="", prepack=options.prepack)
+
+
+def _over(array: Array, device: Device) -> Tensor:
+    """Return a dense tensor over an array's memory, whatever its strides of dims of 1 are."""
+    return Tensor(TensorSpec(array.dtype, array.shape), from_numpy(array.reshape(-1), device=device).buffer)
 
 
 def _key(argument: Any) -> Any:
