@@ -18,8 +18,8 @@ from torch import nn  # noqa: E402
 import isokern  # noqa: E402
 from isokern import InvalidArgument  # noqa: E402
 from isokern.torch import explain  # noqa: E402
-from isokern.torch.dynamo import Report, compile_with, read_options  # noqa: E402
-from isokern.torch.programs import CHANGES, KEPT, Programs  # noqa: E402
+from isokern.torch.dynamo import CaptureReport, compile_with, read_options  # noqa: E402
+from isokern.torch.programs import CHANGES, KEPT, ModulePrograms  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
 NEAR = 1e-5
@@ -37,13 +37,13 @@ def fresh():
 def made(monkeypatch):
     """Return the list of the programs that are made."""
     found = []
-    init = Programs.__init__
+    init = ModulePrograms.__init__
 
     def remember(self, *args, **named):
         init(self, *args, **named)
         found.append(self)
 
-    monkeypatch.setattr(Programs, "__init__", remember)
+    monkeypatch.setattr(ModulePrograms, "__init__", remember)
     return found
 
 
@@ -353,7 +353,7 @@ def test_a_mode_of_inductor_is_refused(cpu):
 
 
 def test_a_report_has_every_operator(cpu):
-    report = Report()
+    report = CaptureReport()
     torch.compile(make(Perceptron), backend=compile_with(read_options({"device": "cpu:0"}), report))(torch.randn(2, 8))
     kinds = [line.operator.split(".")[1] for line in report.lines]
     assert kinds.count("addmm") == 2 and "relu" in kinds

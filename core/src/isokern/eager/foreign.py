@@ -52,7 +52,7 @@ def _over(where: str, value: Any) -> Any:
         given = f"a tensor of PyTorch with {value.dtype} and layout {value.layout}"
         raise BadTensorDtype(where, given, allowed="dense tensors of real numbers")
     plain = value.resolve_neg() if value.is_neg() else value
-    return dlpack.to_numpy(plain) if plain.device.type == "cpu" else from_dlpack(plain)
+    return dlpack.to_numpy(plain) if plain.is_cpu else from_dlpack(plain)
 
 
 def give_foreign(foreign: Foreign, result: Any) -> Any:
@@ -65,7 +65,7 @@ def give_foreign(foreign: Foreign, result: Any) -> Any:
         return foreign.get(id(result), result)
     torch: Any = sys.modules["torch"]
     like = next(t for n, t in foreign.items() if n)
-    if like.device.type != "cpu" and result.device.dlpack_device is not None:
+    if not like.is_cpu and result.device.dlpack_device is not None:
         return torch.from_dlpack(result)
     array = result.numpy() if result.buffer.view is not None else np.array(result.numpy())
     if result.dtype in NARROW:  # types that NumPy's exchange with PyTorch lacks

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ..importing.emission import UnsupportedModel
-from .dynamo import Line, compile_graph
+from .dynamo import PlacedOperator, compile_graph
 from .explaining import Explanation, explain
 from .model import Model, load
 
-__all__ = ["Explanation", "Line", "Model", "UnsupportedModel", "compile_graph", "explain", "load"]
+__all__ = ["Explanation", "Model", "PlacedOperator", "UnsupportedModel", "compile_graph", "explain", "load"]

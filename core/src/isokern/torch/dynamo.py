@@ -14,7 +14,7 @@ from .decompositions import list_decompositions
 from .importer import name_of, value_of
 from .judging import judge
 from .library import library as torch
-from .programs import Options, Programs
+from .programs import ModulePrograms, Options
 
 WAY_OUT = "run it under torch.no_grad() or torch.inference_mode(), or call model.requires_grad_(False)"
 NAMES = ("device", "freeze", "passes", "prepack")
@@ -22,7 +22,7 @@ WORTH = ("convolution", "mm", "addmm", "bmm", "linear", "_scaled_dot_product_fla
 
 
 @dataclass(frozen=True)
-class Line:
+class PlacedOperator:
     """What becomes of one node: where it runs, and why not here."""
 
     graph: int
@@ -33,10 +33,10 @@ class Line:
 
 
 @dataclass
-class Report:
+class CaptureReport:
     """What the backend was asked for: a list of lines for each graph."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PlacedOperator] = field(default_factory=list)
     graphs: int = 0
 
 
@@ -67,11 +67,11 @@ def compile_graph(
     """
     if mode not in (None, "default"):
         raise InvalidArgument("torch.compile", f"mode {mode!r}", allowed="default")
-    made: Callable[..., Any] = compile_with(read_options(options), Report())(module, inputs)
+    made: Callable[..., Any] = compile_with(read_options(options), CaptureReport())(module, inputs)
     return made
 
 
-def compile_with(options: Options, report: Report) -> Callable[..., Any]:
+def compile_with(options: Options, report: CaptureReport) -> Callable[..., Any]:
     """Return the backend with these options; what it is asked for is added to a report."""
 
     def backend(module: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ def _find_static() -> list[int]:
     return [] if found is None else list(found.static_input_indices or ())
 
 
-def make_callable(module: Any, static: Iterable[int], options: Options, report: Report) -> Any:
+def make_callable(module: Any, static: Iterable[int], options: Options, report: CaptureReport) -> Any:
     """Return what runs a graph of ATen operators: one list of programs, or several between parts that PyTorch runs."""
     from torch._functorch.aot_autograd import make_boxed_func
     from torch.utils._python_dispatch import _disable_current_modes
@@ -115,13 +115,15 @@ def make_callable(module: Any, static: Iterable[int], options: Options, report: 
     named = {n: (n.name, name_of(n.target)) for n in calls}  # before parts are cut out
     number, report.graphs = report.graphs, report.graphs + 1
     if not any(node in reasons for node in calls):
-        run: Any = Programs(module, static, options, f"graph{number}")
+        run: Any = ModulePrograms(module, static, options, f"graph{number}")
         here = set(calls)
     else:
         inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
         here = partition(module, reasons, {inputs[n] for n in static}, options, f"graph{number}")
         run = module
-    report.lines += [Line(number, *named[n], *_place(n in here, n, reasons, options.device.name)) for n in calls]
+    report.lines += [
+        PlacedOperator(number, *named[n], *_place(n in here, n, reasons, options.device.name)) for n in calls
+    ]
     return make_boxed_func(run)
 
 
@@ -159,7 +161,7 @@ def partition(module: Any, reasons: Mapping[Any, str], static: set[Any], options
             continue
         inner = getattr(fused, node.target)
         own = [n for n, argument in enumerate(node.args) if argument in static]
-        setattr(fused, node.target, _Part(Programs(inner, own, options, f"{name}.{node.target}")))
+        setattr(fused, node.target, _Part(ModulePrograms(inner, own, options, f"{name}.{node.target}")))
     fused.recompile()
     return here
 
@@ -173,7 +175,7 @@ def _gives_tensors(val: Any) -> bool:
 class _Part(torch.nn.Module):  # type: ignore[misc]  # a type checker has no torch
     """A part of a graph that PyTorch calls like a module."""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: ModulePrograms) -> None:
         super().__init__()
         self.programs = programs
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backend import Device
 from ..backend.discovery import device as find_device
-from .dynamo import Line, Report, compile_with, make_callable, read_options
+from .dynamo import CaptureReport, PlacedOperator, compile_with, make_callable, read_options
 from .library import library as torch
 from .programs import Options
 
@@ -18,10 +18,10 @@ class Explanation:
     """Every operator of a module after decomposition: a line each, in the order of the graphs."""
 
     graphs: int
-    lines: tuple[Line, ...]
+    lines: tuple[PlacedOperator, ...]
 
     @property
-    def elsewhere(self) -> tuple[Line, ...]:
+    def elsewhere(self) -> tuple[PlacedOperator, ...]:
         """The operators that run in PyTorch."""
         return tuple(line for line in self.lines if line.where == "PyTorch")
 
@@ -42,7 +42,7 @@ def explain(model: Any, *inputs: Any, device: str | Device | None = None, **name
     A module is compiled as torch.compile does it and run once on the inputs, without gradients; the calls that
     TorchDynamo leaves to Python are in no graph.
     """
-    report = Report()
+    report = CaptureReport()
     if isinstance(model, torch.export.ExportedProgram):
         from .model import decompose
 

@@ -16,7 +16,7 @@ from ..importing.operand import Array, dtype_of, shape_of
 from ..status import BadTensorDtype, BadTensorShape, IsokernError
 from .elements import our_dtype, to_array
 from .library import library as torch
-from .node import Handler, Node, is_operand
+from .node import AtenNode, Handler, is_operand
 from .table import NODES
 
 SPACES = ("aten", "prims")
@@ -35,13 +35,13 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Unreadable:
     """What a node gave that nothing here can read, and why."""
 
     problem: str
 
 
-class Importer(Draft):
+class ModuleImporter(Draft):
     """A graph under construction from nodes; `found` has what each gave: operands, numbers, lists of them."""
 
     def __init__(self, name: str) -> None:
@@ -98,7 +98,7 @@ class Importer(Draft):
             raise UnsupportedModel(name, "no counterpart here")
         plain = _is_plain(next((value_of(a) for a in node.args if isinstance(a, torch.fx.Node)), None))
         read = _read(node) if isinstance(val, (tuple, list)) else None
-        view = Node(short_name(target), bind(target, args, named), self, wanted, read, plain)
+        view = AtenNode(short_name(target), bind(target, args, named), self, wanted, read, plain)
         made = handler(view)
         check(name, made, val, read)
         return made
@@ -107,7 +107,7 @@ class Importer(Draft):
         """Return arguments with nodes as what they gave."""
         if isinstance(x, torch.fx.Node):
             found = self.found[x]
-            if isinstance(found, Refused):
+            if isinstance(found, Unreadable):
                 raise UnsupportedModel(x.name, found.problem)
             return found
         if isinstance(x, (list, tuple)):

@@ -12,7 +12,7 @@ from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import IsokernError
 from .elements import check_plain, our_dtype
-from .importer import Importer, Refused, value_of
+from .importer import ModuleImporter, Unreadable, value_of
 from .library import library as torch
 
 
@@ -22,7 +22,7 @@ def judge(module: Any, device: Device) -> dict[Any, str]:
     Every node is imported on its own: where one has no counterpart, those that read it go on from what PyTorch says of
     its results.
     """
-    importer, reasons = Importer("judged"), dict[Any, str]()
+    importer, reasons = ModuleImporter("judged"), dict[Any, str]()
     for node in module.graph.nodes:
         if node.op == "output":
             continue
@@ -34,12 +34,12 @@ def judge(module: Any, device: Device) -> dict[Any, str]:
         except IsokernError as error:
             reasons[node] = _text(error)
             if node.op == "placeholder":
-                importer.found[node] = Refused(reasons[node])
+                importer.found[node] = Unreadable(reasons[node])
         if node in reasons and node.op != "placeholder":
             try:
                 importer.found[node] = _stand_in(importer, node.name, value_of(node))
             except IsokernError as error:
-                importer.found[node] = Refused(_text(error))
+                importer.found[node] = Unreadable(_text(error))
     reasons |= _lacking(importer, module, device, reasons)
     return reasons
 
@@ -48,7 +48,7 @@ def _text(error: IsokernError) -> str:
     return f"{error.problem}" + (f"; allowed: {error.allowed}" if error.allowed else "")
 
 
-def _stand_in(importer: Importer, name: str, val: Any) -> Any:
+def _stand_in(importer: ModuleImporter, name: str, val: Any) -> Any:
     """Return an input, or several, with the dims and the dtype that PyTorch says; numbers by their hints."""
     if isinstance(val, (tuple, list)):
         return [_stand_in(importer, f"{name}.{n}", v) for n, v in enumerate(val)]
@@ -73,7 +73,7 @@ def hint(number: Any) -> Any:
     return number
 
 
-def _lacking(importer: Importer, module: Any, device: Device, known: dict[Any, str]) -> dict[Any, str]:
+def _lacking(importer: ModuleImporter, module: Any, device: Device, known: dict[Any, str]) -> dict[Any, str]:
     """Return the nodes whose operators the device lacks, as for dtypes that it does not have."""
     target = Target.of_device(device)
     by_name = {node.name: node for node in module.graph.nodes}

@@ -14,7 +14,7 @@ from .decompositions import list_decompositions
 from .importer import describe, value_of
 from .judging import judge
 from .library import library as torch
-from .programs import Options, Programs
+from .programs import ModulePrograms, Options
 
 
 def decompose(program: Any) -> Any:
@@ -44,7 +44,7 @@ class Model:
         self._holders = [self._holder(spec) for spec in self._signature.input_specs]
         self._static = [n for n, (_, held) in enumerate(self._holders) if held is not None]
         self._users = [n for n, (_, held) in enumerate(self._holders) if held is None]
-        self.programs = Programs(self.module, self._static, options, "exported")
+        self.programs = ModulePrograms(self.module, self._static, options, "exported")
 
     def _holder(self, spec: Any) -> tuple[Any, Any]:
         """Return the kind of an input, and the parameter, buffer or constant that it is; None for a user's."""
@@ -69,7 +69,9 @@ class Model:
         spec = self._exported.call_spec
         flat, given = torch.utils._pytree.tree_flatten((args, named))
         if given != spec.in_spec:
-            raise InvalidArgument("run", f"inputs {_shown(given)}", allowed=_shown(spec.in_spec))
+            raise InvalidArgument(
+                "run", f"inputs {_describe_arguments(given)}", allowed=_describe_arguments(spec.in_spec)
+            )
         bound: dict[Any, int] = {}
         arguments = [held for _, held in self._holders]
         nodes = self.programs.inputs
@@ -115,7 +117,7 @@ class Model:
         return value
 
 
-def _shown(spec: Any) -> str:
+def _describe_arguments(spec: Any) -> str:
     """Return how many arguments there are, and the names of those by name."""
     args, named = spec.child(0), spec.child(1)
     names = ", ".join(map(str, named.context or ()))

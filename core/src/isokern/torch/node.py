@@ -1,4 +1,4 @@
-"""Node: what a handler of an ATen operator sees, its arguments by name, and the ways to emit.
+"""AtenNode: what a handler of an ATen operator sees, its arguments by name, and the ways to emit.
 
 A handler takes a node and returns its results. Arguments are operands (values of the graph under construction, or
 arrays), lists of them, or what Python has; dims are numbers, since each set of dims has a graph of its own.
@@ -23,8 +23,8 @@ from .elements import THEIRS, our_dtype
 from .library import library as torch
 
 __all__ = [
+    "AtenNode",
     "Handler",
-    "Node",
     "Operand",
     "Result",
     "dtype_of",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Result: TypeAlias = "Operand | Sequence[Operand | None] | None"
-Handler: TypeAlias = "Callable[[Node], Result]"
+Handler: TypeAlias = "Callable[[AtenNode], Result]"
 
 
 def is_operand(x: object) -> bool:
@@ -54,7 +54,7 @@ def result_dtype(*given: Any) -> DType:
 
 
 @dataclass
-class Node(Emission):
+class AtenNode(Emission):
     """A node: `args` are by the names of the operator's schema, complete; `dtype` is that of the first result.
 
     `read` are the results that anything reads, None where there is but one; `plain` says whether the first tensor lies
@@ -165,7 +165,7 @@ class Node(Emission):
 def row(kind: str, **names: str) -> Handler:
     """Return the handler of a node that is one operator here; `names` are its attributes and what they are called."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return node.emit(kind, *node.operands, **{ours: node[theirs] for ours, theirs in names.items()})
 
     return handle

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dtypes import BOOL, F64, DType
 from .elements import our_dtype
-from .node import Handler, Node, Operand, Result, dtype_of, is_float, is_operand, result_dtype, row, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_float, is_operand, result_dtype, row, shape_of
 
 LIMIT = 1 << 53  # integers up to there are attributes
 
@@ -17,7 +17,7 @@ LIMIT = 1 << 53  # integers up to there are attributes
 def unary(kind: str) -> Handler:
     """Return the handler of a function of one tensor, of which PyTorch has floats for integers."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return node.emit(kind, node.cast(node.x, node.wanted))
 
     return handle
@@ -26,7 +26,7 @@ def unary(kind: str) -> Handler:
 def whole(kind: str) -> Handler:
     """Return the handler of a rounding, which leaves integers as they are."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         if node.get("decimals"):
             raise node.refuse(f"decimals {node['decimals']}", "0")
         return node.emit(kind, node.x) if is_float(node.x) else node.x
@@ -37,14 +37,14 @@ def whole(kind: str) -> Handler:
 def test(kind: str, of_integers: bool) -> Handler:
     """Return the handler of a test of floats, whose answer for integers is known."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return node.emit(kind, node.x) if is_float(node.x) else node.full(node.shape, of_integers, BOOL)
 
     return handle
 
 
-def promoted(node: Node) -> tuple[Operand, Operand]:
-    """Return two arguments in the dtype to which they are promoted."""
+def promote(node: AtenNode) -> tuple[Operand, Operand]:
+    """Return two arguments in the dtype to which they are promote."""
     a, b = list(node.args.values())[:2]
     to = result_dtype(a, b)
     return node.operand(a, to), node.operand(b, to)
@@ -53,7 +53,7 @@ def promoted(node: Node) -> tuple[Operand, Operand]:
 def binary(kind: str, of_integers: str = "", of_truths: str = "") -> Handler:
     """Return the handler of a function of two arguments, either of which may be a number."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         a, b = list(node.args.values())[:2]
         own = {"b": of_truths, "f": ""}.get(node.wanted.kind, of_integers)
         return node.emit(own or kind, node.operand(a, node.wanted), node.operand(b, node.wanted))
@@ -62,10 +62,10 @@ def binary(kind: str, of_integers: str = "", of_truths: str = "") -> Handler:
 
 
 def compare(kind: str) -> Handler:
-    """Return the handler of a comparison, in the dtype to which both sides are promoted."""
+    """Return the handler of a comparison, in the dtype to which both sides are promote."""
 
-    def handle(node: Node) -> Result:
-        return node.emit(kind, *promoted(node))
+    def handle(node: AtenNode) -> Result:
+        return node.emit(kind, *promote(node))
 
     return handle
 
@@ -73,35 +73,35 @@ def compare(kind: str) -> Handler:
 def logical(kind: str) -> Handler:
     """Return the handler of a function of truths, of each argument in its own dtype."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         truths = [node.cast(x, BOOL) if is_operand(x) else np.asarray(bool(x)) for x in node.args.values()]
         return node.emit(kind, *truths)
 
     return handle
 
 
-def add(node: Node) -> Result:
+def add(node: AtenNode) -> Result:
     """Add; alpha times the second."""
     a, b = list(node.args.values())[:2]
     return _sum(node, a, b, 1)
 
 
-def sub(node: Node) -> Result:
+def sub(node: AtenNode) -> Result:
     """Subtract alpha times the second."""
     a, b = list(node.args.values())[:2]
     return _sum(node, a, b, -1)
 
 
-def rsub(node: Node) -> Result:
+def rsub(node: AtenNode) -> Result:
     """Subtract alpha times the first from the second."""
     a, b = list(node.args.values())[:2]
     alpha, number = node.get("alpha", 1), node.number(b)
     if number is not None and alpha == 1 and node.wanted.kind == "f":
         return node.emit("rsub_scalar", node.operand(a, node.wanted), value=float(number))
-    return node.emit("sub", node.operand(b, node.wanted), _scaled(node, a, alpha))
+    return node.emit("sub", node.operand(b, node.wanted), _scale(node, a, alpha))
 
 
-def _scaled(node: Node, x: Any, alpha: Any) -> Operand:
+def _scale(node: AtenNode, x: Any, alpha: Any) -> Operand:
     operand = node.operand(x, node.wanted)
     if alpha == 1:
         return operand
@@ -110,7 +110,7 @@ def _scaled(node: Node, x: Any, alpha: Any) -> Operand:
     return node.emit("mul", operand, node.operand(alpha, node.wanted))
 
 
-def _sum(node: Node, a: Any, b: Any, sign: int) -> Result:
+def _sum(node: AtenNode, a: Any, b: Any, sign: int) -> Result:
     to, alpha = node.wanted, node.get("alpha", 1)
     number = node.number(b)
     if number is not None and to.kind == "f" and is_operand(a) and not isinstance(a, np.ndarray):
@@ -121,10 +121,10 @@ def _sum(node: Node, a: Any, b: Any, sign: int) -> Result:
         if sign != 1:
             raise node.refuse("a difference of truths", "numbers")
         return node.emit("logical_or", node.operand(a, to), node.operand(b if alpha else False, to))
-    return node.emit("add" if sign == 1 else "sub", node.operand(a, to), _scaled(node, b, alpha))
+    return node.emit("add" if sign == 1 else "sub", node.operand(a, to), _scale(node, b, alpha))
 
 
-def mul(node: Node) -> Result:
+def mul(node: AtenNode) -> Result:
     """Multiply; truths by and."""
     (a, b), to = list(node.args.values())[:2], node.wanted
     for x, y in ((a, b), (b, a)):
@@ -134,7 +134,7 @@ def mul(node: Node) -> Result:
     return node.emit("logical_and" if to is BOOL else "mul", node.operand(a, to), node.operand(b, to))
 
 
-def div(node: Node) -> Result:
+def div(node: AtenNode) -> Result:
     """Divide: true, towards zero or towards minus infinity."""
     (a, b), to, mode = list(node.args.values())[:2], node.wanted, node.get("rounding_mode")
     number = node.number(b)
@@ -152,12 +152,12 @@ def div(node: Node) -> Result:
     return y if mode is None else node.emit("trunc", y)
 
 
-def floor_divide(node: Node) -> Result:
+def floor_divide(node: AtenNode) -> Result:
     """Divide towards minus infinity."""
-    return div(Node(node.op_type, {**node.args, "rounding_mode": "floor"}, node.importer, node.dtype))
+    return div(AtenNode(node.op_type, {**node.args, "rounding_mode": "floor"}, node.importer, node.dtype))
 
 
-def pow_(node: Node) -> Result:
+def pow_(node: AtenNode) -> Result:
     """Raise to a power; integers in F64 as far as it is exact."""
     (a, b), to = list(node.args.values())[:2], node.wanted
     number = node.number(b)
@@ -179,7 +179,7 @@ def pow_(node: Node) -> Result:
     raise node.refuse(f"integers to the power {b if number is not None else 'of a tensor'}", "numbers from 0 to 64")
 
 
-def clamp(node: Node) -> Result:
+def clamp(node: AtenNode) -> Result:
     """Clamp between numbers or tensors, either of which may be absent."""
     to = node.wanted
     x, limits = node.operand(node.x, to), [node.get("min"), node.get("max")]
@@ -199,7 +199,7 @@ def clamp(node: Node) -> Result:
     return found
 
 
-def where(node: Node) -> Result:
+def where(node: AtenNode) -> Result:
     """Choose between two arguments."""
     a, b = node["self"], node["other"]
     return node.emit(
@@ -207,20 +207,20 @@ def where(node: Node) -> Result:
     )
 
 
-def masked_fill(node: Node) -> Result:
+def masked_fill(node: AtenNode) -> Result:
     """Put a value where a mask is true."""
     x, value = node.x, node["value"]
     filled = node.operand(value, dtype_of(x))
     return node.emit("where", node.cast(node["mask"], BOOL), filled, x)
 
 
-def to_dtype(node: Node) -> Result:
+def to_dtype(node: AtenNode) -> Result:
     """Cast; the device and the memory's order do not matter here."""
     wanted = node.get("dtype")
     return node.cast(node.x, dtype_of(node.x) if wanted is None else our_dtype(node.op_type, wanted))
 
 
-def bit_cast(node: Node) -> Result:
+def bit_cast(node: AtenNode) -> Result:
     """Take the bits as another type of the same size."""
     to = our_dtype(node.op_type, node["dtype"])
     if to is dtype_of(node.x):
@@ -230,22 +230,22 @@ def bit_cast(node: Node) -> Result:
     return node.emit("bit_cast", node.x, to=to)
 
 
-def identity(node: Node) -> Result:
+def identity(node: AtenNode) -> Result:
     """Return the tensor itself: nothing is updated in place here."""
     return node.x
 
 
-def copy(node: Node) -> Result:
+def copy(node: AtenNode) -> Result:
     """Return the second tensor in the dtype and the dims of the first."""
     return node.expand(node.cast(node["src"], dtype_of(node.x)), node.shape)
 
 
-def gelu(node: Node) -> Result:
+def gelu(node: AtenNode) -> Result:
     """Return gelu, by erf or by tanh."""
     return node.emit("gelu" if node.get("approximate", "none") == "none" else "gelu_tanh", node.x)
 
 
-def softplus(node: Node) -> Result:
+def softplus(node: AtenNode) -> Result:
     """Return softplus with a slope; above a threshold PyTorch's is the line itself, which in F32 it is from 20 on."""
     beta, threshold = float(node.get("beta", 1)), float(node.get("threshold", 20))
     x = node.x
@@ -257,7 +257,7 @@ def softplus(node: Node) -> Result:
     return node.emit("where", node.emit("greater", line, node.operand(threshold, dtype_of(x))), x, y)
 
 
-def elu(node: Node) -> Result:
+def elu(node: AtenNode) -> Result:
     """Return elu; selu where its factors are those."""
     alpha, scale, inner = (float(node.get(n, 1)) for n in ("alpha", "scale", "input_scale"))
     if abs(alpha - 1.6732632423543772) < 1e-6 and abs(scale - 1.0507009873554805) < 1e-6 and inner == 1:
@@ -267,14 +267,16 @@ def elu(node: Node) -> Result:
     return node.emit("elu", node.x, alpha=alpha)
 
 
-def hardtanh(node: Node) -> Result:
+def hardtanh(node: AtenNode) -> Result:
     """Clamp between two numbers."""
     return clamp(
-        Node(node.op_type, {"self": node.x, "min": node["min_val"], "max": node["max_val"]}, node.importer, node.dtype)
+        AtenNode(
+            node.op_type, {"self": node.x, "min": node["min_val"], "max": node["max_val"]}, node.importer, node.dtype
+        )
     )
 
 
-def glu(node: Node) -> Result:
+def glu(node: AtenNode) -> Result:
     """Multiply one half of an axis by the sigmoid of the other."""
     axis = node.axis(node.get("dim", -1))
     half = node.shape[axis] // 2
@@ -282,7 +284,7 @@ def glu(node: Node) -> Result:
     return node.emit("sigmoid_mul", gate, value)
 
 
-def prelu(node: Node) -> Result:
+def prelu(node: AtenNode) -> Result:
     """Scale what is negative by a slope for each channel, axis 1."""
     weight = node["weight"]
     count = math.prod(shape_of(weight))
@@ -291,7 +293,7 @@ def prelu(node: Node) -> Result:
     return node.emit("prelu", node.x, slope)
 
 
-def nan_to_num(node: Node) -> Result:
+def nan_to_num(node: AtenNode) -> Result:
     """Replace what is no finite number; by default infinities by the largest numbers."""
     if not is_float(node.x):
         return node.x
@@ -303,7 +305,7 @@ def nan_to_num(node: Node) -> Result:
     return node.emit("nan_to_num", node.x, nan=float(node.get("nan") or 0), posinf=high, neginf=low)
 
 
-def lerp(node: Node) -> Result:
+def lerp(node: AtenNode) -> Result:
     """Return a + weight (b - a)."""
     return node.emit("lerp", node.x, node["end"], node.operand(node["weight"], node.wanted))
 
@@ -311,24 +313,24 @@ def lerp(node: Node) -> Result:
 def addc(kind: str) -> Handler:
     """Return the handler of addcmul or addcdiv."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         x, a, b = (node.cast(node[n], node.wanted) for n in ("self", "tensor1", "tensor2"))
         return node.emit(kind, x, a, b, value=float(node.get("value", 1)))
 
     return handle
 
 
-def isclose(node: Node) -> Result:
+def isclose(node: AtenNode) -> Result:
     """Return whether two tensors are near each other."""
     if node.get("equal_nan"):
         raise node.refuse("equal_nan", "False")
-    return node.emit("isclose", *promoted(node), rtol=float(node.get("rtol", 1e-5)), atol=float(node.get("atol", 1e-8)))
+    return node.emit("isclose", *promote(node), rtol=float(node.get("rtol", 1e-5)), atol=float(node.get("atol", 1e-8)))
 
 
 def bitwise(kind: str, of_truths: str) -> Handler:
     """Return the handler of a function of bits, which of truths is one of truths."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         to: DType = node.wanted
         given = [node.operand(x, to) for x in list(node.args.values())]
         return node.emit(of_truths if to is BOOL and kind == "bitwise_not" else kind, *given)
@@ -336,19 +338,19 @@ def bitwise(kind: str, of_truths: str) -> Handler:
     return handle
 
 
-def neg(node: Node) -> Result:
+def neg(node: AtenNode) -> Result:
     """Return the opposite; of unsigned integers 0 minus them, which wraps."""
     if dtype_of(node.x).kind == "u":
         return node.emit("sub", node.full((), 0, dtype_of(node.x)), node.x)
     return node.emit("neg", node.x)
 
 
-def square(node: Node) -> Result:
+def square(node: AtenNode) -> Result:
     """Return the square."""
     return node.emit("square", node.x)
 
 
-def sign(node: Node) -> Result:
+def sign(node: AtenNode) -> Result:
     """Return the sign; that of NaN is 0 in PyTorch."""
     if dtype_of(node.x) is BOOL:
         return node.x
@@ -358,7 +360,7 @@ def sign(node: Node) -> Result:
     return node.emit("where", node.emit("isnan", node.x), node.full((), 0, dtype_of(node.x)), y)
 
 
-def signbit(node: Node) -> Result:
+def signbit(node: AtenNode) -> Result:
     """Return whether numbers have a minus."""
     if is_float(node.x):
         return node.emit("signbit", node.x)
@@ -367,7 +369,7 @@ def signbit(node: Node) -> Result:
     return node.emit("less", node.x, node.full((), 0, dtype_of(node.x)))
 
 
-def abs_(node: Node) -> Result:
+def abs_(node: AtenNode) -> Result:
     """Return the magnitude."""
     return node.x if dtype_of(node.x) is BOOL else node.emit("abs", node.x)
 

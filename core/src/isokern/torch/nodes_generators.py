@@ -8,7 +8,7 @@ import numpy as np
 
 from .elements import THEIRS, to_array
 from .library import library as torch
-from .node import Handler, Node, Result, dtype_of
+from .node import AtenNode, Handler, Result, dtype_of
 
 MAX_RANGE = 1 << 24  # elements, which are part of the graph
 
@@ -16,7 +16,7 @@ MAX_RANGE = 1 << 24  # elements, which are part of the graph
 def full(value: float | None = None, name: str = "fill_value") -> Handler:
     """Return the handler of a tensor of one value, with dims that are given or those of another tensor."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         size = node.get("size")
         shape = node.shape if size is None else tuple(int(d) for d in size)
         number = value if value is not None else node.number(node[name])
@@ -29,7 +29,7 @@ def full(value: float | None = None, name: str = "fill_value") -> Handler:
     return handle
 
 
-def fill(node: Node) -> Result:
+def fill(node: AtenNode) -> Result:
     """Return a tensor of one value, with the dims and the dtype of another."""
     value = node.number(node["value"])
     if value is None:
@@ -37,7 +37,7 @@ def fill(node: Node) -> Result:
     return node.full(node.shape, value, dtype_of(node.x))
 
 
-def arange(node: Node) -> Result:
+def arange(node: AtenNode) -> Result:
     """Return start, start + step, … before end, as PyTorch computes them."""
     start, end, step = node.get("start", 0), node["end"], node.get("step", 1)
     if abs(end - start) >= MAX_RANGE * abs(step):
@@ -45,7 +45,7 @@ def arange(node: Node) -> Result:
     return to_array(node.op_type, torch.arange(start, end, step, dtype=THEIRS[node.wanted]))
 
 
-def iota(node: Node) -> Result:
+def iota(node: AtenNode) -> Result:
     """Return start, start + step, … of a length."""
     start, step, length = int(node["start"]), int(node["step"]), int(node["length"])
     if length >= MAX_RANGE:
@@ -53,18 +53,18 @@ def iota(node: Node) -> Result:
     return (start + np.arange(length) * step).astype(node.wanted.numpy)
 
 
-def scalar_tensor(node: Node) -> Result:
+def scalar_tensor(node: AtenNode) -> Result:
     """Return a scalar."""
     return np.asarray(node["s"]).astype(node.wanted.numpy)
 
 
-def eye(node: Node) -> Result:
+def eye(node: AtenNode) -> Result:
     """Return ones on the diagonal."""
     rows = int(node["n"])
     return np.eye(rows, int(node.get("m", rows)), dtype=node.wanted.numpy)
 
 
-def linspace(node: Node) -> Result:
+def linspace(node: AtenNode) -> Result:
     """Return numbers at equal distances, as PyTorch computes them."""
     start, end = (node.number(node[n]) for n in ("start", "end"))
     if start is None or end is None:
@@ -75,7 +75,7 @@ def linspace(node: Node) -> Result:
 def triangle_indices(upper: bool) -> Handler:
     """Return the handler of the places of a triangle, rows and columns."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         make = np.triu_indices if upper else np.tril_indices
         return np.stack(make(int(node["row"]), int(node["offset"]), int(node["col"]))).astype(node.wanted.numpy)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .node import Handler, Node, Result, dtype_of, is_float
+from .node import AtenNode, Handler, Result, dtype_of, is_float
 
 
 def upsample(rank: int, mode: str, exact: bool = False, antialias: bool = False) -> Handler:
     """Return the handler of a resampling of the last dims to sizes, or by factors that make them exactly."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         if not is_float(node.x):
             raise node.refuse(f"elements of type {dtype_of(node.x)}", "floats")
         dims = node.shape[2:]
@@ -46,7 +46,7 @@ def upsample(rank: int, mode: str, exact: bool = False, antialias: bool = False)
     return handle
 
 
-def grid_sample(node: Node) -> Result:
+def grid_sample(node: AtenNode) -> Result:
     """Sample at places of a grid; modes are numbers."""
     modes, pads = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
     how = {"mode": modes[int(node["interpolation_mode"])], "padding": pads[int(node["padding_mode"])]}

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, I32, I64
-from .node import Handler, Node, Operand, Result, dtype_of, is_operand, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_operand, shape_of
 
 
-def _indices(node: Node, x: Operand) -> Operand:
+def _indices(node: AtenNode, x: Operand) -> Operand:
     """Return indices in a dtype that operators take."""
     if dtype_of(x) is BOOL:
         raise node.refuse("truths as indices", "numbers: how many elements there are depends on them")
     return x if dtype_of(x) in (I64, I32) else node.cast(x, I64)
 
 
-def _from_front(node: Node, index: Operand, dim: int) -> Operand:
+def _from_front(node: AtenNode, index: Operand, dim: int) -> Operand:
     """Return indices with those below 0 counted from the end."""
     if isinstance(index, np.ndarray):
         return np.where(index < 0, index + dim, index)
@@ -26,7 +26,7 @@ def _from_front(node: Node, index: Operand, dim: int) -> Operand:
     return node.emit("where", negative, node.emit("add", index, node.full((), dim, dtype_of(index))), index)
 
 
-def embedding(node: Node) -> Result:
+def embedding(node: AtenNode) -> Result:
     """Return rows of a table."""
     table, indices = node["weight"], _indices(node, node["indices"])
     if dtype_of(table).kind != "f":
@@ -34,7 +34,7 @@ def embedding(node: Node) -> Result:
     return node.emit("embedding", table, indices, to=dtype_of(table))
 
 
-def gather(node: Node) -> Result:
+def gather(node: AtenNode) -> Result:
     """Read elements along an axis at as many places as there are indices."""
     x, index = node.x, _indices(node, node["index"])
     if not math.prod(shape_of(index)):
@@ -47,7 +47,7 @@ def gather(node: Node) -> Result:
     return node.emit("gather_elements", x, index, axis=axis)
 
 
-def index_select(node: Node) -> Result:
+def index_select(node: AtenNode) -> Result:
     """Read parts of an axis."""
     x, index = node.x, _indices(node, node["index"])
     index = index if shape_of(index) else node.reshape(index, (1,))
@@ -56,7 +56,7 @@ def index_select(node: Node) -> Result:
     return node.emit("gather", x, index, axis=node.axis(node["dim"]))
 
 
-def index(node: Node) -> Result:
+def index(node: AtenNode) -> Result:
     """Read at indices of some dims, as NumPy's advanced indexing does."""
     x, given = node.x, list(node["indices"])
     places = [n for n, i in enumerate(given) if i is not None]
@@ -78,7 +78,7 @@ def index(node: Node) -> Result:
     return node.transpose(y, [*range(rank, rank + before), *range(rank), *range(rank + before, len(shape_of(y)))])
 
 
-def index_put(node: Node) -> Result:
+def index_put(node: AtenNode) -> Result:
     """Write at indices of some dims."""
     x, given, how = node.x, list(node["indices"]), "add" if node.get("accumulate") else "none"
     if dtype_of(x) is BOOL and how == "add":
@@ -117,7 +117,7 @@ def index_put(node: Node) -> Result:
 REDUCTIONS = {None: "none", "add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def scatter(node: Node) -> Result:
+def scatter(node: AtenNode) -> Result:
     """Write elements along an axis, or add them; a source larger than the indices is read as far as they reach."""
     x, indices = node.x, _indices(node, node["index"])
     how = "add" if "scatter_add" in node.op_type else REDUCTIONS.get(node.get("reduce"))
@@ -142,7 +142,7 @@ def scatter(node: Node) -> Result:
     return node.emit("scatter_elements", x, indices, source, axis=node.axis(node["dim"]), reduction=how)
 
 
-def index_add(node: Node) -> Result:
+def index_add(node: AtenNode) -> Result:
     """Add parts of an axis at indices."""
     x, indices = node.x, _indices(node, node["index"])
     indices = indices if shape_of(indices) else node.reshape(indices, (1,))
@@ -153,7 +153,7 @@ def index_add(node: Node) -> Result:
     )
 
 
-def masked_scatter(node: Node) -> Result:
+def masked_scatter(node: AtenNode) -> Result:
     """Write the elements of a source one after the other where a mask is true."""
     x, count = node.x, math.prod(node.shape)
     mask = node.reshape(node.expand(node.cast(node["mask"], BOOL), node.shape), (count,))
@@ -167,7 +167,7 @@ def masked_scatter(node: Node) -> Result:
     return node.reshape(node.emit("where", mask, taken, node.reshape(x, (count,))), node.shape)
 
 
-def bucketize(node: Node) -> Result:
+def bucketize(node: AtenNode) -> Result:
     """Return how many bounds are below each number: a comparison with each of them."""
     x, bounds = node["self"], node.get("boundaries", node.get("sorted_sequence"))
     if not is_operand(x) or len(shape_of(bounds)) != 1 or node.get("sorter") is not None:

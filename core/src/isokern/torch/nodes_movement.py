@@ -11,21 +11,21 @@ import numpy as np
 from ..dtypes import I64
 from ..importing.movement import slice_axes
 from ..status import InvalidArgument
-from .node import Handler, Node, Operand, Result, dtype_of, is_operand, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_operand, shape_of
 
 
-def view(node: Node) -> Result:
+def view(node: AtenNode) -> Result:
     """Return the elements in other dims, or the bits in another type."""
     size = node.get("size", node.get("shape"))
     return node.reshape(node.x, node.resolve(size, math.prod(node.shape)))
 
 
-def permute(node: Node) -> Result:
+def permute(node: AtenNode) -> Result:
     """Return the axes in another order."""
     return node.transpose(node.x, [node.axis(d) for d in node["dims"]]) if node.rank else node.x
 
 
-def exchange(node: Node) -> Result:
+def exchange(node: AtenNode) -> Result:
     """Exchange two axes."""
     order = list(range(node.rank))
     if order:
@@ -34,13 +34,13 @@ def exchange(node: Node) -> Result:
     return node.transpose(node.x, order)
 
 
-def unsqueeze(node: Node) -> Result:
+def unsqueeze(node: AtenNode) -> Result:
     """Add an axis of one element."""
     at = node.axis(node["dim"], node.rank + 1)
     return node.reshape(node.x, (*node.shape[:at], 1, *node.shape[at:]))
 
 
-def squeeze(node: Node) -> Result:
+def squeeze(node: AtenNode) -> Result:
     """Remove axes of one element: those given, or all."""
     given = node.get("dim")
     axes = range(node.rank) if given is None else node.axes() if given != [] else ()
@@ -48,7 +48,7 @@ def squeeze(node: Node) -> Result:
     return node.reshape(node.x, [d for n, d in enumerate(node.shape) if n not in gone])
 
 
-def expand(node: Node) -> Result:
+def expand(node: AtenNode) -> Result:
     """Broadcast; -1 keeps a dim."""
     size = [int(v) for v in node["size"]]
     for i in range(1, node.rank + 1):
@@ -56,7 +56,7 @@ def expand(node: Node) -> Result:
     return node.expand(node.x, size)
 
 
-def repeat(node: Node) -> Result:
+def repeat(node: AtenNode) -> Result:
     """Repeat along axes, of which there may be more than the tensor has."""
     times = node.ints("repeats" if "repeats" in node.args else "dims")
     rank = max(len(times), node.rank)
@@ -64,27 +64,27 @@ def repeat(node: Node) -> Result:
     return node.emit("tile", x, repeats=(*[1] * (rank - len(times)), *times))
 
 
-def slice_(node: Node) -> Result:
+def slice_(node: AtenNode) -> Result:
     """Take a part of an axis, as Python's slices do; a step is positive."""
     axis = node.axis(node.get("dim", 0))
     return _part(node, node.x, axis, node.get("start"), node.get("end"), node.get("step", 1))
 
 
-def _part(node: Node, x: Operand, axis: int, start: int | None, end: int | None, step: int = 1) -> Operand:
+def _part(node: AtenNode, x: Operand, axis: int, start: int | None, end: int | None, step: int = 1) -> Operand:
     places = slice(start, end, step).indices(shape_of(x)[axis])
     if places == (0, shape_of(x)[axis], 1):
         return x
     return slice_axes(node, x, [axis], [places])
 
 
-def narrow(node: Node) -> Result:
+def narrow(node: AtenNode) -> Result:
     """Take a part of an axis by its start and length."""
     axis, start = node.axis(node["dim"]), int(node["start"])
     start += node.shape[axis] if start < 0 else 0
     return _part(node, node.x, axis, start, start + int(node["length"]))
 
 
-def pick(node: Node, x: Operand, axis: int, index: int) -> Operand:
+def pick(node: AtenNode, x: Operand, axis: int, index: int) -> Operand:
     """Return the part of an axis at an index, without the axis."""
     shape = shape_of(x)
     if not -shape[axis] <= index < shape[axis]:
@@ -93,18 +93,18 @@ def pick(node: Node, x: Operand, axis: int, index: int) -> Operand:
     return node.reshape(_part(node, x, axis, index, index + 1), (*shape[:axis], *shape[axis + 1 :]))
 
 
-def select(node: Node) -> Result:
+def select(node: AtenNode) -> Result:
     """Take one part of an axis."""
     return pick(node, node.x, node.axis(node["dim"]), int(node["index"]))
 
 
-def unbind(node: Node) -> Result:
+def unbind(node: AtenNode) -> Result:
     """Take every part of an axis."""
     axis = node.axis(node.get("dim", 0))
     return [pick(node, node.x, axis, n) for n in range(node.shape[axis])]
 
 
-def _cut(node: Node, sizes: Sequence[int]) -> list[Operand | None]:
+def _cut(node: AtenNode, sizes: Sequence[int]) -> list[Operand | None]:
     axis, found, start = node.axis(node.get("dim", 0)), [], 0
     for size in sizes:
         found.append(_part(node, node.x, axis, start, start + size))
@@ -112,25 +112,25 @@ def _cut(node: Node, sizes: Sequence[int]) -> list[Operand | None]:
     return list(found)
 
 
-def split(node: Node) -> Result:
+def split(node: AtenNode) -> Result:
     """Cut an axis into parts of one size, of which the last may be smaller."""
     size, dim = int(node["split_size"]), node.shape[node.axis(node.get("dim", 0))]
     return _cut(node, [min(size, dim - n) for n in range(0, dim, size)] if size and dim else [dim])
 
 
-def split_with_sizes(node: Node) -> Result:
+def split_with_sizes(node: AtenNode) -> Result:
     """Cut an axis into parts of sizes that are given."""
     return _cut(node, node.ints("split_sizes"))
 
 
-def chunk(node: Node) -> Result:
+def chunk(node: AtenNode) -> Result:
     """Cut an axis into a number of parts, or fewer."""
     dim = node.shape[node.axis(node.get("dim", 0))]
     size = max(1, -(-dim // int(node["chunks"])))
     return _cut(node, [min(size, dim - n) for n in range(0, max(dim, 1), size)])
 
 
-def cat(node: Node) -> Result:
+def cat(node: AtenNode) -> Result:
     """Join along an axis; vectors of nothing are left out, whatever the other shapes are."""
     given = [node.cast(t, node.wanted) for t in node["tensors"]]
     kept = [t for t in given if shape_of(t) != (0,)] or given[:1]
@@ -138,19 +138,19 @@ def cat(node: Node) -> Result:
     return kept[0] if len(kept) == 1 else node.emit("concat", *kept, axis=axis)
 
 
-def stack(node: Node) -> Result:
+def stack(node: AtenNode) -> Result:
     """Join along a new axis."""
     given = [node.cast(t, node.wanted) for t in node["tensors"]]
     return node.emit("stack", *given, axis=node.axis(node.get("dim", 0), len(shape_of(given[0])) + 1))
 
 
-def flip(node: Node) -> Result:
+def flip(node: AtenNode) -> Result:
     """Reverse axes."""
     axes = tuple(node.axis(d) for d in node["dims"])
     return node.emit("flip", node.x, axes=axes) if axes and node.rank else node.x
 
 
-def roll(node: Node) -> Result:
+def roll(node: AtenNode) -> Result:
     """Rotate along axes, or the flat tensor."""
     shifts, dims = node.ints("shifts"), tuple(node.get("dims") or ())
     if not dims:
@@ -159,7 +159,7 @@ def roll(node: Node) -> Result:
     return node.lift("roll", node.x, shifts=shifts, axes=tuple(node.axis(d) for d in dims))[0]
 
 
-def pad_constant(node: Node) -> Result:
+def pad_constant(node: AtenNode) -> Result:
     """Pad with a value; negative widths cut."""
     low, high = _widths(node, node.ints("pad"))
     value = node.number(node.get("value", 0))
@@ -168,7 +168,7 @@ def pad_constant(node: Node) -> Result:
     return _pad(node, low, high, "pad", value=float(value))
 
 
-def _widths(node: Node, given: Sequence[int]) -> tuple[list[int], list[int]]:
+def _widths(node: AtenNode, given: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the widths before and behind each axis; PyTorch's begin with the last axis."""
     low, high = [0] * node.rank, [0] * node.rank
     for n in range(len(given) // 2):
@@ -176,7 +176,7 @@ def _widths(node: Node, given: Sequence[int]) -> tuple[list[int], list[int]]:
     return low, high
 
 
-def _pad(node: Node, low: Sequence[int], high: Sequence[int], kind: str, **attrs: Any) -> Result:
+def _pad(node: AtenNode, low: Sequence[int], high: Sequence[int], kind: str, **attrs: Any) -> Result:
     y: Operand = node.x
     if min((*low, *high), default=0) < 0 and kind == "pad":  # what is cut may be of any size
         parts = [(max(0, -a), d - max(0, -b), 1) for a, b, d in zip(low, high, node.shape, strict=True)]
@@ -193,7 +193,7 @@ def pad_by(kind: str) -> Handler:
     return lambda node: _pad(node, *_widths(node, node.ints("padding" if "padding" in node.args else "pad")), kind)
 
 
-def pad_mode(node: Node) -> Result:
+def pad_mode(node: AtenNode) -> Result:
     """Pad by a mode that is named."""
     mode = node.get("mode", "constant")
     if mode == "constant":
@@ -207,14 +207,14 @@ def triangle(kind: str) -> Handler:
     return lambda node: node.emit(kind, node.x, k=int(node.get("diagonal", 0)))
 
 
-def diagonal(node: Node) -> Result:
+def diagonal(node: AtenNode) -> Result:
     """Return a diagonal of two axes as the last axis."""
     a, b = node.axis(node.get("dim1", 0)), node.axis(node.get("dim2", 1))
     order = [*(n for n in range(node.rank) if n not in (a, b)), a, b]
     return node.emit("diagonal", node.transpose(node.x, order), offset=int(node.get("offset", 0)))
 
 
-def unfold(node: Node) -> Result:
+def unfold(node: AtenNode) -> Result:
     """Return windows along an axis as a further, last axis."""
     axis = node.axis(node["dimension"])
     if not node.rank:
@@ -225,7 +225,7 @@ def unfold(node: Node) -> Result:
 def shuffle(kind: str, name: str) -> Handler:
     """Return the handler of pixel_shuffle or pixel_unshuffle, with any number of dims in front of an image's three."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         lead, last = node.shape[:-3], node.shape[-3:]
         y = node.emit(kind, node.reshape(node.x, (math.prod(lead), *last)), block=int(node[name]))
         return node.reshape(y, (*lead, *shape_of(y)[1:]))
@@ -233,7 +233,7 @@ def shuffle(kind: str, name: str) -> Handler:
     return handle
 
 
-def as_strided(node: Node) -> Result:
+def as_strided(node: AtenNode) -> Result:
     """Return a view by strides, of a tensor that is contiguous: the elements that these name."""
     size, stride = node.ints("size"), node.ints("stride")
     offset = int(node.get("storage_offset") or 0)
@@ -250,7 +250,7 @@ def as_strided(node: Node) -> Result:
     return node.emit("gather", node.reshape(x, (count,)), places, axis=0)
 
 
-def select_scatter(node: Node) -> Result:
+def select_scatter(node: AtenNode) -> Result:
     """Write one part of an axis."""
     axis = node.axis(node["dim"])
     index = int(node["index"]) % node.shape[axis]
@@ -258,7 +258,7 @@ def select_scatter(node: Node) -> Result:
     return _join(node, axis, index, index + 1, src)
 
 
-def slice_scatter(node: Node) -> Result:
+def slice_scatter(node: AtenNode) -> Result:
     """Write a part of an axis; by steps, at each of its places."""
     axis = node.axis(node.get("dim", 0))
     start, end, step = slice(node.get("start"), node.get("end"), node.get("step", 1)).indices(node.shape[axis])
@@ -271,7 +271,7 @@ def slice_scatter(node: Node) -> Result:
     return node.emit("scatter", node.x, places, src, axis=axis) if len(places) else node.x
 
 
-def _join(node: Node, axis: int, start: int, end: int, src: Operand) -> Operand:
+def _join(node: AtenNode, axis: int, start: int, end: int, src: Operand) -> Operand:
     """Return a tensor with a part of an axis replaced."""
     parts = [_part(node, node.x, axis, 0, start), src, _part(node, node.x, axis, end, None)]
     kept = [p for p in parts if shape_of(p)[axis]]
@@ -280,7 +280,7 @@ def _join(node: Node, axis: int, start: int, end: int, src: Operand) -> Operand:
     return kept[0] if len(kept) == 1 else node.emit("concat", *kept, axis=axis)
 
 
-def repeat_interleave(node: Node) -> Result:
+def repeat_interleave(node: AtenNode) -> Result:
     """Repeat each part of an axis a number of times."""
     times = node["repeats"]
     if is_operand(times):
@@ -292,7 +292,7 @@ def repeat_interleave(node: Node) -> Result:
     return node.lift("repeat_interleave", node.x, repeats=int(times), axis=node.axis(node["dim"]))[0]
 
 
-def diag_embed(node: Node) -> Result:
+def diag_embed(node: AtenNode) -> Result:
     """Return matrices with a diagonal that is given."""
     rank = node.rank + 1
     a, b = node.axis(node.get("dim1", -2), rank), node.axis(node.get("dim2", -1), rank)
@@ -301,7 +301,7 @@ def diag_embed(node: Node) -> Result:
     return node.transpose(y, [rank - 2 if n == a else rank - 1 if n == b else next(rest) for n in range(rank)])
 
 
-def one_hot(node: Node) -> Result:
+def one_hot(node: AtenNode) -> Result:
     """Mark the place that each index names."""
     if int(node["num_classes"]) < 0:
         raise node.refuse("as many classes as the indices say", "a number")

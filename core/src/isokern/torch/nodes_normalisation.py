@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ..dtypes import F32
-from .node import Handler, Node, Operand, Result, dtype_of, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, shape_of
 
 
-def batch_norm(node: Node) -> Result:
+def batch_norm(node: AtenNode) -> Result:
     """Normalise channels by moments that are given, or by those of the batch, which update the given ones."""
     x, w, bias = node["input"], node.get("weight"), node.get("bias")
     mean, var = node.get("running_mean"), node.get("running_var")
@@ -40,16 +40,16 @@ def batch_norm(node: Node) -> Result:
     return found
 
 
-def _rows(node: Node, x: Operand, dims: tuple[int, ...]) -> Operand:
+def _rows(node: AtenNode, x: Operand, dims: tuple[int, ...]) -> Operand:
     shape = shape_of(x)
     return node.reshape(x, (*shape[: len(shape) - len(dims)], math.prod(dims)))
 
 
-def _flat(node: Node, w: Operand | None, to: object) -> Operand | None:
+def _flat(node: AtenNode, w: Operand | None, to: object) -> Operand | None:
     return None if w is None else node.cast(node.reshape(w, (math.prod(shape_of(w)),)), to)
 
 
-def layer_norm(node: Node) -> Result:
+def layer_norm(node: AtenNode) -> Result:
     """Normalise the last axes; the mean and the reciprocal deviation are further results of the native form."""
     x, dims, eps = node["input"], node.ints("normalized_shape"), float(node["eps"])
     rows = _rows(node, x, dims)
@@ -66,7 +66,7 @@ def layer_norm(node: Node) -> Result:
     return [y, node.reshape(mean, kept), node.reshape(scale, kept)]
 
 
-def rms_norm(node: Node) -> Result:
+def rms_norm(node: AtenNode) -> Result:
     """Divide by the root of the mean square of the last axes; without an eps by that of the type."""
     x, dims, eps = node["input"], node.ints("normalized_shape"), node.get("eps")
     kind = dtype_of(x).numpy if dtype_of(x).numpy is not None and dtype_of(x).itemsize > 2 else np.dtype(np.float32)
@@ -76,7 +76,7 @@ def rms_norm(node: Node) -> Result:
     return [y, None] if node.op_type.startswith("_") else y
 
 
-def group_norm(node: Node) -> Result:
+def group_norm(node: AtenNode) -> Result:
     """Normalise groups of channels."""
     x, groups = node["input"], int(node["group" if "group" in node.args else "num_groups"])
     w, bias = (_flat(node, node.get(name), dtype_of(x)) for name in ("weight", "bias"))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..importing.windows import Window, pool
-from .node import Handler, Node, Operand, Result, dtype_of, is_float, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_float, shape_of
 
 
-def _window(node: Node, rank: int) -> Window:
+def _window(node: AtenNode, rank: int) -> Window:
     kernel = node.ints("kernel_size", rank)
     stride = node.ints("stride", rank) if node.get("stride") else kernel
     dilation = node.ints("dilation", rank) if "dilation" in node.args else (1,) * rank
@@ -18,7 +18,7 @@ def _window(node: Node, rank: int) -> Window:
     return Window(kernel, stride, dilation, pads, pads)
 
 
-def _planes(node: Node, rank: int) -> tuple[Operand, bool]:
+def _planes(node: AtenNode, rank: int) -> tuple[Operand, bool]:
     """Return planes with a batch and channels, and whether they had no batch."""
     if not is_float(node.x):
         raise node.refuse(f"planes of {dtype_of(node.x)}", "floats")
@@ -38,14 +38,14 @@ def behind(dims: Sequence[int], window: Window) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _given(node: Node, ys: Sequence[Operand], single: bool) -> list[Operand]:
+def _drop_batch(node: AtenNode, ys: Sequence[Operand], single: bool) -> list[Operand]:
     return [node.reshape(y, shape_of(y)[1:]) if single else y for y in ys]
 
 
 def max_pool(rank: int) -> Handler:
     """Return the handler of max_pool{rank}d, or of the one with places in two dims."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         x, single = _planes(node, rank)
         window = _window(node, rank)
         if node.get("ceil_mode"):
@@ -55,13 +55,13 @@ def max_pool(rank: int) -> Handler:
         if any(p >= r for p, r in zip(window.high, window.reach, strict=True)):
             raise node.refuse(f"pads {list(window.high)} of windows {list(window.reach)}", "smaller ones")
         if "indices" not in node.op_type:
-            return _given(node, [pool(node, "max_pool", x, window, False, {})], single)[0]
+            return _drop_batch(node, [pool(node, "max_pool", x, window, False, {})], single)[0]
         if rank != 2:
-            return [*_given(node, [pool(node, "max_pool", x, window, False, {})], single), None]
+            return [*_drop_batch(node, [pool(node, "max_pool", x, window, False, {})], single), None]
         how = {"kernel": window.kernel, "stride": window.stride, "padding": window.padding, "dilation": window.dilation}
         if not node.reads(1):
-            return [*_given(node, [node.emit("max_pool2d", x, **how)], single), None]
-        return list(_given(node, node.emit_all("max_pool2d_with_indices", x, **how), single))
+            return [*_drop_batch(node, [node.emit("max_pool2d", x, **how)], single), None]
+        return list(_drop_batch(node, node.emit_all("max_pool2d_with_indices", x, **how), single))
 
     return handle
 
@@ -69,7 +69,7 @@ def max_pool(rank: int) -> Handler:
 def avg_pool(rank: int) -> Handler:
     """Return the handler of avg_pool{rank}d, in which pads count unless told otherwise."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         x, single = _planes(node, rank)
         window, count = _window(node, rank), bool(node.get("count_include_pad", True))
         ceil, divisor = bool(node.get("ceil_mode")), node.get("divisor_override")
@@ -87,12 +87,12 @@ def avg_pool(rank: int) -> Handler:
             y = pool(node, "avg_pool", x, window, ceil, how)
         if divisor is not None:
             y = node.emit("scale", y, value=math.prod(window.kernel) / float(divisor))
-        return _given(node, [y], single)[0]
+        return _drop_batch(node, [y], single)[0]
 
     return handle
 
 
-def _with_zeros(node: Node, x: Operand, window: Window, more: tuple[int, ...]) -> Operand:
+def _with_zeros(node: AtenNode, x: Operand, window: Window, more: tuple[int, ...]) -> Operand:
     """Return averages that count the pads and leave out what is behind them: of a plane with the pads written out."""
     lead = (0, 0)
     padded = node.emit("pad", x, low=(*lead, *window.low), high=(*lead, *window.high))
@@ -104,7 +104,7 @@ def _with_zeros(node: Node, x: Operand, window: Window, more: tuple[int, ...]) -
 def adaptive(kind: str, rank: int, pair: bool = False) -> Handler:
     """Return the handler of a pooling to a number of bins."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         x, single = _planes(node, rank)
         given = node["output_size"]
         given = [given] * rank if isinstance(given, int) else list(given)
@@ -113,7 +113,7 @@ def adaptive(kind: str, rank: int, pair: bool = False) -> Handler:
         )
         if 0 in sizes:
             raise node.refuse("no bins", "1 or more")
-        y = _given(node, [node.emit(kind, x, output_size=sizes)], single)[0]
+        y = _drop_batch(node, [node.emit(kind, x, output_size=sizes)], single)[0]
         if pair and node.reads(1):
             raise node.refuse("places of maxima", "the maxima alone")
         return [y, None] if pair else y

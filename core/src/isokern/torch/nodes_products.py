@@ -9,10 +9,10 @@ import numpy as np
 from ..graph.ir import Value
 from ..importing.products import multiply
 from ..importing.windows import Window, convolve
-from .node import Handler, Node, Operand, Result, dtype_of, is_float, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_float, shape_of
 
 
-def transposed(x: Operand) -> Operand | None:
+def find_transposed(x: Operand) -> Operand | None:
     """Return the matrix of which an operand is the transpose, None where it is none."""
     op = x.producer if isinstance(x, Value) else None
     if op is None or op.kind not in ("transpose", "rearrange") or len(shape_of(x)) != 2:
@@ -20,9 +20,9 @@ def transposed(x: Operand) -> Operand | None:
     return op.inputs[0] if tuple(op.attrs.get("axes", ())) == (1, 0) else None
 
 
-def product(node: Node, a: Operand, b: Operand, bias: Operand | None = None) -> Operand:
+def product(node: AtenNode, a: Operand, b: Operand, bias: Operand | None = None) -> Operand:
     """Return a b + bias; a weight that PyTorch transposes first is that of a linear layer."""
-    weight = transposed(b) if is_float(a) else None
+    weight = find_transposed(b) if is_float(a) else None
     if weight is not None and weight.role != "computed" if isinstance(weight, Value) else weight is not None:
         return node.emit("linear", a, weight, bias)
     if bias is not None and is_float(a):
@@ -31,18 +31,18 @@ def product(node: Node, a: Operand, b: Operand, bias: Operand | None = None) -> 
     return y if bias is None else node.emit("add", y, bias)
 
 
-def mm(node: Node) -> Result:
+def mm(node: AtenNode) -> Result:
     """Multiply two matrices."""
     return product(node, node.x, node["mat2"])
 
 
-def matmul(node: Node) -> Result:
+def matmul(node: AtenNode) -> Result:
     """Multiply as NumPy does."""
     a, b = list(node.args.values())[:2]
     return multiply(node, a, b)
 
 
-def addmm(node: Node) -> Result:
+def addmm(node: AtenNode) -> Result:
     """Return beta c + alpha a b; where c is a row of the result, it is a bias."""
     c, a, b = node.x, node["mat1"], node["mat2"]
     beta, alpha = float(node.get("beta", 1)), float(node.get("alpha", 1))
@@ -57,14 +57,14 @@ def addmm(node: Node) -> Result:
     return node.emit("gemm", a, b, None, full, alpha=alpha, beta=beta)
 
 
-def baddbmm(node: Node) -> Result:
+def baddbmm(node: AtenNode) -> Result:
     """Return beta c + alpha a b of batches."""
     c, a, b = node.x, node["batch1"], node["batch2"]
     full = node.expand(c, (*shape_of(a)[:2], shape_of(b)[2]))
     return node.emit("gemm", a, b, None, full, alpha=float(node.get("alpha", 1)), beta=float(node.get("beta", 1)))
 
 
-def linear(node: Node) -> Result:
+def linear(node: AtenNode) -> Result:
     """Return x wᵀ + bias."""
     x, w, bias = node["input"], node["weight"], node.get("bias")
     if len(shape_of(w)) == 1:
@@ -74,7 +74,7 @@ def linear(node: Node) -> Result:
     return node.emit("linear", x, w, bias)
 
 
-def convolution(node: Node) -> Result:
+def convolution(node: AtenNode) -> Result:
     """Convolve planes of one to three dims, forwards or backwards, with or without a batch."""
     x, w, bias = node["input"], node["weight"], node.get("bias")
     rank = len(shape_of(w)) - 2
@@ -93,7 +93,7 @@ def convolution(node: Node) -> Result:
     return node.reshape(y, shape_of(y)[1:]) if single else y
 
 
-def attention(node: Node) -> Result:
+def attention(node: AtenNode) -> Result:
     """Return softmax(scale q kᵀ + mask) v of heads, which PyTorch has before positions; and no logarithms of sums."""
     q, k, v = node["query"], node["key"], node["value"]
     mask, causal, scale = node.get("attn_mask"), bool(node.get("is_causal")), node.get("scale")
@@ -124,19 +124,19 @@ def attention(node: Node) -> Result:
     return [y, None] if node.op_type.startswith("_") else y
 
 
-def mv(node: Node) -> Result:
+def mv(node: AtenNode) -> Result:
     """Multiply a matrix and a vector."""
     return multiply(node, node.x, node["vec"])
 
 
-def addmv(node: Node) -> Result:
+def addmv(node: AtenNode) -> Result:
     """Return beta c + alpha a x."""
     a = node["mat"]
     c = node.expand(node.x, shape_of(a)[:1])
     return node.emit("gemv", a, node["vec"], c, alpha=float(node.get("alpha", 1)), beta=float(node.get("beta", 1)))
 
 
-def dot(node: Node) -> Result:
+def dot(node: AtenNode) -> Result:
     """Multiply two vectors."""
     return node.emit("dot", node.x, node["tensor"])
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .node import Handler, Node, Operand, Result, shape_of
+from .node import AtenNode, Handler, Operand, Result, shape_of
 
 ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}  # where our gates are among PyTorch's
 
 
-def _gates(node: Node, kind: str, w: Operand) -> Operand:
+def _gates(node: AtenNode, kind: str, w: Operand) -> Operand:
     """Return weights or biases with their gates in our order, and a dim in front for the direction."""
     order = ORDER[kind]
     h = shape_of(w)[0] // len(order)
@@ -18,14 +18,14 @@ def _gates(node: Node, kind: str, w: Operand) -> Operand:
     return node.reshape(joined, (1, *shape_of(w)))
 
 
-def _both(node: Node, parts: Sequence[Operand]) -> Operand:
+def _both(node: AtenNode, parts: Sequence[Operand]) -> Operand:
     return parts[0] if len(parts) == 1 else node.emit("concat", *parts, axis=0)
 
 
 def recurrent(kind: str, activation: str | None = None) -> Handler:
     """Return the handler of a stack of layers, of one direction or two."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         x, params = node["input"], list(node["params"])
         states = list(node["hx"]) if kind == "lstm" else [node["hx"]]
         if node.get("train") and float(node.get("dropout", 0)):
@@ -62,7 +62,7 @@ def recurrent(kind: str, activation: str | None = None) -> Handler:
     return handle
 
 
-def slice_states(node: Node, state: Operand, first: int, count: int) -> Operand:
+def slice_states(node: AtenNode, state: Operand, first: int, count: int) -> Operand:
     """Return the states of one layer."""
     if shape_of(state)[0] == count:
         return state

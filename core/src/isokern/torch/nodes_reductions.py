@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 from ..dtypes import BOOL, F32, F64, I64
-from .node import Handler, Node, Operand, Result, dtype_of, is_float, shape_of
+from .node import AtenNode, Handler, Operand, Result, dtype_of, is_float, shape_of
 
 
 def reduce(kind: str) -> Handler:
     """Return the handler of a reduction, in the dtype of the result."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return _reduce(node, kind, node.cast(node.x, node.wanted))
 
     return handle
 
 
-def _reduce(node: Node, kind: str, x: Operand) -> Operand:
+def _reduce(node: AtenNode, kind: str, x: Operand) -> Operand:
     if not node.rank:  # over no axis, so of each element alone
         x = node.reshape(x, (1,))
         return node.reshape(node.emit(kind, x, axes=(0,), keepdims=False), ())
@@ -27,7 +27,7 @@ def _reduce(node: Node, kind: str, x: Operand) -> Operand:
 def extreme(kind: str, of_truths: str) -> Handler:
     """Return the handler of amax or amin, and of max or min of all elements."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return _reduce(node, of_truths if dtype_of(node.x) is BOOL else kind, node.x)
 
     return handle
@@ -36,7 +36,7 @@ def extreme(kind: str, of_truths: str) -> Handler:
 def truth(kind: str) -> Handler:
     """Return the handler of all or any, of which PyTorch has U8 for U8."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return node.cast(_reduce(node, kind, node.x), node.wanted)
 
     return handle
@@ -45,7 +45,7 @@ def truth(kind: str) -> Handler:
 def best(kind: str, of_truths: str, place: str, pair: str) -> Handler:
     """Return the handler of max or min: of all elements, of an axis with its places, or of two tensors."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         if "other" in node.args:
             return node.emit(pair, node.cast(node.x, node.wanted), node.cast(node["other"], node.wanted))
         if "dim" not in node.args:
@@ -62,7 +62,7 @@ def best(kind: str, of_truths: str, place: str, pair: str) -> Handler:
 def arg(kind: str) -> Handler:
     """Return the handler of argmax or argmin; without an axis of the flat tensor."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         keep = bool(node.get("keepdim", False))
         if node.get("dim") is not None:
             return node.lift(kind, node.x, axis=node.axis(node["dim"]), keepdims=keep)[0]
@@ -75,7 +75,7 @@ def arg(kind: str) -> Handler:
 def spread(kind: str) -> Handler:
     """Return the handler of var, std and those with means."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         amount = node.get("correction")
         if "unbiased" in node.args:
             amount = int(bool(node["unbiased"]))
@@ -99,13 +99,13 @@ def running(kind: str) -> Handler:
 def soft(kind: str) -> Handler:
     """Return the handler of softmax or log_softmax, in F32 where half floats are to become that."""
 
-    def handle(node: Node) -> Result:
+    def handle(node: AtenNode) -> Result:
         return node.lift(kind, node.cast(node.x, node.wanted), axis=node.axis(node["dim"]))[0]
 
     return handle
 
 
-def safe_softmax(node: Node) -> Result:
+def safe_softmax(node: AtenNode) -> Result:
     """Return softmax, and 0 where a row is of nothing but minus infinity."""
     x, axis = node.cast(node.x, node.wanted), node.axis(node["dim"])
     y = node.lift("softmax", x, axis=axis)[0]
@@ -116,7 +116,7 @@ def safe_softmax(node: Node) -> Result:
     return node.emit("where", empty, node.full((), 0, node.wanted), y)
 
 
-def norm(node: Node) -> Result:
+def norm(node: AtenNode) -> Result:
     """Return the norm of vectors."""
     order = node.get("ord", node.get("p", 2))
     x = node.cast(node.x, node.wanted)
@@ -126,24 +126,24 @@ def norm(node: Node) -> Result:
     return node.emit("norm", x, p=float(order), **how)
 
 
-def logsumexp(node: Node) -> Result:
+def logsumexp(node: AtenNode) -> Result:
     """Return the logarithm of the sum of exponentials."""
     return _reduce(node, "logsumexp", node.cast(node.x, node.wanted))
 
 
-def sort(node: Node) -> Result:
+def sort(node: AtenNode) -> Result:
     """Put an axis in order; always stable."""
     how = {"axis": node.axis(node.get("dim", -1)), "descending": bool(node.get("descending", False))}
     return list(node.lift("sort", node.x, **how))
 
 
-def argsort(node: Node) -> Result:
+def argsort(node: AtenNode) -> Result:
     """Return the places of an axis in order."""
     how = {"axis": node.axis(node.get("dim", -1)), "descending": bool(node.get("descending", False))}
     return node.lift("sort", node.x, **how)[1]
 
 
-def top_k(node: Node) -> Result:
+def top_k(node: AtenNode) -> Result:
     """Return the k largest or smallest elements of an axis in order, and their places."""
     k, axis = int(node["k"]), node.axis(node.get("dim", -1))
     if not node.rank:
@@ -154,24 +154,24 @@ def top_k(node: Node) -> Result:
     return [node.emit("slice", y, starts=(0,), ends=(k,), axes=(axis,)) for y in both]
 
 
-def aminmax(node: Node) -> Result:
+def aminmax(node: AtenNode) -> Result:
     """Return the least and the largest element."""
     return [_reduce(node, "reduce_min", node.x), _reduce(node, "reduce_max", node.x)]
 
 
-def count_nonzero(node: Node) -> Result:
+def count_nonzero(node: AtenNode) -> Result:
     """Count what is not 0."""
     return node.emit("reduce_sum", node.cast(node.cast(node.x, BOOL), I64), axes=node.axes(), keepdims=False)
 
 
-def mean(node: Node) -> Result:
+def mean(node: AtenNode) -> Result:
     """Return the mean."""
     if not is_float(node.x) and node.get("dtype") is None:
         raise node.refuse(f"the mean of {dtype_of(node.x)}", "floats")
     return _reduce(node, "reduce_mean", node.cast(node.x, node.wanted))
 
 
-def cdist(node: Node) -> Result:
+def cdist(node: AtenNode) -> Result:
     """Return distances between rows."""
     p = float(node.get("p", 2))
     if (

@@ -25,7 +25,7 @@ from ..runtime import Program, compile
 from ..status import InvalidArgument
 from ..tensors import Tensor, from_numpy
 from .elements import THEIRS, from_array, our_dtype, to_array
-from .importer import Importer, Shared, outputs_of, value_of
+from .importer import ModuleImporter, Shared, outputs_of, value_of
 from .judging import sizes_of
 from .library import library as torch
 from .node import is_operand
@@ -45,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Result:
+class ModuleResult:
     """One result: a number or None, an argument, a known array, or output `index` of the program."""
 
     value: Any = None
@@ -57,12 +57,12 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltModule:
     """A graph with its parameters, the arguments that feed its inputs, and the results in order."""
 
     model: graphs.Model
     feeds: tuple[int, ...]
-    results: tuple[Result, ...]
+    results: tuple[ModuleResult, ...]
 
 
 @dataclass
@@ -82,7 +82,7 @@ def version_of(tensor: Any) -> int:
     return -1 if tensor.is_inference() else int(tensor._version)
 
 
-class Programs:
+class ModulePrograms:
     """The programs of a graph. `static` are the arguments that are parameters; the others are fed to each run."""
 
     def __init__(self, module: Any, static: Collection[int], options: Options, name: str = "torch") -> None:
@@ -92,7 +92,7 @@ class Programs:
         self.listed = isinstance(end.args[0], (list, tuple))  # whether the graph gives several results
         self._static = set(static) if options.freeze else set()
         self._held: dict[int, Held] = {}
-        self._programs: OrderedDict[Any, tuple[Built, Program | None]] = OrderedDict()
+        self._programs: OrderedDict[Any, tuple[BuiltModule, Program | None]] = OrderedDict()
         self._lock = threading.Lock()
         self.built_times = 0
 
@@ -112,7 +112,7 @@ class Programs:
         outputs: list[Any] = []
         if program is not None:
             outputs = [
-                _allocate(v, r, args, built) for v, r in zip(program.graph.outputs, _computed(built), strict=True)
+                _allocate(v, r, args, built) for v, r in zip(program.graph.outputs, _list_computed(built), strict=True)
             ]
             feeds = [_feed(self.name, args[n]) for n in built.feeds]
             program.run(feeds, out=[_target(self.name, y) for y in outputs])
@@ -133,7 +133,7 @@ class Programs:
             self._held = {n: h for n, h in self._held.items() if n in self._static}
             self._programs.clear()  # not closed: another thread may be about to run one
 
-    def _find(self, args: Sequence[Any]) -> tuple[Built, Program | None]:
+    def _find(self, args: Sequence[Any]) -> tuple[BuiltModule, Program | None]:
         key = tuple(_key(a) for n, a in enumerate(args) if n not in self._static)
         if key in self._programs:
             self._programs.move_to_end(key)
@@ -146,14 +146,14 @@ class Programs:
             self._programs.popitem(last=False)
         return built, program
 
-    def build(self, args: Sequence[Any]) -> Built:
+    def build(self, args: Sequence[Any]) -> BuiltModule:
         """Import the graph for arguments: tensors, of which dims and dtype count, and numbers."""
-        importer = Importer(self.name)
+        importer = ModuleImporter(self.name)
         fed: dict[str, int] = {}
         at: dict[int, int] = {}
         for n, (node, given) in enumerate(zip(self.inputs, args, strict=True)):
             if isinstance(given, torch.Tensor):
-                shared = self._shared(node.name, n, given)
+                shared = self._share_parameter(node.name, n, given)
                 if shared is not None:
                     found: Any = importer.share(shared)
                 else:
@@ -170,11 +170,11 @@ class Programs:
         results = [self._result(importer, at, outputs, given) for given in outputs_of(self.module.graph)]
         model = graphs.Model(self.name)
         model.builder, model.parameters = importer.builder, importer.parameters
-        return Built(model, tuple(fed[v.name] for v in model.graph.inputs), tuple(results))
+        return BuiltModule(model, tuple(fed[v.name] for v in model.graph.inputs), tuple(results))
 
-    def _shared(self, name: str, n: int, given: Any) -> Shared | None:
+    def _share_parameter(self, name: str, n: int, given: Any) -> Shared | None:
         """Return a parameter as an array over PyTorch's memory; None for what is fed."""
-        if n not in self._static or given.device.type != "cpu":
+        if n not in self._static or not given.is_cpu:
             return None
         held = self._held.get(n)
         if held is None:
@@ -183,23 +183,25 @@ class Programs:
             held.array = to_array(name, given)
         return Shared(name, held.array)
 
-    def _result(self, importer: Importer, at: Mapping[int, int], outputs: dict[Value, int], given: Any) -> Result:
+    def _result(
+        self, importer: ModuleImporter, at: Mapping[int, int], outputs: dict[Value, int], given: Any
+    ) -> ModuleResult:
         if not isinstance(given, torch.fx.Node):
-            return Result(given)
+            return ModuleResult(given)
         found, val = importer.found[given], value_of(given)
         if not is_operand(found):
-            return Result(found)
+            return ModuleResult(found)
         if id(found) in at:
-            return Result(argument=at[id(found)])
+            return ModuleResult(argument=at[id(found)])
         if not isinstance(found, Value):
-            return Result(known=found, kind=None if val is None else val.dtype)
+            return ModuleResult(known=found, kind=None if val is None else val.dtype)
         if found not in outputs:
             placed = found if found.role == COMPUTED else importer.builder.emit("copy", [found])[0]
             importer.builder.output(placed)
             outputs[found] = len(outputs)
-        return Result(index=outputs[found], order=_order(val, len(shape_of(found))), kind=THEIRS[dtype_of(found)])
+        return ModuleResult(index=outputs[found], order=_order(val, len(shape_of(found))), kind=THEIRS[dtype_of(found)])
 
-    def _compile(self, built: Built) -> Program:
+    def _compile(self, built: BuiltModule) -> Program:
         """Compile; parameters that passes leave as they are lie in PyTorch's memory where the device can use it."""
         options, device = self.options, self.options.device
         model = built.model
@@ -239,18 +241,18 @@ def _order(val: Any, rank: int) -> tuple[int, ...]:
     return tuple(next(ordered) if n in moved else n for n in range(rank))
 
 
-def _computed(built: Built) -> list[Result]:
+def _list_computed(built: BuiltModule) -> list[ModuleResult]:
     """Return the first result of each output of the program."""
-    found: dict[int, Result] = {}
+    found: dict[int, ModuleResult] = {}
     for result in built.results:
         if result.index >= 0:
             found.setdefault(result.index, result)
     return [found[n] for n in range(len(found))]
 
 
-def _allocate(value: Value, result: Result, args: Sequence[Any], built: Built) -> Any:
+def _allocate(value: Value, result: ModuleResult, args: Sequence[Any], built: BuiltModule) -> Any:
     """Return an empty tensor for a result, with its axes in PyTorch's order, where the first tensor fed is."""
-    device = args[built.feeds[0]].device if built.feeds else torch.device("cpu")
+    device = args[built.feeds[0]].device if built.feeds else None
     shape = value.spec.shape
     if not result.order:
         return torch.empty(shape, dtype=result.kind, device=device)
@@ -259,14 +261,14 @@ def _allocate(value: Value, result: Result, args: Sequence[Any], built: Built) -
 
 
 def _feed(where: str, tensor: Any) -> Any:
-    return to_array(where, tensor) if tensor.device.type == "cpu" else tensor.detach()
+    return to_array(where, tensor) if tensor.is_cpu else tensor.detach()
 
 
 def _target(where: str, tensor: Any) -> Any:
-    return to_array(where, tensor) if tensor.device.type == "cpu" else tensor
+    return to_array(where, tensor) if tensor.is_cpu else tensor
 
 
-def _give(result: Result, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
+def _give(result: ModuleResult, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
     if result.index >= 0:
         return outputs[result.index]
     if result.argument >= 0:
