@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 import isokern  # noqa: E402
 from isokern import InvalidArgument  # noqa: E402
+from isokern.rewriting.target import Target  # noqa: E402
 from isokern.torch import explain  # noqa: E402
 from isokern.torch.dynamo import CaptureReport, compile_with, read_options  # noqa: E402
 from isokern.torch.programs import CHANGES, KEPT, ModulePrograms  # noqa: E402
@@ -200,6 +201,35 @@ def test_a_weight_that_changes_again_and_again_is_fed(cpu, made):
     assert made[0].built_times == CHANGES + 1
 
 
+def test_weights_of_inference_mode_are_fed(cpu):
+    with torch.inference_mode():
+        module, x = make(Perceptron), torch.randn(2, 8)
+        run = compiled(module)
+        for _ in range(3):
+            module.last.weight.mul_(1.5)
+            assert difference(run(x), module(x)) < NEAR
+
+
+def test_weights_that_are_tied_or_strided(cpu):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(10, 8), nn.Linear(8, 10, bias=False)
+            self.head.weight = self.embed.weight
+            self.mix = nn.Parameter(torch.randn(8, 8).t())
+            self.conv = nn.Conv2d(1, 4, 3, padding=1).to(memory_format=torch.channels_last)
+
+        def forward(self, tokens):
+            x = self.embed(tokens) @ self.mix
+            return self.head(x) + self.conv(x[None, None, :, :]).mean()
+
+    module, tokens = make(Tied), torch.tensor([1, 5, 3])
+    run = compiled(module)
+    assert difference(run(tokens), module(tokens)) < NEAR
+    module.embed.weight.mul_(2)
+    assert difference(run(tokens), module(tokens)) < NEAR
+
+
 def test_without_freezing_even_writes_that_pytorch_does_not_count_are_seen(cpu):
     module, x = make(Perceptron), torch.randn(2, 8)
     run = compiled(module, freeze=False)
@@ -296,6 +326,32 @@ def test_random_numbers_and_sizes_that_depend_on_content_are_pytorchs(cpu):
     assert not torch.equal(first, compiled(torch.bernoulli)(torch.full((64,), 0.5)))
 
 
+def test_a_matrix_product_alone_runs_here_with_its_weight_in_place(cpu, made):
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.linalg.qr(self.layer(torch.linalg.qr(x)[0]))[1]
+
+    module, x = make(Alone), torch.randn(4, 4)
+    assert difference(compiled(module)(x).abs(), module(x).abs()) < 1e-4
+    (programs,) = made
+    assert len(programs.graph.inputs) == 1
+    assert [op.kind for op in programs.graph.ops if op.outputs[0] in programs.graph.outputs] == ["linear"]
+
+
+def test_a_result_that_nothing_here_can_read_is_passed_on(cpu):
+    def run(x, z):
+        return torch.relu(x) + 1, z
+
+    x, z = torch.randn(3), torch.randn(3, dtype=torch.complex64)
+    found = compiled(run)(x, z)
+    assert difference(found[0], run(x, z)[0]) < NEAR
+    assert found[1] is z
+
+
 def test_complex_numbers_are_pytorchs(cpu):
     def run(x):
         return torch.fft.rfft(torch.relu(x) + 1).abs()
@@ -309,10 +365,26 @@ def test_dtypes_that_a_device_lacks_run_in_pytorch(devices, monkeypatch):
     def run(x):
         return torch.sqrt(x) + 1
 
+    of_device = Target.of_device
+
+    def without_doubles(device):
+        target = of_device(device)
+        for kind in ("sqrt", "generic"):
+            target.dynamic(
+                kind, lambda op, _, outputs, *__: "it has no F64" if outputs[0].dtype.name == "F64" else None
+            )
+        return target
+
+    monkeypatch.setattr(Target, "of_device", without_doubles)
     for device in devices:
-        x = torch.rand(4, dtype=torch.float64)
-        assert difference(compiled(run, device=device.name)(x), run(x)) < NEAR
-        torch._dynamo.reset()
+        for kind in (torch.float32, torch.float64):
+            x = torch.rand(4, dtype=kind)
+            assert difference(compiled(run, device=device.name)(x), run(x)) < NEAR
+            torch._dynamo.reset()
+            reasons = [(e.name, e.reason) for e in explain(run, x, device=device).elsewhere if "sqrt" in e.operator]
+            assert bool(reasons) == (kind is torch.float64)
+            assert all("it has no F64" in reason for _, reason in reasons)
+            torch._dynamo.reset()
 
 
 # Errors

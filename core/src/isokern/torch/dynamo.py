@@ -18,7 +18,10 @@ from .programs import ModulePrograms, Options
 
 WAY_OUT = "run it under torch.no_grad() or torch.inference_mode(), or call model.requires_grad_(False)"
 NAMES = ("device", "freeze", "passes", "prepack")
-WORTH = ("convolution", "mm", "addmm", "bmm", "linear", "_scaled_dot_product_flash_attention_for_cpu")  # alone, too
+# Operators of a part that are worth a program alone, and those that are not even together
+WORTH = ("convolution", "mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu")
+VIEWS = ("alias.default", "clone.default", "detach.default", "expand.default", "permute.default", "select.int",
+         "slice.Tensor", "squeeze.dims", "unsqueeze.default", "view.default")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,12 @@ def _refuse(module: Any, inputs: Sequence[Any]) -> Any:
 
 
 def _find_static() -> list[int]:
-    """Return the arguments of the graph in work that are parameters and buffers."""
+    """Return the arguments of the graph in work that are parameters and buffers, and that it does not write to."""
     context = torch._guards.TracingContext.try_get()
     found = None if context is None else context.fw_metadata
-    return [] if found is None else list(found.static_input_indices or ())
+    if found is None:
+        return []
+    return [n for n in found.static_input_indices or () if not found.input_info[n].mutates_data]
 
 
 def make_callable(module: Any, static: Iterable[int], options: Options, report: CaptureReport) -> Any:
@@ -119,7 +124,7 @@ def make_callable(module: Any, static: Iterable[int], options: Options, report: 
         here = set(calls)
     else:
         inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
-        here = partition(module, reasons, {inputs[n] for n in static}, options, f"graph{number}")
+        here = partition(module, reasons, {inputs[n].name for n in static}, options, f"graph{number}")
         run = module
     report.lines += [
         PlacedOperator(number, *named[n], *_place(n in here, n, reasons, options.device.name)) for n in calls
@@ -134,7 +139,7 @@ def _place(here: bool, node: Any, reasons: Mapping[Any, str], device: str) -> tu
     return "PyTorch", reasons.get(node) or reasons.get(of) or "alone between operators that run in PyTorch"
 
 
-def partition(module: Any, reasons: Mapping[Any, str], static: set[Any], options: Options, name: str) -> set[Any]:
+def partition(module: Any, reasons: Mapping[Any, str], static: set[str], options: Options, name: str) -> set[Any]:
     """Replace the parts of a graph that run here by calls of programs, and return their nodes."""
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import create_op_support
@@ -144,23 +149,21 @@ def partition(module: Any, reasons: Mapping[Any, str], static: set[Any], options
             return supported(_modules, node.args[0])
         return node.op == "call_function" and node not in reasons and _gives_tensors(value_of(node))
 
-    worth = [f"torch.ops.aten.{n}.default" for n in WORTH]
     partitioner = CapabilityBasedPartitioner(
         module,
         create_op_support(supported),
         allows_single_node_partition=False,
-        allowed_single_node_partition_ops=[*worth, *(w.replace("torch.ops.", "") for w in worth)],
+        non_compute_ops=[f"torch.ops.aten.{n}" for n in VIEWS],
+        allowed_single_node_partition_ops=[f"torch.ops.aten.{n}.default" for n in WORTH],
     )
     parts = partitioner.propose_partitions()
-    partitioner.remove_bookend_non_compute_ops(parts)
-    parts = [p for p in parts if p.nodes]
     here = {node for part in parts for node in part.nodes}
     fused = partitioner.fuse_partitions(parts)
     for node in fused.graph.nodes:
         if node.op != "call_module":
             continue
         inner = getattr(fused, node.target)
-        own = [n for n, argument in enumerate(node.args) if argument in static]
+        own = [n for n, argument in enumerate(node.args) if getattr(argument, "name", None) in static]
         setattr(fused, node.target, _Part(ModulePrograms(inner, own, options, f"{name}.{node.target}")))
     fused.recompile()
     return here

@@ -42,7 +42,9 @@ class Model:
             given = f"{len(unknown)} nodes do not run here: {'; '.join(unknown)}"
             raise UnsupportedModel("load", given, hint="torch.compile(…, backend='isokern') runs them in PyTorch")
         self._holders = [self._holder(spec) for spec in self._signature.input_specs]
-        self._static = [n for n, (_, held) in enumerate(self._holders) if held is not None]
+        written = set(self._signature.buffers_to_mutate.values())
+        specs = zip(self._signature.input_specs, self._holders, strict=True)
+        self._static = [n for n, (s, (_, held)) in enumerate(specs) if held is not None and s.target not in written]
         self._users = [n for n, (_, held) in enumerate(self._holders) if held is None]
         self.programs = ModulePrograms(self.module, self._static, options, "exported")
 

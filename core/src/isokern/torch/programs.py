@@ -15,17 +15,17 @@ from typing import Any
 
 from .. import graph as graphs
 from ..backend import Device
-from ..graph.ir import COMPUTED, TensorSpec, Value
+from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
 from ..importing.emission import UnsupportedModel
 from ..importing.operand import Array, dtype_of, shape_of
 from ..passes import DEFAULT, run as run_passes
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..runtime import Program, compile
-from ..status import InvalidArgument
+from ..status import InvalidArgument, IsokernError
 from ..tensors import Tensor, from_numpy
-from .elements import THEIRS, from_array, our_dtype, to_array
-from .importer import ModuleImporter, Shared, outputs_of, value_of
+from .elements import THEIRS, check_plain, from_array, our_dtype, to_array
+from .importer import ModuleImporter, Shared, Unreadable, outputs_of, value_of
 from .judging import sizes_of
 from .library import library as torch
 from .node import is_operand
@@ -78,8 +78,8 @@ class Held:
 
 
 def version_of(tensor: Any) -> int:
-    """Return how often a tensor was written to; tensors of inference mode cannot be, outside of it."""
-    return -1 if tensor.is_inference() else int(tensor._version)
+    """Return how often a tensor was written to, as PyTorch counts it."""
+    return int(tensor._version)
 
 
 class ModulePrograms:
@@ -121,6 +121,8 @@ class ModulePrograms:
     def _compare(self, args: Sequence[Any]) -> None:
         """Forget the programs where a parameter is no more what it was."""
         changed = False
+        uncounted = {n for n in self._static if args[n].is_inference()}  # whose writes PyTorch does not count
+        self._static -= uncounted
         for n in self._static:
             held, tensor = self._held.get(n), args[n]
             if held is None:
@@ -153,16 +155,12 @@ class ModulePrograms:
         at: dict[int, int] = {}
         for n, (node, given) in enumerate(zip(self.inputs, args, strict=True)):
             if isinstance(given, torch.Tensor):
-                shared = self._share_parameter(node.name, n, given)
-                if shared is not None:
-                    found: Any = importer.share(shared)
-                else:
-                    fed[node.name] = n
-                    found = importer.input(node.name, tuple(given.shape), our_dtype(node.name, given.dtype))
+                importer.found[node] = found = self._declare(importer, node.name, n, given)
                 at[id(found)] = n
+                if isinstance(found, Value) and found.role == INPUT:
+                    fed[node.name] = n
             else:
-                found = given
-            importer.found[node] = found
+                importer.found[node] = given
         for node in self.module.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 importer.run_node(self.module, node)
@@ -171,6 +169,17 @@ class ModulePrograms:
         model = graphs.Model(self.name)
         model.builder, model.parameters = importer.builder, importer.parameters
         return BuiltModule(model, tuple(fed[v.name] for v in model.graph.inputs), tuple(results))
+
+    def _declare(self, importer: ModuleImporter, name: str, n: int, given: Any) -> Any:
+        """Return a parameter or an input for an argument; what cannot be read here may still be a result."""
+        try:
+            check_plain(name, given)
+        except IsokernError as error:
+            return Unreadable(error.problem)
+        shared = self._share_parameter(name, n, given)
+        if shared is not None:
+            return importer.share(shared)
+        return importer.input(name, tuple(given.shape), our_dtype(name, given.dtype))
 
     def _share_parameter(self, name: str, n: int, given: Any) -> Shared | None:
         """Return a parameter as an array over PyTorch's memory; None for what is fed."""
@@ -189,10 +198,10 @@ class ModulePrograms:
         if not isinstance(given, torch.fx.Node):
             return ModuleResult(given)
         found, val = importer.found[given], value_of(given)
-        if not is_operand(found):
-            return ModuleResult(found)
         if id(found) in at:
             return ModuleResult(argument=at[id(found)])
+        if not is_operand(found):
+            return ModuleResult(found)
         if not isinstance(found, Value):
             return ModuleResult(known=found, kind=None if val is None else val.dtype)
         if found not in outputs:
@@ -222,7 +231,9 @@ def _over(array: Array, device: Device) -> Tensor:
 
 
 def _key(argument: Any) -> Any:
-    return (tuple(argument.shape), argument.dtype) if isinstance(argument, torch.Tensor) else argument
+    if isinstance(argument, torch.Tensor):
+        return tuple(argument.shape), argument.dtype
+    return type(argument), repr(argument)
 
 
 def _order(val: Any, rank: int) -> tuple[int, ...]:
