@@ -173,6 +173,22 @@ def test_each_batch_has_a_program_and_the_last_are_kept(cpu, made):
     assert max(len(p._programs) for p in made) == KEPT
 
 
+def test_sizes_that_pytorch_is_told_to_leave_open(cpu):
+    module = make(Transformer)
+    run = torch.compile(module, backend="isokern", dynamic=True, fullgraph=True)
+    for shape in ((2, 6), (3, 6), (3, 9), (1, 4), (2, 6)):
+        tokens = torch.arange(shape[0] * shape[1]).view(shape) % 40
+        assert difference(run(tokens), module(tokens)) < 1e-4
+
+
+def test_parts_of_any_batch(cpu):
+    module = make(Partly)
+    run = compiled(module)
+    for n in (6, 7, 8, 6, 1):
+        x = torch.randn(n, 4)
+        assert difference(run(x), module(x)) < 1e-4
+
+
 # What changes after the compile
 
 

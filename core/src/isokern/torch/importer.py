@@ -96,9 +96,10 @@ class ModuleImporter(Draft):
         handler = handler_of(target)
         if handler is None:
             raise UnsupportedModel(name, "no counterpart here")
-        plain = _is_plain(next((value_of(a) for a in node.args if isinstance(a, torch.fx.Node)), None))
+        source = next((a for a in node.args if isinstance(a, torch.fx.Node)), None)
+        plain, sole = source is not None and _is_plain(value_of(source)), source is not None and len(source.users) == 1
         read = _read(node) if isinstance(val, (tuple, list)) else None
-        view = AtenNode(short_name(target), bind(target, args, named), self, wanted, read, plain)
+        view = AtenNode(short_name(target), bind(target, args, named), self, wanted, read, plain, sole)
         made = handler(view)
         check(name, made, val, read)
         return made

@@ -58,7 +58,7 @@ class AtenNode(Emission):
     """A node: `args` are by the names of the operator's schema, complete; `dtype` is that of the first result.
 
     `read` are the results that anything reads, None where there is but one; `plain` says whether the first tensor lies
-    contiguous in PyTorch's memory, from its beginning.
+    contiguous in PyTorch's memory, from its beginning, and `sole` whether nothing else reads it.
     """
 
     op_type: str
@@ -67,6 +67,7 @@ class AtenNode(Emission):
     dtype: DType | None = None
     read: frozenset[int] | None = None
     plain: bool = False
+    sole: bool = False
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import I64
+from ..graph.ir import Value
 from ..importing.movement import slice_axes
 from ..status import InvalidArgument
 from .node import AtenNode, Handler, Operand, Result, dtype_of, is_operand, shape_of
@@ -16,8 +17,23 @@ from .node import AtenNode, Handler, Operand, Result, dtype_of, is_operand, shap
 
 def view(node: AtenNode) -> Result:
     """Return the elements in other dims, or the bits in another type."""
-    size = node.get("size", node.get("shape"))
-    return node.reshape(node.x, node.resolve(size, math.prod(node.shape)))
+    size = node.resolve(node.get("size", node.get("shape")), math.prod(node.shape))
+    layer = _linear_of_rows(node, size)
+    return node.reshape(node.x, size) if layer is None else layer
+
+
+def _linear_of_rows(node: AtenNode, size: Sequence[int]) -> Operand | None:
+    """Return a linear layer of a tensor itself where PyTorch makes a matrix of its rows first, and None elsewhere.
+
+    Then what is applied to the result is next to the layer, and can be fused with it.
+    """
+    made = node.x.producer if isinstance(node.x, Value) else None
+    rows = made.inputs[0] if made is not None and made.kind == "linear" and node.sole else None
+    before = rows.producer if rows is not None else None
+    x = before.inputs[0] if before is not None and before.kind == "reshape" else None
+    if made is None or rows is None or x is None or x.spec.shape != (*size[:-1], rows.spec.shape[-1]):
+        return None
+    return node.emit("linear", x, *made.inputs[1:])
 
 
 def permute(node: AtenNode) -> Result:

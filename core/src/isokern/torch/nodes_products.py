@@ -23,7 +23,7 @@ def find_transposed(x: Operand) -> Operand | None:
 def product(node: AtenNode, a: Operand, b: Operand, bias: Operand | None = None) -> Operand:
     """Return a b + bias; a weight that PyTorch transposes first is that of a linear layer."""
     weight = find_transposed(b) if is_float(a) else None
-    if weight is not None and weight.role != "computed" if isinstance(weight, Value) else weight is not None:
+    if weight is not None:
         return node.emit("linear", a, weight, bias)
     if bias is not None and is_float(a):
         return node.emit("gemm", a, b, bias)
