@@ -70,6 +70,19 @@ def vit_b_16() -> Any:
     )
 
 
+class Detector(torch.nn.Module):
+    """The backbone and the heads of ssdlite320_mobilenet_v3_large, without what makes boxes of their scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        detection = import_torchvision().models.detection
+        made = detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
+        self.backbone, self.head = made.backbone, made.head
+
+    def forward(self, x: Any) -> Any:
+        return self.head([*self.backbone(x).values()])
+
+
 VISION: dict[str, Callable[[], Any]] = {
     "convnext_tiny": vision("convnext_tiny"),
     "deeplabv3_mobilenet_v3_large": vision("deeplabv3_mobilenet_v3_large"),
@@ -81,6 +94,7 @@ VISION: dict[str, Callable[[], Any]] = {
     "resnet18": vision("resnet18"),
     "resnet50": vision("resnet50"),
     "squeezenet1_1": vision("squeezenet1_1"),
+    "ssdlite320_mobilenet_v3_large": Detector,
     "swin_t": vision("swin_t"),
     "vit_b_16": vit_b_16,
 }

@@ -16,6 +16,9 @@ from .judging import judge
 from .library import library as torch
 from .programs import ModulePrograms, Options
 
+RESULTS = ("USER_OUTPUT",)
+UPDATES = [kind for kind in torch.export.graph_signature.OutputKind if kind.name.endswith("_MUTATION")]
+
 
 def decompose(program: Any) -> Any:
     """Return an exported program of the operators that the table has."""
@@ -42,7 +45,11 @@ class Model:
             given = f"{len(unknown)} nodes do not run here: {'; '.join(unknown)}"
             raise UnsupportedModel("load", given, hint="torch.compile(…, backend='isokern') runs them in PyTorch")
         self._holders = [self._holder(spec) for spec in self._signature.input_specs]
-        written = set(self._signature.buffers_to_mutate.values())
+        written = {o.target for o in self._signature.output_specs if o.kind in UPDATES}
+        if strange := {o.kind.name for o in self._signature.output_specs} - {*RESULTS, *(k.name for k in UPDATES)}:
+            raise UnsupportedModel(
+                "load", f"results that are {', '.join(sorted(strange))}", allowed="those of inference"
+            )
         specs = zip(self._signature.input_specs, self._holders, strict=True)
         self._static = [n for n, (s, (_, held)) in enumerate(specs) if held is not None and s.target not in written]
         self._users = [n for n, (_, held) in enumerate(self._holders) if held is None]
@@ -80,12 +87,12 @@ class Model:
         for n, value in zip(self._users, flat, strict=True):
             arguments[n] = self._check(nodes[n], self._signature.input_specs[n].arg, value, bound)
         results = self.programs(*arguments)
-        kinds, outputs = torch.export.graph_signature.OutputKind, []
+        outputs = []
         for out, result in zip(self._signature.output_specs, results, strict=True):
-            if out.kind == kinds.USER_OUTPUT:
-                outputs.append(result)
-            elif out.kind in (kinds.BUFFER_MUTATION, kinds.USER_INPUT_MUTATION):
+            if out.kind in UPDATES:
                 self._write(arguments, out.target, result)
+            else:
+                outputs.append(result)
         return torch.utils._pytree.tree_unflatten(outputs, spec.out_spec)
 
     def _write(self, arguments: list[Any], name: str, result: Any) -> None:
