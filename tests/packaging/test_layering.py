@@ -162,12 +162,12 @@ backend
 tensors
 call oracle
 graph
-rewriting
+rewriting importing
 passes measure
 runtime
 eager simt
 array_api
-bench demo view llm onnx scaffold
+bench demo view llm onnx scaffold torch
 conformance
 cli build
 __main__

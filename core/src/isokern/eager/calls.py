@@ -21,6 +21,7 @@ from ..runtime.lowered import is_lowering
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
+from .foreign import give_foreign, take_foreign
 from .repeated import calls_of, is_kept, key_of, remember
 
 CACHE_SIZE = 1024
@@ -199,6 +200,7 @@ def _call(
     **attrs: Any,
 ) -> Any:
     """Describe and run a call; `found` is by what it is found the next time, and its tensors (see repeated.py)."""
+    given, foreign = take_foreign(op.name, given)
     pairs = pair_operands(op, given)
     target = find_target([v for _, v in pairs], out, device)
     if stream is None:
@@ -219,4 +221,4 @@ def _call(
     if out is not None:
         _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
-    return result[0] if len(result) == 1 else tuple(result)
+    return give_foreign(foreign, result[0] if len(result) == 1 else tuple(result))

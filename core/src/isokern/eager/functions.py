@@ -27,6 +27,7 @@ from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor
 from . import conveniences
 from .calls import call, find_target, list_outputs, make_tensors, pair_operands
+from .foreign import give_foreign, take_foreign
 from .repeated import calls_of, key_of
 
 
@@ -300,7 +301,12 @@ def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(own)
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
-            return own(*args, **kwargs)
+            read = {n: v for n, v in kwargs.items() if n != "out"}
+            taken, foreign = take_foreign(own.__name__, [*args, *read.values()])
+            if not foreign:
+                return own(*args, **kwargs)
+            named = zip(read, taken[len(args) :], strict=True)
+            return give_foreign(foreign, own(*taken[: len(args)], **{**kwargs, **dict(named)}))
         except TypeError as error:
             if isinstance(error, IsokernError):
                 raise

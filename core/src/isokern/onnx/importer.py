@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..dtypes import DType
-from ..graph.builder import Builder, error_context
-from ..graph.ir import TensorSpec, Value
-from ..graph.reference import results
-from ..ops import find
+from ..graph.builder import error_context
+from ..importing.draft import Draft
 from ..status import InvalidArgument, IsokernError, quote
 from .attributes import complete
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
 from .library import proto
-from .node import Handler, Node, Operand, OperandScope, Output, Ragged, UnsupportedModel, describe
+from .node import Handler, Node, OperandScope, Output, Ragged, UnsupportedModel, describe
 from .reader import DOMAINS, Source, subgraphs
 from .table import NODES
 
-FOLDED = 1 << 16  # elements of a result that is computed at once
-MAX_OPERATORS = 100_000  # of a graph with its loops unrolled
 MAX_NODES = 200_000  # with those of functions and loops, each time
 MAX_CALLS = 64  # functions within functions
 MOVES = frozenset({
@@ -32,67 +25,13 @@ MOVES = frozenset({
 })  # fmt: skip
 
 
-class Importer:
-    """A graph under construction from a model: `parameters` are its constants, `origins` what a value depends on."""
+class Importer(Draft):
+    """A graph under construction from a model."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__(source.message.graph.name or "model")
         self.source = source
-        self.builder = Builder(source.message.graph.name or "model")
-        self.parameters: dict[str, Array] = {}
-        self.origins: dict[Value, frozenset[str]] = {}
-        self._placed: dict[int, tuple[Array, Value]] = {}
-        self._named: dict[int, str] = {}
-        self._taken: set[str] = set()
         self._calls = self._nodes = 0
-        self._label = ""
-
-    # Operators
-
-    def emit(
-        self, kind: str, inputs: Sequence[Operand | None], attrs: Mapping[str, Any], to: object = None
-    ) -> tuple[Operand, ...]:
-        """Emit an operator, or compute it where all inputs are arrays and the result is small."""
-        operator = find(kind)
-        dtypes = None if to is None else {_free_type(kind): to}
-        while inputs and inputs[-1] is None:
-            inputs = inputs[:-1]
-        known = [x for x in inputs if not isinstance(x, Value)]
-        if len(known) == len(inputs) and not operator.inout:
-            specs = [None if x is None else TensorSpec(x.dtype, x.shape) for x in known]
-            made = operator.infer(specs, attrs, dtypes)
-            # Large ones are left to the pass that folds constants
-            if all(spec is None or spec.numel <= FOLDED for spec in (*specs, *made)):
-                return _compute(kind, known, attrs, dtypes)
-        if len(self.builder.graph.ops) >= MAX_OPERATORS:
-            raise InvalidArgument(kind, "the graph is too long", allowed=f"{MAX_OPERATORS} operators")
-        values = [None if x is None else self.place(x) for x in inputs]
-        found = self.builder.emit(kind, values, attrs, name=self._label, dtypes=dtypes)
-        origins = frozenset[str]().union(*(self.origins[v] for v in values if v is not None))
-        self.origins |= dict.fromkeys(found, origins)
-        return found
-
-    def place(self, x: Operand) -> Value:
-        """Return the value of an operand; an array becomes a parameter, once."""
-        if isinstance(x, Value):
-            return x
-        if id(x) not in self._placed:
-            said = self._named.get(id(x)) or "constant"
-            name = f"{said}.{len(self.parameters)}" if said == "constant" or said in self._taken else said
-            while name in self._taken:
-                name += "'"
-            self._taken.add(name)
-            value = self.builder.parameter(name, x.shape, x.dtype)
-            self.parameters[name] = x
-            self.origins[value] = frozenset()
-            self._placed[id(x)] = (x, value)  # with the array, whose number nobody else gets meanwhile
-        return self._placed[id(x)][1]
-
-    def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
-        """Declare an input of the model."""
-        value = self.builder.input(name, shape, dtype)
-        self._taken.add(name)
-        self.origins[value] = frozenset([name])
-        return value
 
     # Graphs
 
@@ -109,7 +48,7 @@ class Importer:
         if (narrow := narrow_name(array)) is not None:
             scope.narrow[name] = narrow
         scope[name] = widen(array)
-        self._named[id(scope[name])] = name
+        self.named[id(scope[name])] = name
 
     def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
         """Return the operands that a graph gives."""
@@ -149,7 +88,7 @@ class Importer:
         for n, x in enumerate(inputs):
             if isinstance(x, Ragged):
                 view.need(x.count, f"the size of input {n}")
-        self._label = node.name or next((o for o in node.output if o), "")
+        self.label = node.name or next((o for o in node.output if o), "")
         found: Output | Sequence[Output]
         if node.op_type in CONTROL and not domain:
             found = CONTROL[node.op_type](view, scope)
@@ -202,19 +141,6 @@ class Importer:
             self._calls -= 1
 
 
-def _compute(
-    kind: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any], dtypes: Mapping[str, Any] | None
-) -> tuple[Array, ...]:
-    """Compute an operator by its reference, on arrays."""
-    scratch = Builder("constants")
-    values = [None if x is None else scratch.parameter(f"p{n}", x.shape, x.dtype) for n, x in enumerate(inputs)]
-    found = scratch.emit(kind, values, attrs, dtypes=dtypes)
-    op = found[0].producer
-    assert op is not None
-    made = results(op, list(inputs))
-    return tuple(np.asarray(a).reshape(v.spec.shape) for a, v in zip(made, found, strict=True))
-
-
 def handler_of(op_type: str, domain: str) -> Handler | None:
     """Return what the table has for an operator."""
     return NODES.get(op_type) if not domain else None
@@ -226,11 +152,6 @@ def schema_of(op_type: str, domain: str, opsets: Mapping[str, int]) -> Any:
         return proto.defs.get_schema(op_type, opsets.get(domain, 1), domain)
     except Exception:  # the library's own type, which is not exported everywhere
         return None
-
-
-def _free_type(kind: str) -> str:
-    """Return the type parameter of an operator's first output."""
-    return find(kind).signature.outputs[0].type
 
 
 def list_unknown(source: Source) -> list[str]:

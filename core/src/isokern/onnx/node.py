@@ -6,23 +6,33 @@ it is known; an operator of arrays alone is computed at once, so that shapes tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
-from ..dtypes import DType, dtype
 from ..graph.ir import Value, spec_text
-from ..status import BadTensorDtype, InvalidArgument, NotImplementedOnDevice, quote
+from ..importing.emission import Emission, Emits, UnsupportedModel
+from ..importing.operand import Operand, dtype_of, is_float, shape_of
+from ..status import BadTensorDtype, InvalidArgument, quote
 from .elements import Array
 
-SMALL = 1 << 12  # elements of a constant that is an array from the start
-
-
-class UnsupportedModel(NotImplementedOnDevice):
-    """A model has operators, or uses of them, that have no counterpart here; the message lists them all."""
+__all__ = [
+    "ConstantNeeded",
+    "Handler",
+    "Node",
+    "NodeEmitter",
+    "Operand",
+    "OperandScope",
+    "Output",
+    "Parts",
+    "Ragged",
+    "UnsupportedModel",
+    "describe",
+    "dtype_of",
+    "is_float",
+    "row",
+    "shape_of",
+]
 
 
 class ConstantNeeded(Exception):
@@ -49,7 +59,6 @@ class Parts:
     elements: tuple[Operand, ...]
 
 
-Operand: TypeAlias = "Value | Array"  # a value of the graph, or elements that are known
 Output: TypeAlias = "Operand | Ragged | Parts | None"
 Handler: TypeAlias = "Callable[[Node], Output | Sequence[Output]]"
 
@@ -72,15 +81,10 @@ class OperandScope(dict[str, Any]):
         raise InvalidArgument(where, f"{quote(name)} is read and nobody computes it before")
 
 
-class NodeEmitter(Protocol):
+class NodeEmitter(Emits, Protocol):
     """What a node asks of the graph under construction; `origins` are the inputs that a value depends on."""
 
     origins: dict[Value, frozenset[str]]
-
-    def emit(
-        self, kind: str, inputs: Sequence[Operand | None], attrs: Mapping[str, Any], to: object = None
-    ) -> tuple[Operand, ...]:
-        """Emit an operator, or compute it where all inputs are known, and return its outputs."""
 
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""
@@ -89,23 +93,8 @@ class NodeEmitter(Protocol):
         """Return the operands that a graph gives."""
 
 
-def shape_of(x: Operand) -> tuple[int, ...]:
-    """Return an operand's dims."""
-    return tuple(x.spec.shape) if isinstance(x, Value) else x.shape
-
-
-def dtype_of(x: Operand) -> DType:
-    """Return an operand's dtype."""
-    return x.spec.dtype if isinstance(x, Value) else dtype(x.dtype)
-
-
-def is_float(x: Operand) -> bool:
-    """Return whether an operand has floats in which operators compute."""
-    return dtype_of(x).kind == "f" and not dtype_of(x).storage
-
-
 @dataclass
-class Node:
+class Node(Emission):
     """A node: `version` is that of its operator's definition, `attrs` are complete, `inputs` are None where absent."""
 
     op_type: str
@@ -189,40 +178,7 @@ class Node:
             raise InvalidArgument(self.op_type, f"axis {axis}", allowed=f"{-rank} to {rank - 1}")
         return axis % rank if rank else 0
 
-    # Outputs
-
-    def emit(self, kind: str, *inputs: Operand | None, to: object = None, **attrs: Any) -> Operand:
-        """Emit an operator of one output, of dtype `to` where that is free, and return it."""
-        return self.importer.emit(kind, inputs, attrs, to)[0]
-
-    def emit_all(self, kind: str, *inputs: Operand | None, to: object = None, **attrs: Any) -> tuple[Operand, ...]:
-        """Emit an operator and return all its outputs."""
-        return self.importer.emit(kind, inputs, attrs, to)
-
-    def cast(self, x: Operand, to: object) -> Operand:
-        """Return `x` in another dtype."""
-        wanted = dtype(to)
-        return x if dtype_of(x) is wanted else self.emit("cast", x, to=wanted)
-
-    def reshape(self, x: Operand, shape: Sequence[int]) -> Operand:
-        """Return `x` with other dims of as many elements."""
-        return x if shape_of(x) == tuple(shape) else self.emit("reshape", x, shape=tuple(shape))
-
-    def transpose(self, x: Operand, axes: Sequence[int]) -> Operand:
-        """Return `x` with its axes in another order."""
-        return x if list(axes) == list(range(len(axes))) else self.emit("transpose", x, axes=tuple(axes))
-
-    def expand(self, x: Operand, shape: Sequence[int]) -> Operand:
-        """Return `x` broadcast to other dims."""
-        return x if shape_of(x) == tuple(shape) else self.emit("broadcast_to", x, shape=tuple(shape))
-
-    def full(self, shape: Sequence[int], value: Any, to: DType) -> Operand:
-        """Return a tensor of one value."""
-        if 0 <= math.prod(shape) <= SMALL:
-            return np.full(tuple(shape), value, to.numpy)
-        if to.kind in "iu" and abs(int(value)) >= 1 << 53:  # more than the attribute's float holds
-            return self.expand(np.asarray(value, to.numpy), shape)
-        return self.emit("fill", value=float(value), shape=tuple(shape), to=to)
+    # Outputs, beside what Emission has
 
     def cut(self, value: Operand, count: Operand, axis: int = 0) -> Operand | Ragged:
         """Return the first `count` parts of a value along an axis."""
@@ -230,10 +186,6 @@ class Node:
             assert isinstance(value, Value)
             return Ragged(value, count, axis)
         return self.emit("slice", value, starts=(0,), ends=(int(count),), axes=(axis,))
-
-    def refuse(self, problem: str, allowed: str = "") -> UnsupportedModel:
-        """Return the error for a use of the operator that has no counterpart."""
-        return UnsupportedModel(self.op_type, problem, allowed=allowed)
 
     def expect_float(self, i: int = 0) -> None:
         """Raise BadTensorDtype where input i is not of floats."""

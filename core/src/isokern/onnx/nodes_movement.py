@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
+from ..importing.movement import slice_axes
 from ..status import InvalidArgument
-from .node import Handler, Node, Operand, Output, row, shape_of
+from .node import Handler, Node, Output, row
 from .nodes_reductions import axes_of
-
-FAR = 2**31  # beyond every dim
 
 
 def reshape(node: Node) -> Output:
@@ -92,22 +91,6 @@ def slice_(node: Node) -> Output:
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise InvalidArgument(node.op_type, f"starts {starts}, ends {ends}, axes {axes}, steps {steps}")
     return slice_axes(node, node.x(), [node.axis(a) for a in axes], list(zip(starts, ends, steps, strict=True)))
-
-
-def slice_axes(node: Node, x: Operand, axes: list[int], parts: list[tuple[int, int, int]]) -> Operand:
-    """Return the parts (start, end, step) of axes as Python slices have them; backward ones are flipped slices."""
-    found: dict[str, list[int]] = {"starts": [], "ends": [], "axes": [], "steps": []}
-    flipped = []
-    for axis, (start, end, step) in zip(axes, parts, strict=True):
-        places = range(*slice(start, end, step).indices(shape_of(x)[axis]))
-        if step < 0:
-            places = places[::-1]
-            flipped.append(axis)
-        first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
-        for name, value in (("starts", first), ("ends", last), ("axes", axis), ("steps", abs(step))):
-            found[name].append(min(value, FAR))
-    y = node.emit("slice", x, **{name: tuple(values) for name, values in found.items()})
-    return node.emit("flip", y, axes=tuple(flipped)) if flipped else y
 
 
 def split(node: Node) -> list[Output]:

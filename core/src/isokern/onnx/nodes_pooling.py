@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from ..dtypes import F32, I64
+from ..importing.windows import Window, pool as emit_pool, widen
 from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
-from .windows import Window, window_of
+from .windows import window_of
 
 
 def pool(kind: str) -> Handler:
@@ -26,37 +27,10 @@ def pool(kind: str) -> Handler:
         ceil = bool(node.attrs.get("ceil_mode", 0)) and node.attrs["auto_pad"] == "NOTSET"
         x = node.x()
         if is_float(x):
-            return _pool(node, kind, x, window, ceil, more)
-        return node.cast(_pool(node, kind, node.cast(x, F32), window, ceil, more), dtype_of(x))  # of 8 bits: exact
+            return emit_pool(node, kind, x, window, ceil, more)
+        return node.cast(emit_pool(node, kind, node.cast(x, F32), window, ceil, more), dtype_of(x))  # of 8 bits: exact
 
     return handle
-
-
-def _pool(node: Node, kind: str, x: Operand, window: Window, ceil: bool, more: dict[str, object]) -> Operand:
-    rank = len(window.kernel)
-    if not 1 <= rank <= 3:
-        raise node.refuse(f"planes of {rank} dims", "1 to 3")
-    how = {"kernel": window.kernel, "stride": window.stride, "dilation": window.dilation, **more}
-    if rank == 3 or kind == "lp_pool":
-        return node.emit(f"{kind}{rank}d", x, padding=window.padding, ceil_mode=ceil, **how)
-    if ceil:  # in three dims, where the operator rounds up
-        rest = 3 - rank
-        wide = Window(*((fill,) * rest + own for fill, own in zip((1, 1, 1, 0, 0), _parts(window), strict=True)))
-        y = _pool(node, kind, _widen(node, x, rest), wide, True, more)
-        return node.reshape(y, (*shape_of(y)[:2], *shape_of(y)[2 + rest :]))
-    if rank == 2:
-        return node.emit(f"{kind}2d", x, padding=window.padding, **how)
-    one = {name: v[0] if isinstance(v, tuple) else v for name, v in how.items()}
-    return node.emit(f"{kind}1d", x, padding=window.low[0], end_padding=window.high[0], **one)
-
-
-def _parts(window: Window) -> tuple[tuple[int, ...], ...]:
-    return window.kernel, window.stride, window.dilation, window.low, window.high
-
-
-def _widen(node: Node, x: Operand, count: int) -> Operand:
-    n, c, *dims = shape_of(x)
-    return node.reshape(x, (n, c, *[1] * count, *dims))
 
 
 def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
@@ -65,8 +39,8 @@ def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
     if len(window.kernel) > 2 or (node.attrs["ceil_mode"] and node.attrs["auto_pad"] == "NOTSET"):
         raise node.refuse(f"indices in {len(window.kernel)} dims, ceil_mode {node.attrs['ceil_mode']}", "1 or 2, and 0")
     x, rest = node.x(), 2 - len(window.kernel)
-    wide = Window(*((fill,) * rest + own for fill, own in zip((1, 1, 1, 0, 0), _parts(window), strict=True)))
-    plane = _widen(node, x, rest)
+    wide = window.widen(rest)
+    plane = widen(node, x, rest)
     n, c, h, w = shape_of(plane)
     floats = plane if is_float(plane) else node.cast(plane, F32)
     y, at = node.emit_all(

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
-from ..status import InvalidArgument
-from .node import Handler, Node, Operand, Output, is_float, shape_of
-from .windows import Window, window_of
+from ..importing.products import multiply
+from ..importing.windows import convolve
+from .node import Handler, Node, Output, is_float, shape_of
+from .windows import window_of
 
 
 def matmul(node: Node) -> Output:
     """Multiply matrices, with batches broadcast; a vector is a row on the left and a column on the right."""
     return multiply(node, node.x(), node.x(1))
-
-
-def multiply(node: Node, a: Operand, b: Operand) -> Operand:
-    """Return the product of two tensors as NumPy's matmul has it."""
-    left, right = shape_of(a), shape_of(b)
-    if not left or not right:
-        raise InvalidArgument(node.op_type, f"dims {list(left)} and {list(right)}", allowed="rank 1 or more")
-    if len(left) == 1:
-        a = node.reshape(a, (1, *left))
-    if len(right) == 1:
-        b = node.reshape(b, (*right, 1))
-    (*batch_a, m, k), (*batch_b, _k, n) = shape_of(a), shape_of(b)
-    batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
-    if batch and not batch_b:  # one matrix on the right: one product of all rows
-        y = node.emit("matmul", node.reshape(a, (math.prod(batch_a) * m, k)), b)
-    else:
-        y = node.emit("matmul", node.expand(a, (*batch, m, k)), node.expand(b, (*batch, *shape_of(b)[-2:])))
-    dims = (*batch, *([m] if len(left) > 1 else []), *([n] if len(right) > 1 else []))
-    return node.reshape(y, dims)
 
 
 def gemm(node: Node) -> Output:
@@ -61,26 +39,6 @@ def conv(node: Node) -> Output:
     window = window_of(node, node.shape()[2:], tuple(shape_of(w)[2:]))
     how = {"stride": window.stride, "dilation": window.dilation, "groups": int(node.attrs["group"])}
     return convolve(node, "conv", x, w, node.tensor(2), rank, window, how)
-
-
-def convolve(
-    node: Node,
-    stem: str,
-    x: Operand,
-    w: Operand,
-    bias: Operand | None,
-    rank: int,
-    window: Window,
-    how: dict[str, object],
-) -> Operand:
-    """Emit the convolution of a rank; in one dim the pads are two attributes."""
-    if not 1 <= rank <= 3:
-        raise node.refuse(f"planes of {rank} dims", "1 to 3")
-    if rank == 1:
-        one = {name: v[0] if isinstance(v, tuple) else v for name, v in how.items()}
-        ends = {"padding": window.low[0], "end_padding": window.high[0]}
-        return node.emit(f"{stem}1d", x, w, bias, **one, **ends)
-    return node.emit(f"{stem}{rank}d", x, w, bias, padding=window.padding, **how)
 
 
 def conv_transpose(node: Node) -> Output:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from ..importing.movement import slice_axes
 from ..status import InvalidArgument
 from .node import Handler, Node, Operand, Output, Parts, shape_of
-from .nodes_movement import slice_axes
 
 
 def parts_of(node: Node, i: int = 0) -> tuple[Operand, ...]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..importing.products import contract
 from ..status import InvalidArgument
 from .elements import Array
 from .node import Node, Operand, Output, dtype_of, is_float, shape_of
-from .nodes_einsum import contract
 
 MATCHING = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 MAX_SIZE = 1 << 20  # of an axis

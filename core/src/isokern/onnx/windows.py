@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..importing.windows import Window
 from ..status import InvalidArgument
 from .node import Node
-
-
-@dataclass(frozen=True)
-class Window:
-    """Sizes along each axis of a plane; `low` and `high` are the pads."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-
-    @property
-    def padding(self) -> tuple[int, ...]:
-        """The pads in ONNX's order: those before every axis, then those after."""
-        return (*self.low, *self.high)
-
-    @property
-    def reach(self) -> tuple[int, ...]:
-        """The elements between the first and the last of a window, both counted."""
-        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
 
 def window_of(node: Node, dims: tuple[int, ...], kernel: tuple[int, ...]) -> Window:

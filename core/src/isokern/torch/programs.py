@@ -1,0 +1,287 @@
+"""Programs of one torch.fx graph: one for each set of dims and numbers, over parameters in PyTorch's own memory.
+
+A parameter is a constant of the programs: passes fold it into others, kernels have it in packed layouts. So it is
+compared before every run: one that is another tensor now, lies elsewhere or was written to (PyTorch counts that) makes
+new programs. One that changes again and again is fed to each run like an input.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import graph as graphs
+from ..backend import Device
+from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
+from ..importing.emission import UnsupportedModel
+from ..importing.operand import Array, dtype_of, shape_of
+from ..passes import DEFAULT, run as run_passes
+from ..rewriting.rewriter import State
+from ..rewriting.target import Target
+from ..runtime import Program, compile
+from ..status import InvalidArgument, IsokernError
+from ..tensors import Tensor, from_numpy
+from .elements import THEIRS, check_plain, from_array, our_dtype, to_array
+from .importer import ModuleImporter, Shared, Unreadable, outputs_of, value_of
+from .judging import sizes_of
+from .library import library as torch
+from .node import is_operand
+
+KEPT = 8  # programs of a graph
+CHANGES = 3  # of a parameter, after which it is fed to each run
+
+
+@dataclass(frozen=True)
+class Options:
+    """How graphs are compiled: for which device, and whether parameters are constants of their programs."""
+
+    device: Device
+    passes: str | tuple[str, ...] = DEFAULT
+    prepack: bool = True
+    freeze: bool = True
+
+
+@dataclass(frozen=True)
+class ModuleResult:
+    """One result: a number or None, an argument, a known array, or output `index` of the program."""
+
+    value: Any = None
+    argument: int = -1
+    known: Array | None = None
+    index: int = -1
+    order: tuple[int, ...] = ()  # of the axes in PyTorch's memory, the longest stride first
+    kind: Any = None
+
+
+@dataclass(frozen=True)
+class BuiltModule:
+    """A graph with its parameters, the arguments that feed its inputs, and the results in order."""
+
+    model: graphs.Model
+    feeds: tuple[int, ...]
+    results: tuple[ModuleResult, ...]
+
+
+@dataclass
+class Held:
+    """A parameter as it was when programs were made: the tensor, what PyTorch counts of it, and its memory."""
+
+    tensor: Any
+    version: int
+    address: int
+    changes: int = 0
+    array: Array | None = None
+    shared: Tensor | None = None
+
+
+def version_of(tensor: Any) -> int:
+    """Return how often a tensor was written to, as PyTorch counts it."""
+    return int(tensor._version)
+
+
+class ModulePrograms:
+    """The programs of a graph. `static` are the arguments that are parameters; the others are fed to each run."""
+
+    def __init__(self, module: Any, static: Collection[int], options: Options, name: str = "torch") -> None:
+        self.module, self.options, self.name = module, options, name
+        self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        (end,) = (n for n in module.graph.nodes if n.op == "output")
+        self.listed = isinstance(end.args[0], (list, tuple))  # whether the graph gives several results
+        self._static = set(static) if options.freeze else set()
+        self._held: dict[int, Held] = {}
+        self._programs: OrderedDict[Any, tuple[BuiltModule, Program | None]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.built_times = 0
+
+    @property
+    def graph(self) -> Any:
+        """The graph of the program that was used last."""
+        with self._lock:
+            if not self._programs:
+                raise InvalidArgument(self.name, "no program was made yet", hint="run it once")
+            return next(reversed(self._programs.values()))[0].model.graph
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """Run on PyTorch's tensors and numbers, and return as many as the graph gives."""
+        with self._lock:
+            self._compare(args)
+            built, program = self._find(args)
+        outputs: list[Any] = []
+        if program is not None:
+            outputs = [
+                _allocate(v, r, args, built) for v, r in zip(program.graph.outputs, _list_computed(built), strict=True)
+            ]
+            feeds = [_feed(self.name, args[n]) for n in built.feeds]
+            program.run(feeds, out=[_target(self.name, y) for y in outputs])
+        return [_give(r, args, outputs) for r in built.results]
+
+    def _compare(self, args: Sequence[Any]) -> None:
+        """Forget the programs where a parameter is no more what it was."""
+        changed = False
+        uncounted = {n for n in self._static if args[n].is_inference()}  # whose writes PyTorch does not count
+        self._static -= uncounted
+        for n in self._static:
+            held, tensor = self._held.get(n), args[n]
+            if held is None:
+                self._held[n] = Held(tensor, version_of(tensor), tensor.data_ptr())
+            elif held.tensor is not tensor or held.version != version_of(tensor) or held.address != tensor.data_ptr():
+                self._held[n] = Held(tensor, version_of(tensor), tensor.data_ptr(), held.changes + 1)
+                changed = True
+        if changed:
+            self._static -= {n for n, h in self._held.items() if h.changes >= CHANGES}
+            self._held = {n: h for n, h in self._held.items() if n in self._static}
+            self._programs.clear()  # not closed: another thread may be about to run one
+
+    def _find(self, args: Sequence[Any]) -> tuple[BuiltModule, Program | None]:
+        key = tuple(_key(a) for n, a in enumerate(args) if n not in self._static)
+        if key in self._programs:
+            self._programs.move_to_end(key)
+            return self._programs[key]
+        built = self.build(args)
+        program = self._compile(built) if built.model.graph.outputs else None
+        self.built_times += 1
+        self._programs[key] = built, program
+        while len(self._programs) > KEPT:
+            self._programs.popitem(last=False)
+        return built, program
+
+    def build(self, args: Sequence[Any]) -> BuiltModule:
+        """Import the graph for arguments: tensors, of which dims and dtype count, and numbers."""
+        importer = ModuleImporter(self.name)
+        fed: dict[str, int] = {}
+        at: dict[int, int] = {}
+        for n, (node, given) in enumerate(zip(self.inputs, args, strict=True)):
+            if isinstance(given, torch.Tensor):
+                importer.found[node] = found = self._declare(importer, node.name, n, given)
+                at[id(found)] = n
+                if isinstance(found, Value) and found.role == INPUT:
+                    fed[node.name] = n
+            else:
+                importer.found[node] = given
+        for node in self.module.graph.nodes:
+            if node.op not in ("placeholder", "output"):
+                importer.run_node(self.module, node)
+        outputs: dict[Value, int] = {}
+        results = [self._result(importer, at, outputs, given) for given in outputs_of(self.module.graph)]
+        model = graphs.Model(self.name)
+        model.builder, model.parameters = importer.builder, importer.parameters
+        return BuiltModule(model, tuple(fed[v.name] for v in model.graph.inputs), tuple(results))
+
+    def _declare(self, importer: ModuleImporter, name: str, n: int, given: Any) -> Any:
+        """Return a parameter or an input for an argument; what cannot be read here may still be a result."""
+        try:
+            check_plain(name, given)
+        except IsokernError as error:
+            return Unreadable(error.problem)
+        shared = self._share_parameter(name, n, given)
+        if shared is not None:
+            return importer.share(shared)
+        return importer.input(name, tuple(given.shape), our_dtype(name, given.dtype))
+
+    def _share_parameter(self, name: str, n: int, given: Any) -> Shared | None:
+        """Return a parameter as an array over PyTorch's memory; None for what is fed."""
+        if n not in self._static or not given.is_cpu:
+            return None
+        held = self._held.get(n)
+        if held is None:
+            return Shared(name, to_array(name, given))
+        if held.array is None:
+            held.array = to_array(name, given)
+        return Shared(name, held.array)
+
+    def _result(
+        self, importer: ModuleImporter, at: Mapping[int, int], outputs: dict[Value, int], given: Any
+    ) -> ModuleResult:
+        if not isinstance(given, torch.fx.Node):
+            return ModuleResult(given)
+        found, val = importer.found[given], value_of(given)
+        if id(found) in at:
+            return ModuleResult(argument=at[id(found)])
+        if not is_operand(found):
+            return ModuleResult(found)
+        if not isinstance(found, Value):
+            return ModuleResult(known=found, kind=None if val is None else val.dtype)
+        if found not in outputs:
+            placed = found if found.role == COMPUTED else importer.builder.emit("copy", [found])[0]
+            importer.builder.output(placed)
+            outputs[found] = len(outputs)
+        return ModuleResult(index=outputs[found], order=_order(val, len(shape_of(found))), kind=THEIRS[dtype_of(found)])
+
+    def _compile(self, built: BuiltModule) -> Program:
+        """Compile; parameters that passes leave as they are lie in PyTorch's memory where the device can use it."""
+        options, device = self.options, self.options.device
+        model = built.model
+        state = run_passes(State(model.graph, model.parameters, Target.of_device(device)), options.passes)
+        given = dict(state.parameters)
+        if device.memory.wraps and not device.asynchronous:
+            arrays = {id(h.array): h for h in self._held.values() if h.array is not None}
+            for name, array in given.items():
+                held = arrays.get(id(array))
+                if held is not None and array.flags.c_contiguous and array.flags.aligned:
+                    given[name] = held.shared = held.shared or _over(array, device)
+        return compile(state.graph, device, parameters=given, passes="", prepack=options.prepack)
+
+
+def _over(array: Array, device: Device) -> Tensor:
+    """Return a dense tensor over an array's memory, whatever its strides of dims of 1 are."""
+    return Tensor(TensorSpec(array.dtype, array.shape), from_numpy(array.reshape(-1), device=device).buffer)
+
+
+def _key(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return tuple(argument.shape), argument.dtype
+    return type(argument), repr(argument)
+
+
+def _order(val: Any, rank: int) -> tuple[int, ...]:
+    """Return the axes from the longest stride in PyTorch's memory to the shortest; empty where they are in order."""
+    if not isinstance(val, torch.Tensor) or rank < 2:
+        return ()
+    try:
+        shape, strides = sizes_of(val.shape), sizes_of(val.stride())
+    except UnsupportedModel:
+        return ()
+    moved = [n for n in range(rank) if shape[n] > 1]
+    order = sorted(moved, key=lambda n: (-strides[n], n))
+    if order == moved or 0 in [strides[n] for n in moved]:
+        return ()
+    ordered = iter(order)
+    return tuple(next(ordered) if n in moved else n for n in range(rank))
+
+
+def _list_computed(built: BuiltModule) -> list[ModuleResult]:
+    """Return the first result of each output of the program."""
+    found: dict[int, ModuleResult] = {}
+    for result in built.results:
+        if result.index >= 0:
+            found.setdefault(result.index, result)
+    return [found[n] for n in range(len(found))]
+
+
+def _allocate(value: Value, result: ModuleResult, args: Sequence[Any], built: BuiltModule) -> Any:
+    """Return an empty tensor for a result, with its axes in PyTorch's order, where the first tensor fed is."""
+    device = args[built.feeds[0]].device if built.feeds else None
+    shape = value.spec.shape
+    if not result.order:
+        return torch.empty(shape, dtype=result.kind, device=device)
+    plain = torch.empty([shape[n] for n in result.order], dtype=result.kind, device=device)
+    return plain.permute([result.order.index(n) for n in range(len(shape))])
+
+
+def _feed(where: str, tensor: Any) -> Any:
+    return to_array(where, tensor) if tensor.is_cpu else tensor.detach()
+
+
+def _target(where: str, tensor: Any) -> Any:
+    return to_array(where, tensor) if tensor.is_cpu else tensor
+
+
+def _give(result: ModuleResult, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    if result.index >= 0:
+        return outputs[result.index]
+    if result.argument >= 0:
+        return args[result.argument]
+    return from_array(result.known) if result.known is not None else result.value
