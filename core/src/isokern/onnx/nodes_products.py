@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from ..status import InvalidArgument
 from .node import Handler, Node, Operand, Output, is_float, shape_of
 from .windows import Window, window_of
@@ -25,14 +21,9 @@ def multiply(node: Node, a: Operand, b: Operand) -> Operand:
         a = node.reshape(a, (1, *left))
     if len(right) == 1:
         b = node.reshape(b, (*right, 1))
-    (*batch_a, m, k), (*batch_b, _k, n) = shape_of(a), shape_of(b)
-    batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
-    if batch and not batch_b:  # one matrix on the right: one product of all rows
-        y = node.emit("matmul", node.reshape(a, (math.prod(batch_a) * m, k)), b)
-    else:
-        y = node.emit("matmul", node.expand(a, (*batch, m, k)), node.expand(b, (*batch, *shape_of(b)[-2:])))
-    dims = (*batch, *([m] if len(left) > 1 else []), *([n] if len(right) > 1 else []))
-    return node.reshape(y, dims)
+    y = node.emit("matmul", a, b)
+    *batch, m, n = shape_of(y)
+    return node.reshape(y, (*batch, *([m] if len(left) > 1 else []), *([n] if len(right) > 1 else [])))
 
 
 def gemm(node: Node) -> Output:
@@ -43,6 +34,8 @@ def gemm(node: Node) -> Output:
     if is_float(a):
         how = {"trans_a": trans_a, "trans_b": trans_b, "alpha": alpha}
         n = shape_of(b)[0 if trans_b else 1]
+        if c is not None and beta == 1.0 and shape_of(c) in ((n,), (1, n)):  # as [1, n] it is a bias for m = 1 too
+            c = node.reshape(c, (n,))
         if c is None or (shape_of(c) == (n,) and beta == 1.0):
             return node.emit("gemm", a, b, c, **how)
         full = node.expand(c, (shape_of(a)[1 if trans_a else 0], n))
