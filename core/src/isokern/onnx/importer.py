@@ -57,7 +57,9 @@ class Importer:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         known = [x for x in inputs if not isinstance(x, Value)]
-        if len(known) == len(inputs) and not operator.inout:
+        # Quantised weights are left to the pass that multiplies integers
+        quantised = kind == "dequantize_linear" and any(x is not None and x.ndim > 0 for x in known[:1])
+        if len(known) == len(inputs) and not operator.inout and not quantised:
             specs = [None if x is None else TensorSpec(x.dtype, x.shape) for x in known]
             made = operator.infer(specs, attrs, dtypes)
             # Large ones are left to the pass that folds constants
