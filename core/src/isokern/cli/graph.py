@@ -141,10 +141,11 @@ def explain(
     from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
 
-    program = _compile(model, device, DEFAULT if passes is None else passes, dim)
+    program, kept = _compile(model, device, DEFAULT if passes is None else passes, dim)
     if time or check or trace:
         program.feed(draw_feeds(program.graph))
     found = program.check(draw_feeds(program.graph)) if check else None
+    del kept  # until here: a check reads the model's parameters
     lines = program.trace(trace) if trace else program.explain(timed=time)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
     first = None if found is None else found.first
@@ -194,18 +195,20 @@ def decompositions(
     table(f"{len(found)} operators as primitives, in bytes", columns, rows, right=columns[3:])
 
 
-def _compile(name: str, device: str | None, passes: str, dim: Sequence[str] | None) -> Program:
+def _compile(name: str, device: str | None, passes: str, dim: Sequence[str] | None) -> tuple[Program, Model]:
     """Compile the program of a model; that of a GGUF file has the file's weights, and its caches are mutable."""
     from ..runtime import compile
 
     if not name.endswith(GGUF):
-        return compile(find(name, dim), device, passes=passes)
+        made = find(name, dim)
+        return compile(made, device, passes=passes), made
     from ..llm import Model
     from ..llm.decoder import updated_inputs
 
     made, loaded = find(name), Model.open(name, device=device)
     state = updated_inputs(made.graph)
-    return compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state)
+    program = compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state, prepack=False)
+    return program, made
 
 
 def _show(program: Program, lines: list[Line]) -> None:

@@ -39,7 +39,9 @@ def run(
     ] = None,
     dim: Dims = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs that are timed, after the first.")] = 10,
-    prepack: Annotated[bool, typer.Option("--prepack", help="Bring parameters into the device's own layout.")] = False,
+    prepack: Annotated[
+        bool, typer.Option("--prepack/--no-prepack", help="Bring parameters into the layouts that kernels prefer.")
+    ] = True,
     seed: Annotated[int, typer.Option("--seed", help="Of random inputs.")] = 0,
     json: Json = False,
 ) -> None:

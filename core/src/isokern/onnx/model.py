@@ -260,7 +260,7 @@ def load(
     *,
     dims: Mapping[str, int] | None = None,
     passes: str | Iterable[str] = DEFAULT,
-    prepack: bool = False,
+    prepack: bool = True,
 ) -> Model:
     """Load an ONNX model from a path or a ModelProto; nothing outside the model's folder is read.
 
