@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ from ..backend.discovery import device as find_device
 from ..dtypes import dtype
 from ..graph.ir import Graph
 from ..passes import DEFAULT
-from ..runtime import Program, compile
+from ..runtime import Program
+from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
@@ -60,8 +61,8 @@ class Model:
     """A model on a device; `load` makes it.
 
     `inputs` and `outputs` describe what `run` takes and gives. Dims that have names are bound by `dims` of `load` or by
-    the arrays of a run: each set of dims has a program of its own, and the last eight are kept. The same holds for
-    inputs that decide shapes (`known_inputs`): what they hold is part of the program.
+    the arrays of a run: each set of dims has a program of its own, and the last eight are kept, which share their
+    parameters. The same holds for inputs that decide shapes (`known_inputs`): what they hold is part of the program.
     """
 
     def __init__(
@@ -71,14 +72,18 @@ class Model:
         dims: Mapping[str, int],
         passes: str | Iterable[str],
         prepack: bool,
+        dynamic: bool | Collection[str],
     ) -> None:
-        self._source, self._device, self._passes, self._prepack = source, device, passes, prepack
+        self._source, self._device, self._prepack = source, device, prepack
+        self._passes = passes if isinstance(passes, str) else tuple(passes)
+        self._first: Program | None = None  # whose parameters the others share
         if device is not None:
             find_device(device)
         graph = source.message.graph
         held = {*source.arrays, *(t.name for t in graph.initializer)}
         self.name: str = graph.name or "model"
-        self.inputs = tuple(_describe(source.where, v, dims) for v in graph.input if v.name not in held)
+        inputs = tuple(_describe(source.where, v, dims) for v in graph.input if v.name not in held)
+        self.inputs = _free_leading(source.where, inputs, dynamic)
         self.outputs = tuple(_describe(source.where, v, dims, result=True) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
@@ -218,8 +223,10 @@ class Model:
     def _compile(self, shapes: Mapping[str, tuple[int, ...]], feeds: Mapping[str, Any]) -> _Compiled:
         compiled = self._find(shapes, feeds)
         if compiled.program is None and compiled.built.model.graph.outputs:
-            options: dict[str, Any] = {"passes": self._passes, "prepack": self._prepack}
-            compiled.program = compile(compiled.built.model, self._device, **options)
+            model = compiled.built.model
+            how: dict[str, Any] = {"beside": self._first, "prepack": self._prepack}
+            compiled.program = assemble(model.graph, model.parameters, self.device, self._passes, True, **how)
+            self._first = self._first or compiled.program
         return compiled
 
     def __repr__(self) -> str:
@@ -254,17 +261,39 @@ def _describe(where: str, value: Any, dims: Mapping[str, int], *, result: bool =
     return TensorInfo(value.name, element, tuple(shape))
 
 
+def _free_leading(
+    where: str, inputs: tuple[TensorInfo, ...], dynamic: bool | Collection[str]
+) -> tuple[TensorInfo, ...]:
+    """Return the inputs with one name in the place of the leading dims that are free."""
+    if dynamic is False:
+        return inputs
+    known = [t.name for t in inputs if t.shape]
+    wanted = known if dynamic is True else [dynamic] if isinstance(dynamic, str) else list(dynamic)
+    if strange := [n for n in wanted if n not in known]:
+        allowed = f"of {', '.join(known) or 'none'}, with a leading dim"
+        raise InvalidArgument(where, f"dynamic input {', '.join(map(quote, strange))}", allowed=allowed)
+    taken = {d for t in inputs for d in t.shape if isinstance(d, str)}
+    said = dict.fromkeys(t.shape[0] for t in inputs if t.name in wanted and isinstance(t.shape[0], str))
+    name = next(iter(said), "rows")
+    while name in taken and name not in said:
+        name += "'"
+    return tuple(TensorInfo(t.name, t.element, (name, *t.shape[1:])) if t.name in wanted else t for t in inputs)
+
+
 def load(
     model: Any,
     device: str | Device | None = None,
     *,
     dims: Mapping[str, int] | None = None,
+    dynamic: bool | Collection[str] = False,
     passes: str | Iterable[str] = DEFAULT,
     prepack: bool = True,
 ) -> Model:
     """Load an ONNX model from a path or a ModelProto; nothing outside the model's folder is read.
 
-    `dims` binds names of dims, as in `dims={"batch": 8}`; the others are bound by each run. `passes` and `prepack` are
+    `dims` binds names of dims, as in `dims={"batch": 8}`; the others are bound by each run. With `dynamic` the leading
+    dim of every input, or of those named, is bound by each run, too, though the model says a number: it is one for all
+    of them, as a batch is. A node that cannot have another one raises its typed error. `passes` and `prepack` are
     those of `isokern.runtime.compile`. Random nodes draw from a fixed seed, the same numbers in each run.
 
     Raises UnsupportedModel where nodes have no counterpart here, with all of them, and InvalidArgument, BadTensorDtype
@@ -272,4 +301,4 @@ def load(
     """
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
-    return Model(read(model), device, dims or {}, passes, prepack)
+    return Model(read(model), device, dims or {}, passes, prepack, dynamic)
