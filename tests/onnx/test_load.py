@@ -324,7 +324,7 @@ def test_a_leading_dim_that_is_a_number_can_be_another(cpu):
     packed, live = cpu.prepack_cache.packed, cpu.memory.live
     for n in range(5):
         np.testing.assert_allclose(loaded.run(x[n : n + 1]), whole[n : n + 1], 1e-5, 1e-5)
-    programs = [c.program for c in loaded._programs.values()]
+    programs = [c.programs[0] for c in loaded._programs.values()]
     assert len(programs) == 2 and cpu.prepack_cache.packed == packed
     assert cpu.memory.live - live <= programs[1].nbytes
     first, second = (p.parameters for p in programs)

@@ -7,7 +7,8 @@ isokern[onnx], and importing `isokern` alone does not import it.
 from __future__ import annotations
 
 from .exporter import export
-from .model import Model, TensorInfo, load
+from .model import Model, load
 from .node import UnsupportedModel
+from .tensor_info import TensorInfo
 
 __all__ = ["Model", "TensorInfo", "UnsupportedModel", "export", "load"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
 from ..graph.builder import Builder, error_context
 from ..graph.ir import TensorSpec, Value
 from ..graph.reference import results
 from ..ops import find
 from ..status import InvalidArgument, IsokernError, quote
 from .attributes import complete
+from .construction import Construction
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
@@ -32,17 +32,12 @@ MOVES = frozenset({
 })  # fmt: skip
 
 
-class Importer:
-    """A graph under construction from a model: `parameters` are its constants, `origins` what a value depends on."""
+class Importer(Construction):
+    """Runs the nodes of a model: operators are emitted into the last segment."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__(source.message.graph.name or "model")
         self.source = source
-        self.builder = Builder(source.message.graph.name or "model")
-        self.parameters: dict[str, Array] = {}
-        self.origins: dict[Value, frozenset[str]] = {}
-        self._placed: dict[int, tuple[Array, Value]] = {}
-        self._named: dict[int, str] = {}
-        self._taken: set[str] = set()
         self._calls = self._nodes = 0
         self._label = ""
 
@@ -70,31 +65,8 @@ class Importer:
         values = [None if x is None else self.place(x) for x in inputs]
         found = self.builder.emit(kind, values, attrs, name=self._label, dtypes=dtypes)
         origins = frozenset[str]().union(*(self.origins[v] for v in values if v is not None))
-        self.origins |= dict.fromkeys(found, origins)
+        self.enter(found, origins)
         return found
-
-    def place(self, x: Operand) -> Value:
-        """Return the value of an operand; an array becomes a parameter, once."""
-        if isinstance(x, Value):
-            return x
-        if id(x) not in self._placed:
-            said = self._named.get(id(x)) or "constant"
-            name = f"{said}.{len(self.parameters)}" if said == "constant" or said in self._taken else said
-            while name in self._taken:
-                name += "'"
-            self._taken.add(name)
-            value = self.builder.parameter(name, x.shape, x.dtype)
-            self.parameters[name] = x
-            self.origins[value] = frozenset()
-            self._placed[id(x)] = (x, value)  # with the array, whose number nobody else gets meanwhile
-        return self._placed[id(x)][1]
-
-    def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
-        """Declare an input of the model."""
-        value = self.builder.input(name, shape, dtype)
-        self._taken.add(name)
-        self.origins[value] = frozenset([name])
-        return value
 
     # Graphs
 
@@ -111,7 +83,7 @@ class Importer:
         if (narrow := narrow_name(array)) is not None:
             scope.narrow[name] = narrow
         scope[name] = widen(array)
-        self._named[id(scope[name])] = name
+        self.names[id(scope[name])] = name
 
     def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
         """Return the operands that a graph gives."""

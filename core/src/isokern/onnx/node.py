@@ -17,6 +17,7 @@ from ..dtypes import DType, dtype
 from ..graph.ir import Value, spec_text
 from ..status import BadTensorDtype, InvalidArgument, NotImplementedOnDevice, quote
 from .elements import Array
+from .segments import LoopSegment, Source
 
 SMALL = 1 << 12  # elements of a constant that is an array from the start
 
@@ -77,10 +78,29 @@ class NodeEmitter(Protocol):
 
     origins: dict[Value, frozenset[str]]
 
+    @property
+    def in_loop(self) -> bool:
+        """Whether the graph under construction is the body of a loop."""
+
     def emit(
         self, kind: str, inputs: Sequence[Operand | None], attrs: Mapping[str, Any], to: object = None
     ) -> tuple[Operand, ...]:
         """Emit an operator, or compute it where all inputs are known, and return its outputs."""
+
+    def place(self, x: Operand) -> Value:
+        """Return the value of an operand in the graph under construction."""
+
+    def source_of(self, x: Operand) -> Source:
+        """Return where a later graph finds an operand."""
+
+    def add_input(self, name: str, shape: Sequence[int], dtype: DType, origins: frozenset[str]) -> Value:
+        """Declare an input of the graph under construction."""
+
+    def begin_loop(self, steps: int) -> LoopSegment:
+        """Begin the graph of a loop's body."""
+
+    def end_loop(self, made: Sequence[tuple[Sequence[int], DType]], origins: frozenset[str]) -> list[Value]:
+        """Begin the graph behind a loop, and return what stands there for the loop's results."""
 
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""
