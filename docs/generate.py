@@ -4,7 +4,8 @@ That is the pages of docs with their generated parts, pages that are generated w
 navigation; the site is built in FOLDER/html. A line `<!-- generated: NAME words -->` in a page is replaced by the
 result of the function of that name. `python docs/generate.py support [backend …]` writes docs/support.json from the
 reports of conformance, and `python docs/generate.py source_documents` writes docs/source_documents.md; both are
-committed.
+committed. So is docs/onnx_suite.json, which `python docs/generate.py onnx_suite DEVICE …` writes from a run of ONNX's
+backend suite.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import accuracies
 import contracts as backend_contracts
+import onnx_suite as onnx_backend_suite
 import operator_pages
 import support
 from tables import table
@@ -162,6 +164,11 @@ def matrix() -> str:
         table(["operator", *devices], body),
     ]
     return "\n\n".join(parts)
+
+
+def onnx_suite() -> str:
+    """Return a row for each device with what ONNX's backend suite says of it."""
+    return onnx_backend_suite.tabulate()
 
 
 def accuracy() -> str:
@@ -340,10 +347,12 @@ def main(arguments: Sequence[str]) -> None:
             site(folder)
         case ["support", *backends]:
             support.write(backends)
+        case ["onnx_suite", *devices]:
+            onnx_backend_suite.write(devices)
         case ["source_documents"]:
             SOURCE_DOCUMENTS.write_text(source_documents() + "\n", encoding="utf-8")
         case _:
-            raise SystemExit("give one of these: site FOLDER, support BACKEND …, source_documents")
+            raise SystemExit("give one of these: site FOLDER, support BACKEND …, onnx_suite DEVICE …, source_documents")
 
 
 if __name__ == "__main__":

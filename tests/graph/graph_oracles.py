@@ -11,7 +11,7 @@ import numpy as np
 
 from isokern.declare.operator import Sample
 from isokern.dtypes import F64
-from isokern.graph.ir import specs_of
+from isokern.graph.ir import PARAMETER, specs_of
 from isokern.layout import TensorDesc
 from isokern.oracle import values
 from isokern.oracle.cases import Case
@@ -24,10 +24,15 @@ REACH = 1e3  # larger sums may overflow, depending on their order; values.sprink
 
 
 def spans(program, graph):
-    """Return the addresses of each value of the compiled graph; the program's own values have the same numbers."""
-    own = program.graph.values
+    """Return the addresses of each value of the compiled graph; the program's own values have the same numbers.
+
+    Parameters that are there in packed layouts alone have none.
+    """
+    own, tensors = program.graph.values, program._context.tensors
     assert {v.vid: str(v) for v in graph.values.values()} == {n: str(v) for n, v in own.items()}
-    return {v: program._context.tensors[own[v.vid]].span for v in graph.values.values()}
+    there = {v: tensors.get(own[v.vid]) for v in graph.values.values()}
+    assert all(t is not None or v.role == PARAMETER for v, t in there.items())
+    return {v: (0, 0) if t is None else t.span for v, t in there.items()}
 
 
 def meet(a, b):

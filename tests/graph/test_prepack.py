@@ -1,9 +1,13 @@
-"""Test parameters in a kernel's packed layout: `compile(…, prepack=True)`."""
+"""Test parameters in a kernel's packed layout, which `compile` makes unless it is told not to."""
+
+import gc
 
 import numpy as np
 import pytest
 
 import isokern
+from isokern import InvalidArgument
+from isokern.demo.zoo import resnet18
 from isokern.graph import Builder
 from isokern.runtime import cache, compile
 
@@ -25,9 +29,9 @@ def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
     for device in devices:
         w = isokern.tensor(random.standard_normal((64, 128)), "Q4_0", device=device)
         options = {"parameters": {"w": w}, "dynamic": ["x"] if dynamic else False}
-        wanted = compile(product_graph(5), device, **options).run(feeds)
+        wanted = compile(product_graph(5), device, prepack=False, **options).run(feeds)
         packed = device.prepack_cache.packed
-        program = compile(product_graph(5), device, prepack=True, **options)
+        program = compile(product_graph(5), device, **options)
         for got, want in zip(program.run(feeds), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
         first = program.program(5) if dynamic else program
@@ -42,10 +46,66 @@ def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
         assert first.parameters["w"] is w
         assert first.check(feeds).first is None
         hits = cache.info().shared
-        again = compile(product_graph(5), device, prepack=True, parameters={"w": w})
+        again = compile(product_graph(5), device, parameters={"w": w})
         assert cache.info().shared == hits + 1
-        other = compile(product_graph(2), device, prepack=True, parameters={"w": w})
+        other = compile(product_graph(2), device, parameters={"w": w})
         assert again.prepacked == other.prepacked == first.prepacked
         assert device.prepack_cache.packed - packed == bool(made.packed_layouts)
         first.close()
         assert not first.prepacked
+
+
+def images(seed=0):
+    return np.random.default_rng(seed).standard_normal((2, 3, 32, 32), np.float32)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_only_read_packed_is_there_once(cpu, dynamic):
+    """The CPU's convolutions read packed weights; those are computed again where somebody wants to see them."""
+    model, memory = resnet18(2, 32, 16, 10), cpu.memory
+    gc.collect()
+    before = memory.live
+    plain = compile(model, cpu, prepack=False, dynamic=dynamic)
+    wanted = plain.run(images())
+    held = sum(t.desc.nbytes for t in plain.parameters.values())
+    plain.close()
+    del plain
+    gc.collect()
+    assert memory.live == before
+    program = compile(model, cpu, dynamic=dynamic)
+    first = program.program(2) if dynamic else program
+    weights = [op.inputs[1] for op, d in first.descriptors.items() if d.packed_layouts]
+    assert len(weights) > 10 and not {v.name for v in weights} & set(first.parameters)
+    there = sum(t.desc.nbytes for t in (*first.parameters.values(), *first.prepacked))
+    assert there < 1.2 * held and memory.live - before <= there + first.nbytes + 64 * len(first.prepacked)
+    np.testing.assert_allclose(program.run(images()), wanted, rtol=1e-4, atol=1e-5)
+    assert first.check(images()).first is None
+    assert first.read(weights[0]).shape == weights[0].spec.shape
+    if dynamic:
+        packed = cpu.prepack_cache.packed
+        assert program.run(images()[:1]).shape == (1, 10)
+        assert cpu.prepack_cache.packed == packed and program.program(1).prepacked == first.prepacked
+    else:
+        again = compile(model, cpu)
+        assert again.prepacked == first.prepacked and not set(again.parameters) ^ set(first.parameters)
+        again.close()
+    program.close()
+
+
+def test_an_original_that_is_gone_or_changed_is_told(cpu):
+    b = Builder("g")
+    x, w = b.input("x", (1, 16, 8, 8)), b.parameter("w", (32, 16, 3, 3))
+    b.output(*b.emit("conv2d", [x, w]))
+    array = np.ones((32, 16, 3, 3), np.float32)
+    program = compile(b.graph, cpu, parameters={"w": array})
+    value = program.graph.parameters[0]
+    np.testing.assert_array_equal(program.read(value), array)
+    array[0] = 2
+    with pytest.raises(InvalidArgument, match="written to"):
+        program.read(value)
+    del array
+    gc.collect()
+    with pytest.raises(InvalidArgument, match="prepack=False"):
+        program.read(value)
+    feed = np.ones((1, 16, 8, 8), np.float32)
+    np.testing.assert_array_equal(program.run(feed), np.full((1, 32, 6, 6), 144))

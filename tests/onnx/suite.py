@@ -1,9 +1,15 @@
-"""ONNX's own backend suite on a device, and the list of its tests that do not pass."""
+"""ONNX's own backend suite on a device, and the list of its tests that do not pass.
+
+As a command, with the name of a device, it prints how its node tests ended, as JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -88,3 +94,38 @@ def judge(name: str, test: Any) -> str | None:
             return f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return None
     return f"{name}: passes, and the list says that it does not: {known[0].sentence}" if known else None
+
+
+@cache
+def verdict(device: str, name: str) -> str | None:
+    """Return what is wrong with a test on a device, which is run once."""
+    return judge(name, list_tests(device)[name])
+
+
+def count(device: str) -> dict[str, Any]:
+    """Return how the node tests end on a device: counts, the sentences of those that do not pass, and what is wrong."""
+    from importlib.metadata import version
+
+    outcomes: Counter[str] = Counter()
+    sentences: Counter[str] = Counter()
+    wrong = []
+    entries = [e for e in read_list() if e.kind != "tolerance"]
+    for name, test in list_tests(device).items():
+        if not test.__qualname__.endswith("run_node"):
+            continue
+        known, found = next((e for e in entries if e.matches(name)), None), verdict(device, name)
+        if found is not None and ": NotImplementedOnDevice: " in found:
+            outcomes["lacking"] += 1
+        elif found is not None:
+            outcomes["wrong"] += 1
+            wrong.append(found)
+        elif known is None:
+            outcomes["passed"] += 1
+        else:
+            outcomes[known.kind] += 1
+            sentences[known.sentence] += 1
+    return {"onnx": version("onnx"), "outcomes": dict(outcomes), "sentences": dict(sentences), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    print(json.dumps(count(sys.argv[1])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 
 import onnx
+from rich.console import Console
 from small_models import classifier
 
 from isokern.cli import main
+from isokern.cli._output import progress
 from isokern.onnx import load
 
 
@@ -95,3 +98,26 @@ def test_dims_are_of_onnx_files_alone(run):
     code, _, err = run("graph", "dump", "digits", "--dim", "batch=2")
     assert code == 2
     assert "allowed: an ONNX file" in err
+
+
+def test_a_bar_shows_how_far_a_run_is():
+    """On a terminal; elsewhere there is none."""
+    text = io.StringIO()
+    with progress(3, Console(file=text, force_terminal=True, width=80)) as begin:
+        for name in ("reading", "compiling", "running"):
+            begin(name)
+    assert "running" in text.getvalue() and "\x1b[" in text.getvalue()
+    text = io.StringIO()
+    with progress(1, Console(file=text)) as begin:
+        begin("reading")
+    assert not text.getvalue()
+
+
+def test_run_takes_another_leading_dim(tmp_path, run, cpu):
+    onnx.save(classifier(1), tmp_path / "one.onnx")
+    np.save(tmp_path / "x.npy", np.zeros((4, 3, 8, 8), np.float32))
+    words = ["run", tmp_path / "one.onnx", "--input", f"x={tmp_path / 'x.npy'}", "--device", cpu.name, "--json"]
+    code, _, err = run(*words)
+    assert code and "FLOAT[1, 3, 8, 8]" in err
+    code, out, _ = run(*words, "--dynamic", "--repeat", 1, "--no-prepack")
+    assert not code and json.loads(out)["outputs"][0]["shape"] == [4, 5]

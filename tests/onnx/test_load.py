@@ -310,3 +310,36 @@ def test_tables_of_nodes_name_operators_that_onnx_has():
     schemas = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == ""}
     assert set(NODES) | set(CONTROL) <= schemas
     assert sum(len(f.NODES) for f in FAMILIES) == len(NODES)
+
+
+def test_a_leading_dim_that_is_a_number_can_be_another(cpu):
+    """With dynamic=True; the parameters are there once, whatever the dims."""
+    made = classifier(1)
+    x = np.random.default_rng(0).standard_normal((5, 3, 8, 8)).astype(np.float32)
+    with pytest.raises(BadTensorShape, match="FLOAT\\[1, 3, 8, 8\\]"):
+        load(made, cpu).run(x)
+    loaded = load(made, cpu, dynamic=True)
+    assert str(loaded.inputs[0]) == "x: FLOAT[rows, 3, 8, 8]"
+    whole = loaded.run(x)
+    packed, live = cpu.prepack_cache.packed, cpu.memory.live
+    for n in range(5):
+        np.testing.assert_allclose(loaded.run(x[n : n + 1]), whole[n : n + 1], 1e-5, 1e-5)
+    programs = [c.programs[0] for c in loaded._programs.values()]
+    assert len(programs) == 2 and cpu.prepack_cache.packed == packed
+    assert cpu.memory.live - live <= programs[1].nbytes
+    first, second = (p.parameters for p in programs)
+    assert first and first.keys() == second.keys() and all(first[n] is second[n] for n in first)
+    assert programs[0].prepacked == programs[1].prepacked
+    named = load(classifier("batch"), cpu, dynamic=["x"])
+    assert str(named.inputs[0]) == "x: FLOAT[batch, 3, 8, 8]"
+    with pytest.raises(InvalidArgument, match="dynamic input 'w'"):
+        load(made, cpu, dynamic=["w"])
+
+
+def test_a_node_that_needs_the_leading_dim_says_so(cpu):
+    nodes = [node("Reshape", "x to", "y", name="flat")]
+    made = model(nodes, [value("x", [2, 3, 4])], [value("y", [2, 12])], [tensor("to", np.int64([2, 12]))])
+    loaded = load(made, cpu, dynamic=True)
+    assert loaded.run(np.zeros((2, 3, 4), np.float32)).shape == (2, 12)
+    with pytest.raises(BadTensorShape, match="'flat', Reshape"):
+        loaded.run(np.zeros((3, 3, 4), np.float32))

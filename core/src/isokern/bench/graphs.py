@@ -35,8 +35,8 @@ def measure_graph(device: Device, model: Model, seconds: float = 1.0) -> Measure
     graph = model.graph
     programs = {
         "": compile(model, device, prepack=True),
-        FUSED: compile(model, device),
-        AS_BUILT: compile(model, device, passes=""),
+        FUSED: compile(model, device, prepack=False),
+        AS_BUILT: compile(model, device, passes="", prepack=False),
     }
     feeds = draw_feeds(graph)
     results = {name: _first(p.run(feeds)) for name, p in programs.items()}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -50,6 +50,31 @@ def complain(message: str) -> None:
 def note(message: str) -> None:
     """Print one plain line to stderr."""
     typer.echo(" ".join(message.split()), err=True)
+
+
+@contextlib.contextmanager
+def progress(steps: int, out: Console | None = None) -> Iterator[Callable[[str], None]]:
+    """Show a bar of so many steps on stderr while a block runs, where that is a terminal.
+
+    The block calls the function that it is given with the name of each step as it begins.
+    """
+    shown = Console(stderr=True) if out is None else out
+    if not shown.is_terminal:
+        yield lambda name: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=shown, transient=True) as bar:
+        task = bar.add_task("", total=steps)
+        begun = 0
+
+        def begin(name: str) -> None:
+            nonlocal begun
+            bar.update(task, description=name, completed=begun)
+            begun += 1
+
+        yield begin
 
 
 def debugging() -> bool:

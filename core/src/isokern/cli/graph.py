@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..arguments import writable_file
 from ..status import InvalidArgument
 from ._output import Json, complain, emit, note, table
 from .run import Dims, read_dims
@@ -57,26 +58,47 @@ def export(
     mlir: Annotated[bool, typer.Option("--mlir", help="As MLIR: linalg on tensors. Needs isokern[mlir].")] = False,
     passes: Annotated[
         str | None,
-        typer.Option("--passes", help="Passes that end in primitives; without them all parameters are kept."),
+        typer.Option("--passes", help="For MLIR, passes that end in primitives; without them all parameters are kept."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; to stdout by default.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write it: MLIR goes to stdout by default."),
     ] = None,
     dim: Dims = None,
 ) -> None:
-    """Print the lowered graph for other compilers. No device is needed."""
+    """Write the graph for others: as it was built to an .onnx file (needs isokern[onnx]), or lowered as MLIR.
+
+    No device is needed.
+    """
     from ..graph.mlir import PASSES, export
     from ..passes import run
     from ..rewriting.rewriter import State
 
-    if not mlir:
-        raise InvalidArgument("graph export", "no format is given", allowed="--mlir")
+    is_onnx = output is not None and output.suffix == ONNX
+    if mlir == is_onnx:
+        given = "two formats" if mlir else "no format"
+        raise InvalidArgument("graph export", f"{given} are given", allowed=f"--mlir, or -o FILE{ONNX}")
+    if is_onnx and passes is not None:
+        raise InvalidArgument("graph export", "--passes of an ONNX file", allowed="the graph as it was built")
     found = find(model, dim)
+    if is_onnx:
+        assert output is not None
+        _write_onnx(found, output)
+        return
     text = export(run(State(found.graph, found.parameters), PASSES if passes is None else passes).graph)
     if output is None:
         typer.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+def _write_onnx(model: Model, output: Path) -> None:
+    from ..onnx import export
+
+    writable_file("graph export", str(output))
+    made = export(model)
+    output.write_bytes(made.SerializeToString())
+    note(f"{output}: {len(made.graph.node)} nodes of opset {made.opset_import[0].version}, {made.ByteSize():,} bytes")
 
 
 @graph.command()
@@ -141,10 +163,11 @@ def explain(
     from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
 
-    program = _compile(model, device, DEFAULT if passes is None else passes, dim)
+    program, kept = _compile(model, device, DEFAULT if passes is None else passes, dim)
     if time or check or trace:
         program.feed(draw_feeds(program.graph))
     found = program.check(draw_feeds(program.graph)) if check else None
+    del kept  # until here: a check reads the model's parameters
     lines = program.trace(trace) if trace else program.explain(timed=time)
     facts = {"arena": program.arena_bytes, "workspace": program.workspace_bytes, "naive": program.naive_bytes}
     first = None if found is None else found.first
@@ -194,18 +217,20 @@ def decompositions(
     table(f"{len(found)} operators as primitives, in bytes", columns, rows, right=columns[3:])
 
 
-def _compile(name: str, device: str | None, passes: str, dim: Sequence[str] | None) -> Program:
+def _compile(name: str, device: str | None, passes: str, dim: Sequence[str] | None) -> tuple[Program, Model]:
     """Compile the program of a model; that of a GGUF file has the file's weights, and its caches are mutable."""
     from ..runtime import compile
 
     if not name.endswith(GGUF):
-        return compile(find(name, dim), device, passes=passes)
+        made = find(name, dim)
+        return compile(made, device, passes=passes), made
     from ..llm import Model
     from ..llm.decoder import updated_inputs
 
     made, loaded = find(name), Model.open(name, device=device)
     state = updated_inputs(made.graph)
-    return compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state)
+    program = compile(made, loaded.device, parameters=loaded.parameters, passes=passes, mutable=state, prepack=False)
+    return program, made
 
 
 def _show(program: Program, lines: list[Line]) -> None:

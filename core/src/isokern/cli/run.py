@@ -12,7 +12,7 @@ import typer
 
 from ..arguments import regular_file, writable_file
 from ..status import InvalidArgument, quote
-from ._output import Json, emit, note, quiet, table
+from ._output import Json, emit, note, progress, quiet, table
 
 if TYPE_CHECKING:
     from ..onnx import Model, TensorInfo
@@ -38,8 +38,13 @@ def run(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the results, an .npz file.")
     ] = None,
     dim: Dims = None,
+    dynamic: Annotated[
+        bool, typer.Option("--dynamic", help="Take any leading dim of the inputs, though the model says a number.")
+    ] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs that are timed, after the first.")] = 10,
-    prepack: Annotated[bool, typer.Option("--prepack", help="Bring parameters into the device's own layout.")] = False,
+    prepack: Annotated[
+        bool, typer.Option("--prepack/--no-prepack", help="Bring parameters into the layouts that kernels prefer.")
+    ] = True,
     seed: Annotated[int, typer.Option("--seed", help="Of random inputs.")] = 0,
     json: Json = False,
 ) -> None:
@@ -51,17 +56,20 @@ def run(
 
     if output is not None:
         writable_file("run", str(output))
-    with quiet(json):
+    with quiet(json), progress(2 + repeat) as begin_step:
+        begin_step("reading")
         begin = time.perf_counter()
-        loaded = load(model, device, dims=read_dims(dim), prepack=prepack)
+        loaded = load(model, device, dims=read_dims(dim), prepack=prepack, dynamic=dynamic)
         loading = time.perf_counter() - begin
         if not json:
             note(f"{loaded.name}: read in {loading:.2f} s; compiling for {loaded.device.name}")
         feeds = _feeds(loaded, inputs or [], seed)
+        begin_step(f"compiling for {loaded.device.name}")
         begin = time.perf_counter()
         found = loaded.run(feeds)
         first, times = time.perf_counter() - begin, []
-        for _ in range(repeat):
+        for n in range(repeat):
+            begin_step(f"run {n + 1} of {repeat}")
             begin = time.perf_counter()
             loaded.run(feeds)
             times.append(time.perf_counter() - begin)

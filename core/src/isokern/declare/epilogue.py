@@ -11,7 +11,9 @@ from .attributes import choice
 from .decomposition import LETTERS, Emitter, V, constant
 from .registry import find
 
-ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+ACTIVATIONS = (
+    "none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hardswish", "hardsigmoid",
+)  # fmt: skip
 ACTIVATION = choice("activation", ACTIVATIONS, "none", "applied last")
 
 

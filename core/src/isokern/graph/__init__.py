@@ -4,6 +4,7 @@
 """
 
 from .builder import Builder
+from .checkpoint import load_state
 from .ir import Constraint, Graph, Op, TensorSpec, Value
 from .layer import Context, Layer
 from .model import Model
@@ -20,6 +21,7 @@ __all__ = [
     "Op",
     "TensorSpec",
     "Value",
+    "load_state",
     "parse",
     "verify",
 ]

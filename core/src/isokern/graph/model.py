@@ -117,10 +117,10 @@ class Model:
 
         An error leaves all parameters as they were.
         """
-        safe = _safetensors()
+        safe = import_safetensors()
         regular_file("load", path, exists=True)
         try:
-            arrays = safe.load_file(path)
+            arrays = safe.numpy.load_file(path)
         except Exception as error:  # not a safetensors file: the message is the library's
             raise InvalidArgument("load", f"{os.fspath(path)}: {error}", allowed="a safetensors file") from error
         missing = [v.name for v in self.graph.parameters if v.name not in arrays]
@@ -131,10 +131,10 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all parameters to a safetensors file; needs the extra isokern[graph]."""
         self.complete()
-        safe, held = _safetensors(), {v.name: self.parameters[v.name] for v in self.graph.parameters}
+        safe, held = import_safetensors(), {v.name: self.parameters[v.name] for v in self.graph.parameters}
         regular_file("save", path, exists=False)
         try:
-            safe.save_file(held, path)
+            safe.numpy.save_file(held, path)
         except Exception as error:  # no such folder, or one that is not writable: the message is the library's
             raise InvalidArgument(
                 "save", f"{os.fspath(path)}: {error}", allowed="a path that can be written"
@@ -180,11 +180,12 @@ def work_of(op: Op) -> float:
     return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
 
 
-def _safetensors() -> Any:
+def import_safetensors() -> Any:
+    """Return the library, or raise InvalidArgument with the way to install it."""
     try:
         import safetensors.numpy
     except ImportError:
         raise InvalidArgument(
             "safetensors", "the library is not installed", hint="pip install 'isokern[graph]'"
         ) from None
-    return safetensors.numpy
+    return safetensors

@@ -56,8 +56,12 @@ class Draft:
         values = [None if x is None else self.place(x) for x in inputs]
         found = self.builder.emit(kind, values, attrs, name=self.label, dtypes=dtypes)
         origins = frozenset[str]().union(*(self.origins[v] for v in values if v is not None))
-        self.origins |= dict.fromkeys(found, origins)
+        self.enter(found, origins)
         return found
+
+    def enter(self, values: Sequence[Value], origins: frozenset[str]) -> None:
+        """Enter values of the graph, with the inputs that they depend on."""
+        self.origins |= dict.fromkeys(values, origins)
 
     def place(self, x: Operand) -> Value:
         """Return the value of an operand; an array becomes a parameter, once."""
@@ -77,14 +81,14 @@ class Draft:
         self._taken.add(name)
         value = self.builder.parameter(name, shape, dtype)
         self.parameters[name] = held
-        self.origins[value] = frozenset()
+        self.enter([value], frozenset())
         return value
 
     def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
         """Declare an input."""
         value = self.builder.input(name, shape, dtype)
         self._taken.add(name)
-        self.origins[value] = frozenset([name])
+        self.enter([value], frozenset([name]))
         return value
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..status import InvalidArgument
 from .emission import Emission
 from .operand import Operand, dtype_of, shape_of
@@ -20,14 +18,9 @@ def multiply(node: Emission, a: Operand, b: Operand) -> Operand:
         a = node.reshape(a, (1, *left))
     if len(right) == 1:
         b = node.reshape(b, (*right, 1))
-    (*batch_a, m, k), (*batch_b, _k, n) = shape_of(a), shape_of(b)
-    batch = np.broadcast_shapes(tuple(batch_a), tuple(batch_b))
-    if batch and not batch_b:  # one matrix on the right: one product of all rows
-        y = node.emit("matmul", node.reshape(a, (math.prod(batch_a) * m, k)), b)
-    else:
-        y = node.emit("matmul", node.expand(a, (*batch, m, k)), node.expand(b, (*batch, *shape_of(b)[-2:])))
-    dims = (*batch, *([m] if len(left) > 1 else []), *([n] if len(right) > 1 else []))
-    return node.reshape(y, dims)
+    y = node.emit("matmul", a, b)
+    *batch, m, n = shape_of(y)
+    return node.reshape(y, (*batch, *([m] if len(left) > 1 else []), *([n] if len(right) > 1 else [])))
 
 
 def contract(node: Emission, operands: list[Operand], terms: list[str], result: str) -> Operand:

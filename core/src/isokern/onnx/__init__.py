@@ -1,4 +1,4 @@
-"""ONNX files as programs: read, checked and imported as graphs of our operators.
+"""ONNX files as programs, read, checked and imported as graphs of our operators, and our graphs as ONNX files.
 
 Parsing, checking, version conversion and the expansion of functions are the `onnx` package's; it comes with the extra
 isokern[onnx], and importing `isokern` alone does not import it.
@@ -6,7 +6,9 @@ isokern[onnx], and importing `isokern` alone does not import it.
 
 from __future__ import annotations
 
-from .model import Model, TensorInfo, load
+from .exporter import export
+from .model import Model, load
 from .node import UnsupportedModel
+from .tensor_info import TensorInfo
 
-__all__ = ["Model", "TensorInfo", "UnsupportedModel", "load"]
+__all__ = ["Model", "TensorInfo", "UnsupportedModel", "export", "load"]

@@ -6,32 +6,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import graph as graphs
-from ..graph.ir import COMPUTED, Value
+from ..graph.ir import Value
 from ..status import BadTensorDtype
 from .elements import NARROW, Array, element_name, name_of, our_dtype
 from .importer import Importer
 from .node import Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of
 from .reader import Source
+from .segments import Segment
 
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a model: an array that is known, or output `index` of the graph, of which `count` says the size."""
+    """One result of a model: an array that is known, or a value of some segment, of which `count` says the size."""
 
     name: str
     known: Array | None = None
-    index: int = -1
-    count: int | None = None
+    source: Value | None = None
+    count: Value | None = None
     axis: int = 0
     narrow: str | None = None
 
 
 @dataclass(frozen=True)
 class Built:
-    """A graph with its parameters, and the results of the model in order."""
+    """The segments of a model, which is one without long loops, and its results in order."""
 
-    model: graphs.Model
+    segments: tuple[Segment, ...]
     results: tuple[Result, ...]
 
 
@@ -54,7 +54,6 @@ def build(
         if elements[name] in NARROW:
             scope.narrow[name] = elements[name]
     importer.run_graph(source.message.graph, scope)
-    outputs: dict[Value, int] = {}
     results = []
     for value in source.message.graph.output:
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)
@@ -62,15 +61,13 @@ def build(
             raise UnsupportedModel(value.name, "the result is no tensor", allowed="tensors")
         _check_type(value, found.value if isinstance(found, Ragged) else found, narrow)
         if isinstance(found, Ragged):
-            index, count = (_output(importer, outputs, v) for v in (found.value, found.count))
-            results.append(Result(value.name, None, index, count, found.axis, narrow))
+            whole, count = (_keep(importer, v) for v in (found.value, found.count))
+            results.append(Result(value.name, None, whole, count, found.axis, narrow))
         elif isinstance(found, Value):
-            results.append(Result(value.name, None, _output(importer, outputs, found), narrow=narrow))
+            results.append(Result(value.name, None, _keep(importer, found), narrow=narrow))
         else:
             results.append(Result(value.name, found, narrow=narrow))
-    model = graphs.Model(importer.builder.graph.name)
-    model.builder, model.parameters = importer.builder, importer.parameters
-    return Built(model, tuple(results))
+    return Built(tuple(importer.segments), tuple(results))
 
 
 def _check_type(declared: Any, found: Operand, narrow: str | None) -> None:
@@ -85,10 +82,8 @@ def _check_type(declared: Any, found: Operand, narrow: str | None) -> None:
         )
 
 
-def _output(importer: Importer, outputs: dict[Value, int], value: Value) -> int:
-    """Return the number of a value among the graph's outputs; a copy stands for an input or a parameter."""
-    if value not in outputs:
-        placed = value if value.role == COMPUTED else importer.builder.emit("copy", [value])[0]
-        importer.builder.output(placed)
-        outputs[value] = len(outputs)
-    return outputs[value]
+def _keep(importer: Importer, value: Value) -> Value:
+    """Make a value a result of the last segment, and return it."""
+    placed = importer.place(value)
+    importer.segments[-1].keep(placed)
+    return placed

@@ -1,4 +1,7 @@
-"""Control flow whose course is known when the graph is built: the branch of an If, Loop and Scan step by step."""
+"""Control flow whose course is known when the graph is built: the branch of an If, Loop and Scan step by step.
+
+A loop that would be too long step by step is a program that runs again and again.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import I64
 from ..graph.ir import Value
 from ..status import InvalidArgument
-from .node import Node, OperandScope, Output, shape_of
+from .node import Node, Operand, OperandScope, Output, dtype_of, shape_of
+from .reader import subgraphs
+from .segments import Scanned
 
 MAX_STEPS = 10_000  # of a loop that is unrolled
+MAX_UNROLLED = 20_000  # nodes that a loop of known length is unrolled to
+LONGEST = 10_000_000  # steps of a loop that is a program
 
 
 def _run(node: Node, graph: Any, outer: OperandScope, given: Sequence[Any]) -> list[Any]:
@@ -38,6 +46,9 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
     going = bool(node.number(1)) if node.has(1) else True
     carried: list[Any] = list(node.inputs[2:])
     kept = len(carried)
+    if going and steps is not None and steps <= LONGEST and _is_long(body, steps):
+        joined = [(0, False)] * (len(body.output) - 1 - kept)
+        return _run_as_program(node, scope, body, steps, carried, [], joined)
     parts: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - kept)]
     i = 0
     while going and (steps is None or i < steps):
@@ -69,9 +80,13 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     if len(lengths) != 1:
         raise InvalidArgument(node.op_type, f"lengths {sorted(lengths)} of scanned inputs", allowed="one length")
     (steps,) = lengths
-    if not 0 < steps <= MAX_STEPS:
-        raise node.refuse(f"{steps} steps", f"1 to {MAX_STEPS}")
+    if not 0 < steps <= LONGEST:
+        raise node.refuse(f"{steps} steps", f"1 to {LONGEST}")
     carried: list[Any] = list(node.inputs[:kept])
+    if _is_long(body, steps):
+        joined = [(axis, bool(reverse)) for axis, reverse in zip(out_axes, out_back, strict=True)]
+        ways = zip(scanned, axes, map(bool, back), strict=True)
+        return _run_as_program(node, scope, body, steps, carried, list(ways), joined)
     parts: list[list[Any]] = [[] for _ in range(results)]
     for i in range(steps):
         given = []
@@ -88,6 +103,76 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
         for p, reverse, axis in zip(parts, out_back, out_axes, strict=True)
     ]
     return [*carried, *stacked]
+
+
+def _is_long(body: Any, steps: int) -> bool:
+    """Return whether a loop is too long to be unrolled."""
+    return steps > MAX_STEPS or steps * _count_nodes(body) > MAX_UNROLLED
+
+
+def _count_nodes(graph: Any) -> int:
+    return sum(1 + sum(map(_count_nodes, subgraphs(node))) for node in graph.node)
+
+
+def _run_as_program(
+    node: Node,
+    scope: OperandScope,
+    body: Any,
+    steps: int,
+    carried: Sequence[Any],
+    scanned: Sequence[tuple[Operand, int, bool]],
+    joined: Sequence[tuple[int, bool]],
+) -> list[Output]:
+    """Import a body as a segment: `scanned` are tensors, axes and directions, `joined` those of the parts."""
+    importer, is_loop = node.importer, node.op_type == "Loop"
+    if importer.in_loop:
+        raise node.refuse(f"{steps} steps within a long loop", "a loop that can be unrolled")
+    for x in (*carried, *(x for x, _, _ in scanned)):
+        if not isinstance(x, (Value, np.ndarray)):
+            raise node.refuse("a carried value that is no tensor")
+    sources = [importer.source_of(x) for x in carried]
+    parts = [importer.source_of(x) for x, _, _ in scanned]
+    origins = frozenset[str]()
+    for x in (*carried, *(x for x, _, _ in scanned)):
+        origins |= importer.origins[x] if isinstance(x, Value) else frozenset()
+    loop = importer.begin_loop(steps)
+    given: list[Any] = []
+    for x, source in zip(carried, sources, strict=True):
+        given.append(importer.add_input("carried", shape_of(x), dtype_of(x), origins))
+        loop.carried.append((given[-1].name, source))
+    for (x, axis, backwards), source in zip(scanned, parts, strict=True):
+        shape = shape_of(x)
+        given.append(importer.add_input("part", (*shape[:axis], *shape[axis + 1 :]), dtype_of(x), origins))
+        loop.scanned.append(Scanned(given[-1].name, source, axis, backwards))
+    if is_loop:
+        step = importer.add_input("step", (), I64, frozenset())
+        loop.index = step.name
+        given = [step, np.asarray(True), *given]
+    outputs = _run(node, body, scope, given)
+    if is_loop:
+        condition, *outputs = outputs
+        if isinstance(condition, Value):
+            node.need(condition, "the condition to go on")
+        if not np.asarray(condition).all():
+            raise node.refuse("a condition that ends a long loop")
+    made = []
+    for n, x in enumerate(outputs):
+        if not isinstance(x, (Value, np.ndarray)):
+            raise node.refuse("a result of a step that is no tensor")
+        if n < len(carried) and (shape_of(x), dtype_of(x)) != (shape_of(carried[n]), dtype_of(carried[n])):
+            now = f"{dtype_of(x)}{list(shape_of(x))}"
+            was = f"{dtype_of(carried[n])}{list(shape_of(carried[n]))}"
+            raise node.refuse(f"a carried value of a long loop that is {now} after a step", f"{was}, as before")
+        loop.outputs.append(loop.keep(importer.place(x)) if isinstance(x, Value) else x)
+        made.append((shape_of(x), dtype_of(x)))
+    for n, (axis, _) in enumerate(joined, len(carried)):
+        shape, dtype = made[n]
+        axis = node.axis(axis, len(shape) + 1)
+        loop.joined.append((axis, joined[n - len(carried)][1]))
+        made[n] = (*shape[:axis], steps, *shape[axis:]), dtype
+    for value in loop.builder.graph.inputs:
+        origins |= importer.origins[value]
+    return list(importer.end_loop(made, origins))
 
 
 def _each(node: Node, name: str, count: int) -> list[int]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..graph.builder import error_context
-from ..importing.draft import Draft
 from ..status import InvalidArgument, IsokernError, quote
 from .attributes import complete
+from .construction import Construction
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
@@ -25,8 +25,8 @@ MOVES = frozenset({
 })  # fmt: skip
 
 
-class Importer(Draft):
-    """A graph under construction from a model."""
+class Importer(Construction):
+    """Runs the nodes of a model: operators are emitted into the last segment."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source.message.graph.name or "model")

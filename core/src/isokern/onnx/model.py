@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,55 +13,49 @@ from typing import Any
 import numpy as np
 
 from .. import graph as graphs
-from ..arguments import integer
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import dtype
 from ..graph.ir import Graph
 from ..passes import DEFAULT
-from ..runtime import Program, compile
+from ..runtime import Program
+from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .build import Built, build
-from .elements import NARROW, Array, element_name, our_dtype, widen
+from .elements import NARROW, Array, our_dtype, widen
 from .importer import list_unknown
 from .node import ConstantNeeded, UnsupportedModel
 from .reader import Source, read
+from .segments import Table
+from .tensor_info import TensorInfo, describe_tensor, dims_of, free_leading
 
 KEPT = 8  # programs of a model
 KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
 KNOWN_INTEGERS = 1 << 16
-Dim = int | str
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """An input or a result: its name, the type of its elements in ONNX's words, and dims.
-
-    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`.
-    """
-
-    name: str
-    element: str
-    shape: tuple[Dim, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.element}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass
 class _Compiled:
+    """What is built, and a program for each segment; None for a segment that computes nothing."""
+
     built: Built
-    program: Program | None = None
+    programs: list[Program | None] | None = None
+
+    def model(self, where: str) -> graphs.Model:
+        """Return the graph with its parameters."""
+        if len(self.built.segments) > 1:
+            raise UnsupportedModel(where, f"{len(self.built.segments)} graphs, for its long loops", allowed="one graph")
+        return self.built.segments[0].model
 
 
 class Model:
     """A model on a device; `load` makes it.
 
     `inputs` and `outputs` describe what `run` takes and gives. Dims that have names are bound by `dims` of `load` or by
-    the arrays of a run: each set of dims has a program of its own, and the last eight are kept. The same holds for
-    inputs that decide shapes (`known_inputs`): what they hold is part of the program.
+    the arrays of a run: each set of dims has a program of its own, and the last eight are kept, which share their
+    parameters. The same holds for inputs that decide shapes (`known_inputs`): what they hold is part of the program.
     """
 
     def __init__(
@@ -71,18 +65,22 @@ class Model:
         dims: Mapping[str, int],
         passes: str | Iterable[str],
         prepack: bool,
+        dynamic: bool | Collection[str],
     ) -> None:
-        self._source, self._device, self._passes, self._prepack = source, device, passes, prepack
+        self._source, self._device, self._prepack = source, device, prepack
+        self._passes = passes if isinstance(passes, str) else tuple(passes)
+        self._first: dict[int, Program] = {}  # of each segment, whose parameters the others share
         if device is not None:
             find_device(device)
         graph = source.message.graph
         held = {*source.arrays, *(t.name for t in graph.initializer)}
         self.name: str = graph.name or "model"
-        self.inputs = tuple(_describe(source.where, v, dims) for v in graph.input if v.name not in held)
-        self.outputs = tuple(_describe(source.where, v, dims, result=True) for v in graph.output)
+        inputs = tuple(describe_tensor(source.where, v, dims) for v in graph.input if v.name not in held)
+        self.inputs = free_leading(source.where, inputs, dynamic)
+        self.outputs = tuple(describe_tensor(source.where, v, dims, result=True) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
-        if unknown := set(dims) - {d for v in graph.input for d in _dims(v)}:
+        if unknown := set(dims) - {d for v in graph.input for d in dims_of(v)}:
             allowed = ", ".join(sorted(free)) or "none: the model names no dims"
             raise InvalidArgument(source.where, f"dims {', '.join(sorted(map(str, unknown)))}", allowed=allowed)
         if unknown_nodes := list_unknown(source):
@@ -104,7 +102,7 @@ class Model:
         """The graph with its parameters, of the last run, or of `load` where all dims are known."""
         with self._lock:
             if self._programs:
-                return next(reversed(self._programs.values())).built.model
+                return next(reversed(self._programs.values())).model(self._source.where)
         free = sorted({d for t in self.inputs for d in t.shape if isinstance(d, str)})
         problem = (
             f"dims {', '.join(free)} are not known" if free else f"inputs {sorted(self.known_inputs)} decide shapes"
@@ -125,16 +123,16 @@ class Model:
         shapes = self._bind(feeds)
         with self._lock:
             compiled = self._compile(shapes, feeds)
-        built, found = compiled.built, ()
-        if compiled.program is not None:
-            names = [v.name for v in built.model.graph.inputs]
-            got = compiled.program.run({name: feeds[name] for name in names})
-            found = got if isinstance(got, tuple) else (got,)
+        assert compiled.programs is not None
+        table: Table = {}
+        table.update(feeds.items())
+        for segment, program in zip(compiled.built.segments, compiled.programs, strict=True):
+            segment.run(program, table)
         outputs = []
-        for result in built.results:
-            y = np.array(result.known) if result.known is not None else found[result.index]
+        for result in compiled.built.results:
+            y = np.array(result.known) if result.source is None else table[result.source]
             if result.count is not None:
-                y = np.ascontiguousarray(y.take(range(int(found[result.count])), axis=result.axis))
+                y = np.ascontiguousarray(y.take(range(int(table[result.count])), axis=result.axis))
             outputs.append(y if result.narrow is None else y.astype(NARROW[result.narrow][0]))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -217,10 +215,17 @@ class Model:
 
     def _compile(self, shapes: Mapping[str, tuple[int, ...]], feeds: Mapping[str, Any]) -> _Compiled:
         compiled = self._find(shapes, feeds)
-        if compiled.program is None and compiled.built.model.graph.outputs:
-            options: dict[str, Any] = {"passes": self._passes, "prepack": self._prepack}
-            compiled.program = compile(compiled.built.model, self._device, **options)
+        if compiled.programs is None:
+            compiled.programs = [self._assemble(n, segment.model) for n, segment in enumerate(compiled.built.segments)]
         return compiled
+
+    def _assemble(self, number: int, model: graphs.Model) -> Program | None:
+        if not model.graph.outputs:
+            return None
+        how: dict[str, Any] = {"beside": self._first.get(number), "prepack": self._prepack}
+        made = assemble(model.graph, model.parameters, self.device, self._passes, True, **how)
+        self._first.setdefault(number, made)
+        return made
 
     def __repr__(self) -> str:
         return f"Model {self.name}: {'; '.join(map(str, self.inputs))} -> {'; '.join(map(str, self.outputs))}"
@@ -230,41 +235,20 @@ def _host(feed: Any) -> Array:
     return np.array(feed.numpy() if isinstance(feed, Tensor) else feed)
 
 
-def _dims(value: Any) -> list[Dim]:
-    """Return the dims of a declared input, of which those without number and name are named after their place."""
-    if not value.type.tensor_type.HasField("shape"):
-        return ["..."]
-    found: list[Dim] = []
-    for n, dim in enumerate(value.type.tensor_type.shape.dim):
-        found.append(int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{n}")
-    return found
-
-
-def _describe(where: str, value: Any, dims: Mapping[str, int], *, result: bool = False) -> TensorInfo:
-    """Return what a model says of an input or a result, whose type need not be told."""
-    at = f"{where}: {quote(value.name)}"
-    if not value.type.HasField("tensor_type"):
-        kind = value.type.WhichOneof("value")
-        raise UnsupportedModel(at, f"a value of type {kind or 'unknown'}", allowed="tensors")
-    number = value.type.tensor_type.elem_type
-    element = "UNDEFINED" if result and not number else element_name(at, number)
-    shape = [integer(at, str(d), dims[d], 0) if isinstance(d, str) and d in dims else d for d in _dims(value)]
-    if any(isinstance(d, int) and d < 0 for d in shape):
-        raise BadTensorShape(at, f"dims {shape}", allowed="none below 0")
-    return TensorInfo(value.name, element, tuple(shape))
-
-
 def load(
     model: Any,
     device: str | Device | None = None,
     *,
     dims: Mapping[str, int] | None = None,
+    dynamic: bool | Collection[str] = False,
     passes: str | Iterable[str] = DEFAULT,
-    prepack: bool = False,
+    prepack: bool = True,
 ) -> Model:
     """Load an ONNX model from a path or a ModelProto; nothing outside the model's folder is read.
 
-    `dims` binds names of dims, as in `dims={"batch": 8}`; the others are bound by each run. `passes` and `prepack` are
+    `dims` binds names of dims, as in `dims={"batch": 8}`; the others are bound by each run. With `dynamic` the leading
+    dim of every input, or of those named, is bound by each run, too, though the model says a number: it is one for all
+    of them, as a batch is. A node that cannot have another one raises its typed error. `passes` and `prepack` are
     those of `isokern.runtime.compile`. Random nodes draw from a fixed seed, the same numbers in each run.
 
     Raises UnsupportedModel where nodes have no counterpart here, with all of them, and InvalidArgument, BadTensorDtype
@@ -272,4 +256,4 @@ def load(
     """
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
-    return Model(read(model), device, dims or {}, passes, prepack)
+    return Model(read(model), device, dims or {}, passes, prepack, dynamic)

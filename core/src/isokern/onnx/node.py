@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from ..dtypes import DType
 from ..graph.ir import Value, spec_text
 from ..importing.emission import Emission, Emits, UnsupportedModel
 from ..importing.operand import Operand, dtype_of, is_float, shape_of
 from ..status import BadTensorDtype, InvalidArgument, quote
 from .elements import Array
+from .segments import LoopSegment, Source
 
 __all__ = [
     "ConstantNeeded",
@@ -85,6 +87,25 @@ class NodeEmitter(Emits, Protocol):
     """What a node asks of the graph under construction; `origins` are the inputs that a value depends on."""
 
     origins: dict[Value, frozenset[str]]
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether the graph under construction is the body of a loop."""
+
+    def place(self, x: Operand) -> Value:
+        """Return the value of an operand in the graph under construction."""
+
+    def source_of(self, x: Operand) -> Source:
+        """Return where a later graph finds an operand."""
+
+    def add_input(self, name: str, shape: Sequence[int], dtype: DType, origins: frozenset[str]) -> Value:
+        """Declare an input of the graph under construction."""
+
+    def begin_loop(self, steps: int) -> LoopSegment:
+        """Begin the graph of a loop's body."""
+
+    def end_loop(self, made: Sequence[tuple[Sequence[int], DType]], origins: frozenset[str]) -> list[Value]:
+        """Begin the graph behind a loop, and return what stands there for the loop's results."""
 
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""

@@ -21,6 +21,8 @@ def gemm(node: Node) -> Output:
     if is_float(a):
         how = {"trans_a": trans_a, "trans_b": trans_b, "alpha": alpha}
         n = shape_of(b)[0 if trans_b else 1]
+        if c is not None and beta == 1.0 and shape_of(c) in ((n,), (1, n)):  # as [1, n] it is a bias for m = 1 too
+            c = node.reshape(c, (n,))
         if c is None or (shape_of(c) == (n,) and beta == 1.0):
             return node.emit("gemm", a, b, c, **how)
         full = node.expand(c, (shape_of(a)[1 if trans_a else 0], n))

@@ -277,6 +277,8 @@ GEMM_SAMPLES: SampleTable = [
     ({"a": (2, 0), "b": (0, 3), "bias": (3,)}, {"activation": "tanh"}),
     ({"a": (4, 6), "b": (6, 5), "bias": (5,)}, {"activation": "gelu_tanh"}),
     ({"a": (65, 129), "b": (129, 130), "bias": (130,)}, {"activation": "sigmoid"}),
+    ({"a": (9, 33), "b": (33, 40), "bias": (40,)}, {"activation": "hardswish"}),
+    ({"a": (3, 40), "b": (40, 18)}, {"activation": "relu6"}),
     ({"a": (0, 3), "b": (3, 4)}, {}),
     ({"a": (150, 300), "b": (300, 100)}, {}),
     ({"a": (2, 3, 9), "b": (8, 9), "bias": (8,)}, {"trans_b": True, "activation": "gelu"}),

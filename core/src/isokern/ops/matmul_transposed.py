@@ -157,6 +157,7 @@ LINEAR_SAMPLES: SampleTable = [
     ({"x": (32,), "w": (7, 32), "bias": (7,), "c": (7,)}, {"activation": "gelu"}),
     ({"x": (2, 17, 96), "w": (33, 96), "bias": (33,), "c": (2, 17, 33)}, {"activation": "silu"}),
     ({"x": (2, 0), "w": (3, 0), "bias": (3,)}, {"activation": "tanh"}),
+    ({"x": (3, 32), "w": (9, 32), "bias": (9,)}, {"activation": "hardsigmoid"}),
 ]
 
 

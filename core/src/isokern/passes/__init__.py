@@ -16,8 +16,9 @@ from ..rewriting.rewriter import State
 from ..status import InvalidArgument
 
 DEFAULT = (
-    "canonicalise,fold_constants,common_subexpressions,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,"
-    "fuse_elementwise,fold_casts,dead_code"
+    "canonicalise,fold_quantization,fold_constants,common_subexpressions,recognise_activations,recognise_norms,"
+    "recognise_attention,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,fold_casts,"
+    "dead_code"
 )
 
 

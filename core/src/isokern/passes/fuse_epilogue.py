@@ -3,14 +3,15 @@
 They are a bias, a sum with another tensor, and an activation.
 
 `linear` and `matmul` of any rank become `gemm`, with the other tensor as its c; a `gemm` whose epilogue is incomplete
-may take more. `matmul_transposed`, whose weights have a type of their own, becomes `linear_mixed`, and so does a
-`linear` of a vector, for which gemm has no row. `conv2d` stays, with the other tensor as its residual. The values
-between the operators are then in the compute type, and never in memory.
+may take more, and a factor of the product is its alpha. `matmul_transposed`, whose weights have a type of their own,
+becomes `linear_mixed`, and so does a `linear` of a vector, for which gemm has no row. Convolutions stay, `conv2d` with
+the other tensor as its residual. The values between the operators are then in the compute type, and never in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,10 @@ from ..dtypes import ACTIVATIONS
 from ..graph.ir import Graph, Op, Value
 from ..ops import find
 from ..rewriting.rewriter import Rewriter, State
+
+CONVOLUTIONS = (
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"
+)  # fmt: skip
 
 
 @dataclass
@@ -32,6 +37,7 @@ class _Chain:
     bias: Value | None
     added: Value | None = None
     activation: str = "none"
+    alpha: float = 1.0
 
     @property
     def last(self) -> Op:
@@ -83,7 +89,7 @@ def _with_epilogue(op: Op) -> str | None:
     y = op.outputs[0].spec
     if op.constraints:
         return None
-    if op.kind in ("gemm", "linear_mixed", "conv2d"):
+    if op.kind in ("gemm", "linear_mixed", *CONVOLUTIONS):
         room = op.kind != "conv2d" or len(op.inputs) < 4 or op.inputs[3] is None
         return op.kind if room and op.attrs["activation"] == "none" else None
     if op.kind == "matmul":
@@ -112,27 +118,37 @@ def _join(chain: _Chain, after: Op) -> bool:
     Return whether it could be added: the operator must fit, and the chain must lack that operand.
     """
     shape = chain.result.spec.shape
+    if after.kind == "scale" and chain.kind == "gemm" and chain.bias is None and chain.added is None:
+        chain.alpha *= float(after.attrs["value"])
+        return math.isfinite(chain.alpha)
     others = [v for v in after.inputs if v is not None and v is not chain.result]
     if len(others) != 1 or after.outputs[0].spec.shape != shape:
         return False
     (other,) = others
+    axis = 1 if chain.kind in CONVOLUTIONS else len(shape) - 1
     if after.kind == "bias_add":
-        axis = 1 if chain.kind == "conv2d" else -1
         is_bias = after.inputs[0] is chain.result and (after.attrs["axis"] - axis) % len(shape) == 0
     elif after.kind == "add":
         whole = other.spec.shape == shape
         # along the batch
         repeated = chain.kind == "gemm" and other.spec.ndim > 1 and other.spec.shape[-2:] == shape[-2:]
-        if (whole or repeated) and chain.added is None:
+        has_room = chain.added is None and (chain.kind == "conv2d" or chain.kind not in CONVOLUTIONS)
+        if (whole or repeated) and has_room:
             chain.added = other
             return True
-        is_bias = chain.kind != "conv2d" and other.spec.shape == shape[-1:]
+        is_bias = _runs_along(other.spec.shape, shape, axis)
     else:
         return False
     if is_bias and chain.bias is None:
         chain.bias = other
         return True
     return False
+
+
+def _runs_along(given: Sequence[int], shape: Sequence[int], axis: int) -> bool:
+    """Return whether an operand that broadcasts to a shape has one element for each index of an axis."""
+    at = axis - (len(shape) - len(given))
+    return at >= 0 and given[at] == shape[axis] and math.prod(given) == shape[axis]
 
 
 def _only_user(graph: Graph, chain: _Chain, taken: set[Op]) -> Op | None:
@@ -157,9 +173,12 @@ def _emit(rewriter: Rewriter, chain: _Chain) -> None:
     inputs = [*product.inputs[:2], chain.bias, chain.added]
     while inputs[-1] is None:
         inputs.pop()
+    given = rewriter.values(inputs)
+    if len(given) > 2 and given[2] is not None and given[2].spec.ndim > 1:  # a bias that broadcasts
+        (given[2],) = rewriter.builder.emit("reshape", [given[2]], {"shape": (given[2].spec.numel,)})
     (made,) = rewriter.builder.emit(
         chain.kind,
-        rewriter.values(inputs),
+        given,
         {**_attrs(chain), "activation": chain.activation},
         name=product.name or chain.last.name,
         outputs=[v.spec for v in chain.last.outputs],
@@ -172,8 +191,13 @@ def _attrs(chain: _Chain) -> Mapping[str, Any]:
     product = chain.ops[0]
     if product.kind == "matmul_transposed":
         return {"lhs_quantization": product.attrs["lhs_quantization"]}
+    if chain.kind == "linear_mixed":
+        return product.attrs
+    attrs = dict(product.attrs)
     if product.kind == "linear":
-        return {"trans_b": True} if chain.kind == "gemm" else {}
+        attrs = {"trans_b": True}
     if product.kind == "gemm" and chain.added is not [*product.inputs, None, None][3]:
-        return {**product.attrs, "beta": 1.0}  # there was no c before
-    return product.attrs
+        attrs["beta"] = 1.0  # there was no c before
+    if chain.alpha != 1:
+        attrs["alpha"] = chain.alpha * attrs.get("alpha", 1.0)
+    return attrs

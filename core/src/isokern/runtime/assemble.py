@@ -7,7 +7,7 @@ parameters on the device. The results of each are cached for the next compile.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, numbers
 from .cache import Compiled, cache, frozen, key_of
 from .lowered import check_kernels, is_lowering
+from .packed import Packed, Readers, digest, find_readers, restorer
 from .program import Program
 
 
@@ -34,16 +35,16 @@ def assemble(
     device: Device,
     passes: str | tuple[str, ...],
     reuse: bool,
-    beside: Mapping[str, Tensor] | None = None,
+    beside: Program | None = None,
     mutable: Collection[str] | Mapping[str, Tensor | None] = (),
-    prepack: bool = False,
+    prepack: bool = True,
     stream: Stream | None = None,
     on_missing: str | None = None,
 ) -> Program:
     """Return a program of a graph, from the cache where it has been compiled before.
 
-    A parameter with the same bits as one in `beside` uses that tensor; then nothing goes into the cache of whole
-    compiles, and the caller keeps the program itself.
+    A parameter with the same bits as one of the program `beside` uses that tensor, or its packed layouts; then nothing
+    goes into the cache of whole compiles, and the caller keeps the program itself.
     """
     sources = [given[v.name] for v in graph.parameters]
     lowering = is_lowering(graph.name, on_missing)
@@ -62,13 +63,24 @@ def assemble(
             debug.say(f"{graph.name} on {device.name}: {op.kind} of {op.name or 'no layer'} is made of others")
     state = convert(state, target)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may still extend the caller's graph
+    values = dict(state.parameters)
+    del state  # so that an array that only a pass made is gone once it is on the device
     fresh: list[Tensor] = []
     try:
         recipe = cache.recipe(lowered, device, reuse, mutable, prepack)
-        held = {
-            v.name: _place_parameter(v, state, device, beside or {}, fresh) for v in recipe.memory_plan.graph.parameters
-        }
-        made = Compiled(recipe, {n: t for n, t in held.items() if t is not state.parameters[n]})
+        packed = Packed()
+        readers = find_readers(recipe.memory_plan.graph, recipe.descriptors) if prepack else {}
+        held: dict[str, Tensor] = {}
+        for v in recipe.memory_plan.graph.parameters:
+            source = values.pop(v.name)
+            if v.name in readers and not isinstance(source, Tensor):
+                _pack(graph.name, v, source, readers[v.name], packed, device, beside, fresh)
+            else:
+                held[v.name] = _place_parameter(graph.name, v, source, device, beside, fresh)
+        if packed.digests:
+            packed.restore = _restorer(graph, given, target, passes)
+        own = {n: t for n, t in held.items() if not any(t is s for s in sources)}
+        made = Compiled(recipe, own, packed)
         program = Program(made, held, memory, stream)
     except BaseException:
         for t in fresh:
@@ -109,27 +121,69 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
 
     They are its own, and the caller's tensors, to which the cache has no reference.
     """
-    held = made.parameters
-    return {n: held[n] if n in held else given[n] for n in (v.name for v in made.recipe.memory_plan.graph.parameters)}
+    held, names = made.parameters, [v.name for v in made.recipe.memory_plan.graph.parameters]
+    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.digests}
+
+
+def _pack(
+    where: str,
+    value: Value,
+    given: Any,
+    readers: Readers,
+    packed: Packed,
+    device: Device,
+    beside: Program | None,
+    fresh: list[Tensor],
+) -> None:
+    """Bring a parameter into the packed layouts that its readers want; those of `beside` where they are of its bits.
+
+    New ones are appended to `fresh`.
+    """
+    content = digest(given)
+    packed.digests[value.name] = content
+    near = beside.packed if beside is not None else Packed()
+    if near.digests.get(value.name) == content and readers.keys() <= near.tensors.keys():
+        packed.tensors |= {key: near.tensors[key] for key in readers}
+        return
+    original: list[Tensor] = []
+    try:
+        tensor = _place_parameter(where, value, given, device, None, original)
+        for key, (descriptor, operand) in readers.items():
+            packed.tensors[key] = descriptor.prepack(operand, tensor)
+            fresh.append(packed.tensors[key])
+    finally:
+        for t in original:
+            t.buffer.close()
+
+
+def _restorer(
+    graph: Graph, given: Mapping[str, Any], target: Target, passes: str | tuple[str, ...]
+) -> Callable[[], Mapping[str, Any]]:
+    kept = graph.copy()
+
+    def compute(sources: Mapping[str, Any]) -> Mapping[str, Any]:
+        return convert(run_passes(State(kept, sources, target), passes), target).parameters
+
+    return restorer({v.name: given[v.name] for v in graph.parameters}, compute)
 
 
 def _place_parameter(
-    value: Value, state: State, device: Device, beside: Mapping[str, Tensor], fresh: list[Tensor]
+    where: str, value: Value, given: Any, device: Device, beside: Program | None, fresh: list[Tensor]
 ) -> Tensor:
     """Return a parameter on the device.
 
     It is the caller's tensor, one of `beside` with the same bits, or a new one, which is appended to `fresh`.
     """
-    given, near = state.parameters[value.name], beside.get(value.name)
+    near = None if beside is None else beside.parameters.get(value.name)
     if isinstance(given, Tensor):
         held = given
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
     else:
-        held = _copy(state.graph.name, given, value.spec.dtype, device, fresh)
+        held = _copy(where, given, value.spec.dtype, device, fresh)
     if held.desc != value.spec or held.device is not device:
         raise BadTensorShape(
-            state.graph.name,
+            where,
             f"parameter {value.name} is {spec_text(held.desc)} on {held.device.name}",
             allowed=f"{spec_text(value.spec)} on {device.name}",
         )

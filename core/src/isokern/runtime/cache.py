@@ -28,6 +28,7 @@ from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
 from .memory_plan import MemoryPlan, plan_memory
+from .packed import Packed
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
 
@@ -140,11 +141,12 @@ def _constant(op: Op) -> list[str]:
 class Compiled:
     """A recipe and the parameters that were put on the device for it.
 
-    `users` are its programs that are not closed.
+    `users` are its programs that are not closed. `packed` are the parameters that are there in packed layouts alone.
     """
 
     recipe: Recipe
     parameters: Mapping[str, Tensor]
+    packed: Packed = field(default_factory=lambda: Packed())
     sources: tuple[weakref.ref[Any], ...] = ()
     key: Hashable = None
     users: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
@@ -178,7 +180,8 @@ class Cache:
     def info(self) -> CacheInfo:
         """Return the counts so far, and the size of the cache."""
         with self.lock:
-            tensors = {id(t.buffer): t for c in list(self._compiled.values()) for t in c.parameters.values()}
+            every = (t for c in self._compiled.values() for t in (*c.parameters.values(), *c.packed.tensors.values()))
+            tensors = {id(t.buffer): t for t in every}
             nbytes = sum(t.buffer.nbytes for t in tensors.values() if t.buffer.alive)
             entries = len(self._recipes) + len(self._compiled)
             return CacheInfo(self._hits, self._shared, self._misses, entries, nbytes)

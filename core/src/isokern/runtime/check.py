@@ -68,10 +68,11 @@ def check(program: Inspectable) -> Check:
     An error in one operator does not count against the next.
     """
     graph, found = program.graph, Check()
-    kept: dict[Value, Array] = {v: program.read(v) for v in (*graph.inputs, *graph.parameters)}
+    kept: dict[Value, Array] = {**{v: program.read(v) for v in graph.inputs}, **program.read_parameters()}
+    packed = {v for v in graph.parameters if v.name not in program.parameters}  # which no operator can write to
     for op in graph.ops:
-        wrong = _find_changed(program, kept, op.given, "before it was read")
-        now = {v: program.read(v) for v in op.given}
+        wrong = _find_changed(program, kept, [v for v in op.given if v not in packed], "before it was read")
+        now = {v: kept[v] if v in packed else program.read(v) for v in op.given}
         with error_context(op.name):
             program.step(op)
         made = {v: program.read(v) for v in op.outputs}

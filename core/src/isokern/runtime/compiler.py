@@ -26,7 +26,7 @@ def compile(
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
-    prepack: bool = False,
+    prepack: bool = True,
     stream: Stream | None = None,
     on_missing: str | None = None,
     dynamic: Literal[False] = False,
@@ -39,7 +39,7 @@ def compile(
     parameters: Mapping[str, Any] | None = None,
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
-    prepack: bool = False,
+    prepack: bool = True,
     stream: Stream | None = None,
     on_missing: str | None = None,
     dynamic: Literal[True] | Collection[str],
@@ -52,7 +52,7 @@ def compile(
     passes: str | Iterable[str] = DEFAULT,
     reuse: bool = True,
     mutable: Iterable[str] | Mapping[str, Tensor | None] = (),
-    prepack: bool = False,
+    prepack: bool = True,
     stream: Stream | None = None,
     on_missing: str | None = None,
     dynamic: bool | Collection[str] = False,
@@ -67,8 +67,9 @@ def compile(
 
     Inputs named in `mutable` are updated in place, and keep their content over runs; a mapping gives for each name the
     tensor to use, which programs may share, or None. With `dynamic` the leading dim of every input, or of those named,
-    may differ at each run. With `prepack`, kernels that prefer a packed layout of a parameter get it; it is made once
-    for all programs, in addition to the parameter (`Program.prepacked`). The program's calls are bound, captured and
+    may differ at each run. With `prepack`, kernels that prefer a packed layout of a parameter get it, made once for all
+    programs (`Program.prepacked`). Where no kernel reads such a parameter otherwise, the device does not keep it beside
+    its packed layout, unless it is a tensor of the caller's. The program's calls are bound, captured and
     run on `stream`, by default the device's default one; concurrent runs in other threads have streams of their own.
 
     Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice where the device

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..backend import BASE_ALIGNMENT, Buffer, Recording, Stream
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
-from ..graph.ir import Op, Value
+from ..graph.ir import PARAMETER, Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Recipe
@@ -20,7 +20,7 @@ class RunContext:
 
     All contexts share the parameters. `tensors` are by value; `calls` by operator, in order, bound to `stream`. Inputs
     in `given` lie in the caller's memory. Tensors in packed layouts, which kernels read instead of parameters, are
-    added to `prepacked`.
+    taken from `prepacked`, or added to it.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class RunContext:
         stream: Stream,
         parameters: Mapping[str, Tensor],
         given: Mapping[str, Tensor],
-        prepacked: set[Tensor],
+        prepacked: dict[tuple[str, str], Tensor],
     ) -> None:
         self.recipe, self.memory_plan, self.graph, self.device = (
             recipe,
@@ -38,7 +38,9 @@ class RunContext:
             recipe.device,
         )
         self.stream = stream
-        self.tensors: dict[Value, Tensor] = {v: parameters[v.name] for v in self.graph.parameters}
+        self.tensors: dict[Value, Tensor] = {
+            v: parameters[v.name] for v in self.graph.parameters if v.name in parameters
+        }
         self.tensors |= {v: given[v.name] for v in self.graph.inputs if v.name in given}
         self.calls: dict[Op, Call] = {}
         self.buffers: list[Buffer] = []
@@ -87,7 +89,7 @@ class RunContext:
         self.arena = arena
         for value in self.graph.values.values():
             root = self.memory_plan.root[value]
-            if value in self.tensors:
+            if value in self.tensors or value.role == PARAMETER:  # there in a packed layout alone
                 continue
             if arena is not None and root in self.memory_plan.offset:
                 self.tensors[value] = Tensor(descs[value], arena)
@@ -141,13 +143,15 @@ class RunContext:
 
     def _operands(self, op: Op, descriptor: Descriptor) -> list[Tensor | None]:
         """Return the tensors that a call reads, a prepacked parameter in its packed layout."""
-        inputs = [None if v is None else self.tensors[v] for v in op.declared]
-        if descriptor.packed_layouts:
-            for n, operand in enumerate(op.operator.signature.inputs):
-                given = inputs[n] if operand.name in descriptor.packed_layouts else None
-                if given is not None:
-                    inputs[n] = made = descriptor.prepack(operand.name, given)
-                    self._prepacked.add(made)
+        layouts, inputs = descriptor.packed_layouts, list[Tensor | None]()
+        for value, name in zip(op.declared, op.operator.operand_names(len(op.declared)), strict=False):
+            if value is None or name not in layouts:
+                inputs.append(None if value is None else self.tensors[value])
+                continue
+            key = value.name, layouts[name].name
+            if key not in self._prepacked:
+                self._prepacked[key] = descriptor.prepack(name, self.tensors[value])
+            inputs.append(self._prepacked[key])
         return inputs
 
 

@@ -44,7 +44,7 @@ class DynamicProgram:
         passes: str | tuple[str, ...],
         reuse: bool,
         inputs: bool | Collection[str],
-        prepack: bool = False,
+        prepack: bool = True,
         stream: Stream | None = None,
         on_missing: str | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class DynamicProgram:
         self._base = tuple(values[n].spec.shape[0] for n in self.inputs)
         self._first: Program = self._assemble(self.graph)
 
-    def _assemble(self, graph: Graph, beside: Mapping[str, Tensor] | None = None) -> Program:
+    def _assemble(self, graph: Graph, beside: Program | None = None) -> Program:
         options = self._passes, self._reuse, beside
         return assemble(graph, self._parameters, self.device, *options, **self._options)
 
@@ -99,7 +99,7 @@ class DynamicProgram:
                 self._programs.move_to_end(key)
                 return self._programs[key]
         self._first.inputs  # noqa: B018  # raises an error if the programs are closed
-        made = self._assemble(resize(self.graph, shapes), self._first.parameters)
+        made = self._assemble(resize(self.graph, shapes), self._first)
         with self._lock:  # another thread may have made one meanwhile: the earlier one stays
             made = self._programs.setdefault(key, made)
             if len(self._programs) > KEPT:

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import Device
 from ..call.descriptor import Descriptor
 from ..graph.ir import Graph, Op, Value
+from ..tensors import Tensor
 from .memory_plan import MemoryPlan
 
 
@@ -20,6 +21,7 @@ class Inspectable(Protocol):
     memory_plan: MemoryPlan
     device: Device
     descriptors: dict[Op, Descriptor]
+    parameters: dict[str, Tensor]
 
     def calls(self) -> Mapping[Op, Callable[[], None]]:
         """Return the bound call of each operator that is run, in order."""
@@ -29,6 +31,9 @@ class Inspectable(Protocol):
 
     def read(self, value: Value) -> np.ndarray[Any, Any]:
         """Return a copy of the current content of a value's memory."""
+
+    def read_parameters(self) -> Mapping[Value, np.ndarray[Any, Any]]:
+        """Return what `read` gives of every parameter."""
 
     def replay(self) -> None:
         """Run on the current content of the inputs."""

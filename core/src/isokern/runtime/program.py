@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import blocks
 from ..backend import Recording, Stream, current_stream, renew_in_child
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
-from ..graph.ir import Op, Value
+from ..graph.ir import PARAMETER, Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
@@ -22,6 +23,7 @@ from .check import Check, check
 from .context import RunContext
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, name_feeds, readable, writable
+from .packed import Packed
 
 _changed = threading.Condition()  # notified when a context of any program becomes idle
 
@@ -43,8 +45,9 @@ class Program:
     where it is idle; where inputs are mutable, all runs use it, one after the other.
 
     `parameters` are by name, and other programs may share them; `prepacked` are their packed layouts, which kernels
-    read instead; `descriptors` are by operator. `arena_bytes` counts activations and the scratch memory among them,
-    `workspace_bytes` scratch memory outside the arena, `naive_bytes` the sum if nothing shared memory.
+    read instead, and of some parameters there is nothing else on the device (`compile`); `descriptors` are by operator.
+    `arena_bytes` counts activations and the scratch memory among them, `workspace_bytes` scratch memory outside the
+    arena, `naive_bytes` the sum if nothing shared memory.
     """
 
     def __init__(
@@ -58,10 +61,11 @@ class Program:
         self.memory_plan, self.graph, self.device = recipe.memory_plan, recipe.memory_plan.graph, recipe.device
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
-        self.prepacked: set[Tensor] = set()
+        self.packed = made.packed  # the parameters that are there in packed layouts alone
+        self._prepacked = dict(made.packed.tensors)
         self._made: Compiled | None = made
         own = self.device.default_stream if stream is None else stream
-        self._context = RunContext(recipe, own, self.parameters, memory, self.prepacked)
+        self._context = RunContext(recipe, own, self.parameters, memory, self._prepacked)
         self._others: list[RunContext] = []
         self._idle = [self._context]
         made.users.add(self)
@@ -78,11 +82,17 @@ class Program:
         for context in idle:
             context.close()
         self.parameters.clear()
-        self.prepacked.clear()
+        self._prepacked.clear()
+        self.packed = Packed()
         if made is not None:
             made.users.discard(self)
             if not made.users:
                 cache.forget(made)
+
+    @property
+    def prepacked(self) -> set[Tensor]:
+        """The parameters in packed layouts, which kernels read."""
+        return set(self._prepacked.values())
 
     # Running
 
@@ -114,7 +124,7 @@ class Program:
                 self._idle.remove(taken)
             parameters = dict(self.parameters)
         if taken is None:
-            taken = RunContext(self._recipe, self.device.stream(), parameters, {}, self.prepacked)
+            taken = RunContext(self._recipe, self.device.stream(), parameters, {}, self._prepacked)
             self._others.append(taken)
         try:
             yield taken
@@ -190,10 +200,26 @@ class Program:
     def read(self, value: Value) -> np.ndarray[Any, Any]:
         """Return a copy of the current content of a value's memory; of block types the raw blocks.
 
-        After the last operator that reads the value, the memory may have another value.
+        After the last operator that reads the value, the memory may have another value. A parameter that is there in a
+        packed layout alone is computed again from what the program was compiled of; InvalidArgument where that is gone.
         """
         self._open()
+        if value.name in self.packed.digests and value.role == PARAMETER:
+            return self._original(value, self.packed.originals())
         return np.array(self._context.tensors[value].numpy())
+
+    def read_parameters(self) -> dict[Value, np.ndarray[Any, Any]]:
+        """Return what `read` gives of every parameter."""
+        self._open()
+        originals = self.packed.originals() if self.packed.digests else {}
+        return {
+            v: self._original(v, originals) if v.name in self.packed.digests else self.read(v)
+            for v in self.graph.parameters
+        }
+
+    def _original(self, value: Value, originals: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        array, dtype = np.asarray(originals[value.name]), value.spec.dtype
+        return blocks.quantize(array, dtype) if dtype.numpy is None else array.astype(dtype.numpy)
 
     def check(self, feeds: Feeds = None) -> Check:
         """Compare each operator with its float64 reference, on the operands that the device had.

@@ -2,6 +2,7 @@
 #ifndef IK_ATTENTION_ROWS_H
 #define IK_ATTENTION_ROWS_H
 #include "attention_keys.h"
+#include "exponentials.h"
 
 enum { DISTANCE = 8 }; /* rows from the one that is read to the one that is prefetched */
 
@@ -81,6 +82,24 @@ typedef struct addend {
     int64_t place; /* of the query, counted from the block's first key */
 } addend;
 
+/* Return the largest of some scores and of `from`; NaN is not larger. */
+static inline float find_max(int64_t n, const float *x, float from)
+{
+    enum { LANES = 16 }; /* one chain of comparisons would take as long as both products */
+    float top[LANES];
+    int64_t c = 0;
+    for (int64_t l = 0; l < LANES; l++)
+        top[l] = from;
+    for (; c + LANES <= n; c += LANES)
+        for (int64_t l = 0; l < LANES; l++)
+            top[l] = x[c + l] > top[l] ? x[c + l] : top[l];
+    for (; c < n; c++)
+        top[0] = x[c] > top[0] ? x[c] : top[0];
+    for (int64_t l = 1; l < LANES; l++)
+        top[0] = top[l] > top[0] ? top[l] : top[0];
+    return top[0];
+}
+
 /* Turn the scores of a row into weights, 0 for keys that it does not see, and update its maximum, total and sums. */
 static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend given)
 {
@@ -110,15 +129,9 @@ static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend 
     if (given.seen != NULL)
         for (int64_t c = low; c < high; c++)
             x[c] = given.seen[c * j->seen.t->strides[3]] != 0 ? x[c] : -INFINITE;
-    const float before = r->max[i];
-    float max = before, total = 0;
-    for (int64_t c = low; c < high; c++)
-        max = x[c] > max ? x[c] : max;
+    const float before = r->max[i], max = find_max(high - low, x + low, before);
     const float base = max == -INFINITE ? 0 : max;
-    IK_VECTORISE for (int64_t c = low; c < high; c++)
-        x[c] = x[c] == -INFINITE ? 0 : ik_exp_f32(x[c] - base);
-    for (int64_t c = low; c < high; c++)
-        total += x[c];
+    const float total = (float)ik_exp_run_f32(high - low, x + low, base, x + low); /* 0 of -Inf */
     memset(x, 0, (size_t)low * sizeof *x);
     memset(x + high, 0, (size_t)(BLOCK - high) * sizeof *x);
     r->max[i] = max;

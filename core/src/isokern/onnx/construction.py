@@ -1,0 +1,111 @@
+"""Construction: the graphs that are made of a model in turn, and the values that go from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..dtypes import DType
+from ..graph.builder import Builder
+from ..graph.ir import INPUT, PARAMETER, Value
+from ..importing.draft import Draft
+from ..importing.operand import Operand
+from .segments import LoopSegment, Segment, Source
+
+
+class Construction(Draft):
+    """The graphs under construction from a model: a model without long loops has one segment."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.segments: list[Segment] = []
+        self._name = name
+        self._homes: dict[Value, Segment] = {}
+        self._imported: dict[Value, Value] = {}
+        self.begin(Segment(self.builder, self.parameters))
+
+    def _make_builder(self) -> Builder:
+        return Builder(f"{self._name} {len(self.segments)}")
+
+    def begin(self, segment: Segment) -> None:
+        """Begin another segment, which reads values of earlier ones by inputs of its own."""
+        self.segments.append(segment)
+        self.builder, self.parameters = segment.builder, segment.parameters
+        self._placed.clear()
+        self._imported.clear()
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether the last segment is the body of a loop."""
+        return isinstance(self.segments[-1], LoopSegment)
+
+    def begin_loop(self, steps: int) -> LoopSegment:
+        """Begin a segment that is the body of a loop."""
+        segment = LoopSegment(self._make_builder(), steps=steps)
+        self.begin(segment)
+        return segment
+
+    def end_loop(self, made: Sequence[tuple[Sequence[int], DType]], origins: frozenset[str]) -> list[Value]:
+        """Begin the segment behind a loop, and return values of these dims and dtypes for what the loop gives."""
+        loop = self.segments[-1]
+        assert isinstance(loop, LoopSegment)
+        self.begin(Segment(self._make_builder()))
+        found = []
+        for shape, dtype in made:
+            value = self.add_input("looped", shape, dtype, origins)
+            loop.made.append(value)
+            self.segments[-1].sources[value.name] = value
+            found.append(value)
+        return found
+
+    def add_input(self, name: str, shape: Sequence[int], dtype: DType, origins: frozenset[str]) -> Value:
+        """Declare an input of the last segment, under a name of its own."""
+        free, n = name, 0
+        while free in self._taken:
+            free, n = f"{name}.{n}", n + 1
+        self._taken.add(free)
+        value = self.builder.input(free, shape, dtype)
+        self.enter([value], origins)
+        return value
+
+    def enter(self, values: Sequence[Value], origins: frozenset[str]) -> None:
+        """Enter values of the last segment, with the inputs of the model that they depend on."""
+        super().enter(values, origins)
+        self._homes |= dict.fromkeys(values, self.segments[-1])
+
+    def source_of(self, x: Operand) -> Source:
+        """Return where a segment behind this one finds an operand; an earlier segment gives it as a result."""
+        if not isinstance(x, Value):
+            return x
+        home = self._homes[x]
+        if x.role == PARAMETER:
+            return home.parameters[x.name]
+        if x.role == INPUT:
+            return home.sources[x.name]
+        home.keep(x)
+        return x
+
+    def place(self, x: Operand) -> Value:
+        """Return the value of an operand in the last segment; an array becomes a parameter, once."""
+        if isinstance(x, Value) and self._homes[x] is not self.segments[-1]:
+            return self._import(x)
+        return super().place(x)
+
+    def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
+        """Declare an input of the model."""
+        value = self.add_input(name, shape, dtype, frozenset([name]))
+        self.segments[-1].sources[value.name] = name
+        return value
+
+    def _import(self, x: Value) -> Value:
+        """Return the input of the last segment that stands for a value of an earlier one."""
+        if x not in self._imported:
+            source = self.source_of(x)
+            if isinstance(source, np.ndarray):
+                self._imported[x] = self.place(source)
+            else:
+                value = self.add_input("before", x.spec.shape, x.spec.dtype, self.origins[x])
+                self.segments[-1].sources[value.name] = source
+                self._imported[x] = value
+        return self._imported[x]

@@ -1,0 +1,70 @@
+"""What a model says of its inputs and results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..arguments import integer
+from ..status import BadTensorShape, InvalidArgument, quote
+from .elements import element_name
+from .node import UnsupportedModel
+
+Dim = int | str
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or a result: its name, the type of its elements in ONNX's words, and dims.
+
+    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`.
+    """
+
+    name: str
+    element: str
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.element}[{', '.join(map(str, self.shape))}]"
+
+
+def dims_of(value: Any) -> list[Dim]:
+    """Return the dims of a declared input, of which those without number and name are named after their place."""
+    if not value.type.tensor_type.HasField("shape"):
+        return ["..."]
+    found: list[Dim] = []
+    for n, dim in enumerate(value.type.tensor_type.shape.dim):
+        found.append(int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{n}")
+    return found
+
+
+def describe_tensor(where: str, value: Any, dims: Mapping[str, int], *, result: bool = False) -> TensorInfo:
+    """Return what a model says of an input or a result, whose type need not be told."""
+    at = f"{where}: {quote(value.name)}"
+    if not value.type.HasField("tensor_type"):
+        kind = value.type.WhichOneof("value")
+        raise UnsupportedModel(at, f"a value of type {kind or 'unknown'}", allowed="tensors")
+    number = value.type.tensor_type.elem_type
+    element = "UNDEFINED" if result and not number else element_name(at, number)
+    shape = [integer(at, str(d), dims[d], 0) if isinstance(d, str) and d in dims else d for d in dims_of(value)]
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise BadTensorShape(at, f"dims {shape}", allowed="none below 0")
+    return TensorInfo(value.name, element, tuple(shape))
+
+
+def free_leading(where: str, inputs: tuple[TensorInfo, ...], dynamic: bool | Collection[str]) -> tuple[TensorInfo, ...]:
+    """Return the inputs with one name in the place of the leading dims that are free."""
+    if dynamic is False:
+        return inputs
+    known = [t.name for t in inputs if t.shape]
+    wanted = known if dynamic is True else [dynamic] if isinstance(dynamic, str) else list(dynamic)
+    if strange := [n for n in wanted if n not in known]:
+        allowed = f"of {', '.join(known) or 'none'}, with a leading dim"
+        raise InvalidArgument(where, f"dynamic input {', '.join(map(quote, strange))}", allowed=allowed)
+    taken = {d for t in inputs for d in t.shape if isinstance(d, str)}
+    said = dict.fromkeys(t.shape[0] for t in inputs if t.name in wanted and isinstance(t.shape[0], str))
+    name = next(iter(said), "rows")
+    while name in taken and name not in said:
+        name += "'"
+    return tuple(TensorInfo(t.name, t.element, (name, *t.shape[1:])) if t.name in wanted else t for t in inputs)

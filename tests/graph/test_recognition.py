@@ -1,0 +1,212 @@
+"""Test that operators are recognised in the small ones that exporters write, and that results stay the same."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from exported_forms import Writer
+
+from isokern.graph import Builder
+from isokern.passes import DEFAULT, run
+from isokern.rewriting.rewriter import State
+from isokern.runtime import compile
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "quick_gelu", "hardswish", "hardsigmoid")
+PASSES = "canonicalise,recognise_activations,recognise_norms,recognise_attention,dead_code"
+ROUNDS = range(12)
+
+
+def compare(writer, y, device, bound=2e-5):
+    """Return the kinds of operators after the passes; results before and after must agree on a device."""
+    writer.b.output(y)
+    graph = writer.b.graph
+    feeds = [writer.random.standard_normal(v.spec.shape) for v in graph.inputs]
+    plain, done = (compile(graph, device, parameters=writer.known, passes=p).run(feeds) for p in ("", PASSES))
+    np.testing.assert_allclose(done, plain, rtol=bound, atol=bound * np.abs(plain).max(initial=1))
+    return Counter(op.kind for op in run(State(graph, writer.known), PASSES).graph.ops)
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_an_activation_is_one_operator_however_it_is_written(kind, cpu):
+    for seed in ROUNDS:
+        w = Writer(seed)
+        x = w.op("neg", w.input(3, 40))
+        assert compare(w, w.op("sin", getattr(w, kind)(x)), cpu) == {"neg": 1, kind: 1, "sin": 1}, seed
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
+def test_a_norm_is_one_operator_however_it_is_written(kind, cpu):
+    for seed in ROUNDS:
+        w = Writer(seed)
+        x = w.op("neg", w.input(2, 3, 24))
+        found = compare(w, w.op("sin", getattr(w, kind)(x)), cpu)
+        found.pop("reshape", None)  # of weights with more dims
+        assert found == {"neg": 1, kind: 1, "sin": 1}, seed
+
+
+@pytest.mark.parametrize("heads", [0, 3])
+def test_attention_is_one_operator_however_it_is_written(heads, cpu):
+    for seed in range(2 * len(ROUNDS)):
+        w = Writer(seed)
+        found = compare(w, w.attention(2, heads, 5, 7, 16, 24), cpu)
+        assert found["attention"] == 1 and not found["matmul"] and not found["softmax"], seed
+
+
+def test_a_layer_of_a_transformer_has_few_operators(devices):
+    """The passes by default leave nothing that was recognised in parts, and no transpose of what exporters turn."""
+    w = Writer(3)
+    x = w.input(2, 6, 32)
+    normed = w.layer_norm(x)
+
+    def heads(y):
+        return w.op("transpose", w.op("reshape", y, shape=(2, 6, 4, 8)), axes=(0, 2, 1, 3))
+
+    q, k, v = (heads(w.both("add", w.op("matmul", normed, w.vector(32, 32)), w.vector(32))) for _ in range(3))
+    scores = w.times(w.op("matmul", q, w.op("transpose", k, axes=(0, 1, 3, 2))), 8**-0.5)
+    mixed = w.op("matmul", w.op("softmax", scores, axis=-1), v)
+    joined = w.op("reshape", w.op("transpose", mixed, axes=(0, 2, 1, 3)), shape=(2, 6, 32))
+    x = w.both("add", x, w.both("add", w.op("matmul", joined, w.vector(32, 32)), w.vector(32)))
+    inner = w.both("add", w.op("matmul", w.layer_norm(x), w.vector(32, 64)), w.vector(1, 1, 64))
+    outer = w.both("add", w.op("matmul", w.gelu(inner), w.vector(64, 32)), w.vector(32))
+    w.b.output(w.both("add", x, outer))
+    graph, feeds = w.b.graph, [w.random.standard_normal((2, 6, 32))]
+    kinds = Counter(op.kind for op in run(State(graph, w.known), DEFAULT).graph.ops)
+    views = ("reshape", "expand_shape", "collapse_shape", "flatten")
+    assert {k: n for k, n in kinds.items() if k not in views} == {"layer_norm": 2, "gemm": 6, "attention": 1}
+    for device in devices:
+        plain, done = (compile(graph, device, parameters=w.known, passes=p).run(feeds) for p in ("", DEFAULT))
+        np.testing.assert_allclose(done, plain, rtol=1e-4, atol=1e-4, err_msg=device.name)
+
+
+NEAR = {
+    "another factor": lambda w, x: w.op("mul", x, w.op("sigmoid", w.op("scale", x, value=1.7))),
+    "read elsewhere": lambda w, x: _with_result(w, w.op("sigmoid", x), x),
+    "two tensors": lambda w, x: w.op("mul", w.op("neg", x), w.op("sigmoid", x)),
+    "a vector": lambda w, x: w.op("mul", w.op("add", x, w.vector(8)), w.op("sigmoid", x)),
+    "other limits": lambda w, x: w.op("mul", x, w.op("clip", w.op("add_scalar", x, value=3.0), min=0.0, max=5.0)),
+    "the sum of squares": lambda w, x: w.op(
+        "div", x, w.op("sqrt", w.op("add_scalar", w.op("reduce_sum", w.op("square", x), axes=(1,), keepdims=True)))
+    ),
+    "the first axis": lambda w, x: w.op(
+        "div", x, w.op("sqrt", w.op("reduce_mean", w.op("square", x), axes=(0,), keepdims=True))
+    ),
+    "the square of another": lambda w, x: w.op(
+        "mul", x, w.op("rsqrt", w.op("add_scalar", w.op("reduce_mean", w.op("abs", x), axes=(1,), keepdims=True)))
+    ),
+}
+
+
+def _with_result(w, gate, x):
+    w.b.output(gate)
+    return w.op("mul", x, gate)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_is_nearly_one_stays(name):
+    w = Writer(0)
+    w.b.output(NEAR[name](w, w.op("neg", w.input(3, 8))))
+    graph = w.b.graph
+    assert run(State(graph, w.known), PASSES).graph.dump() == graph.dump()
+
+
+SCORES = {
+    "softmax of another axis": {"axis": -2},
+    "a mask of small numbers": {"low": -1e4},
+    "scores that are a result": {"result": True},
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_what_is_nearly_attention_stays(name):
+    how = SCORES[name]
+    w = Writer(0)
+    scores = w.op("matmul", w.input(2, 5, 8), w.input(2, 8, 5))
+    if "low" in how:
+        open_ = w.op("less", w.input(5, 5), w.number(0.5))
+        scores = w.op("where", open_, scores, w.number(how["low"]))
+    if "result" in how:
+        w.b.output(scores)
+    w.b.output(w.op("matmul", w.op("softmax", scores, axis=how.get("axis", -1)), w.input(2, 5, 8)))
+    assert not any(op.kind == "attention" for op in run(State(w.b.graph, w.known), PASSES).graph.ops)
+
+
+def test_an_activation_of_narrow_numbers(cpu):
+    """The written constants are rounded to F16, and so the activation is found by what is nearest."""
+    for seed in range(4):
+        for kind in ("gelu", "gelu_tanh"):
+            w = Writer(seed, "F16")
+            x = w.op("neg", w.input(3, 40))
+            w.known = {name: value.astype(np.float16) for name, value in w.known.items()}
+            found = compare(w, w.op("sin", getattr(w, kind)(x)), cpu, 5e-3)
+            assert found == {"neg": 1, kind: 1, "sin": 1}, (seed, kind)
+
+
+# Channels that are scaled and shifted behind a layer
+
+LAYERS = {
+    "conv1d": ((2, 4, 9), (6, 4, 3), {}),
+    "conv2d": ((2, 4, 6, 5), (6, 2, 3, 3), {"groups": 2}),
+    "conv3d": ((1, 2, 4, 4, 3), (6, 2, 2, 2, 2), {}),
+    "conv_transpose1d": ((2, 4, 7), (4, 6, 3), {"stride": (2,)}),
+    "conv_transpose2d": ((2, 4, 5, 4), (4, 3, 3, 3), {"groups": 2}),
+    "linear": ((5, 7), (6, 7), {}),
+    "matmul": ((2, 5, 7), (7, 6), {}),
+    "gemm": ((5, 7), (6, 7), {"trans_b": True, "alpha": 0.5}),
+}
+
+
+def scaled(w, y, axis):
+    """Return channels scaled and shifted in one of the ways in which a norm is written."""
+    rank = y.spec.ndim
+    shape = tuple(6 if n == axis else 1 for n in range(rank))
+    forms = [
+        lambda: w.both("add", w.both("mul", y, w.vector(*shape)), w.vector(*shape)),
+        lambda: w.op("div", w.op("sub", y, w.vector(*shape)), w.number(0.5, shape)),
+        lambda: w.op("add_scalar", w.op("scale", y, value=-2.0), value=0.25),
+        lambda: w.op("rsub_scalar", w.op("bias_add", y, w.vector(6), axis=axis), value=1.5),
+        lambda: w.op("sub", w.vector(*shape[axis:]), w.both("mul", y, w.vector(*shape[axis:]))),
+    ]
+    if axis == 1:
+        forms.append(lambda: w.op("batch_norm", y, w.vector(6), w.number(2, (6,)), w.vector(6), w.vector(6), eps=1e-3))
+    return forms[w.random.integers(len(forms))]()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_what_scales_channels_is_folded_into_weights(kind, cpu):
+    x, weights, attrs = LAYERS[kind]
+    for seed in range(8):
+        w = Writer(seed)
+        given = [w.op("neg", w.input(*x)), w.vector(*weights)]
+        if w.random.integers(2) and kind != "matmul":
+            given.append(w.vector(6))
+        y = w.op(kind, *given, **attrs)
+        axis = y.spec.ndim - 1 if kind in ("linear", "matmul", "gemm") else 1
+        y = scaled(w, y, axis)
+        w.b.output(w.op("relu", scaled(w, y, axis)))
+        graph = w.b.graph
+        state = run(State(graph, w.known), "fold_batch_norm,fuse_epilogue")
+        assert len(state.graph.ops) == 2, (seed, state.graph.dump())
+        feeds = [w.random.standard_normal(x)]
+        plain, done = (
+            compile(graph, cpu, parameters=w.known, passes=p).run(feeds) for p in ("", "fold_batch_norm,fuse_epilogue")
+        )
+        np.testing.assert_allclose(done, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
+
+
+def test_a_product_takes_a_factor_and_a_bias_of_any_rank(devices):
+    """The source document's own example is one operator: gemm, bias_add, relu."""
+    b = Builder("g")
+    x, w, bias = b.input("x", (5, 7)), b.parameter("w", (7, 6)), b.parameter("bias", (6,))
+    (y,) = b.emit("gemm", [x, w])
+    (y,) = b.emit("bias_add", [y, bias])
+    b.output(*b.emit("relu", [y]))
+    assert [op.kind for op in run(State(b.graph, {}), DEFAULT).graph.ops] == ["gemm"]
+    w = Writer(5)
+    y = w.op("scale", w.op("matmul", w.input(2, 3, 5, 7), w.input(3, 7, 6)), value=0.25)
+    w.b.output(w.op("hardswish", w.op("add", w.vector(1, 1, 6), y)))
+    state = run(State(w.b.graph, w.known), "fuse_epilogue,canonicalise")
+    assert [op.kind for op in state.graph.ops if op.kind != "reshape"] == ["gemm"]
+    feeds = [w.random.standard_normal(v.spec.shape) for v in w.b.graph.inputs]
+    for device in devices:
+        plain, done = (compile(w.b.graph, device, parameters=w.known, passes=p).run(feeds) for p in ("", DEFAULT))
+        np.testing.assert_allclose(done, plain, rtol=2e-5, atol=2e-5, err_msg=device.name)
