@@ -10,7 +10,7 @@ from ..declare.attributes import LIST_LENGTH, TEXT_LENGTH
 from ..declare.epilogue import ACTIVATIONS
 from ..declare.operator import Operator
 from ..expr import stack_code
-from ..expr.tree import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Expr, to_c
+from ..expr.tree import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Expr, find_repeated, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators, find
 from ..status import Status
@@ -278,15 +278,34 @@ def elementwise_activations() -> str:
 
 
 def _activate(compute: dtypes.DType) -> str:
-    suffix = compute.name.lower()
+    """Return `activate_<type>`; what is left of whole vectors is computed as one: in scalars it takes longer than they.
+
+    The first activation, relu, takes nearly no time.
+    """
+    suffix, c = compute.name.lower(), C_TYPES[compute.name]
     return "\n".join(
         [
-            f"IK_ROW void activate_{suffix}(int64_t activation, int64_t n, {C_TYPES[compute.name]} *x)",
+            f"static void activate_whole_{suffix}(int64_t activation, int64_t n, {c} *x)",
             "{",
             "    const void *const in[] = { x };",
             "    switch (activation) {",
             *(f"    case {i}: row_{a}_{suffix}(n, in, x, 0); return;" for i, a in enumerate(ACTIVATIONS) if i > 0),
             "    }",
+            "}",
+            f"IK_ROW void activate_{suffix}(int64_t activation, int64_t n, {c} *x)",
+            "{",
+            "    enum { VECTOR = 16 };",
+            "    const int64_t whole = activation > 1 ? n - n % VECTOR : n;",
+            f"    {c} rest[VECTOR] = {{ 0 }};",
+            "    if (whole > 0)",
+            f"        activate_whole_{suffix}(activation, whole, x);",
+            "    if (whole == n || activation == 0)",
+            "        return;",
+            "    for (int64_t i = whole; i < n; i++)",
+            "        rest[i - whole] = x[i];",
+            f"    activate_whole_{suffix}(activation, VECTOR, rest);",
+            "    for (int64_t i = whole; i < n; i++)",
+            "        x[i] = rest[i - whole];",
             "}",
         ]
     )
@@ -443,12 +462,23 @@ def _row(operator: Operator, compute: dtypes.DType) -> str:
     before = [f"        const {c} {name}_i = {name}_[i];" for name in inputs]
 
     def loop(expression: Expr) -> list[str]:
-        body = to_c(expression, compute.name, lambda name: f"{name}_i" if name in inputs else name)
+        # Functions that are used twice are computed once: a compiler does not see that where one use is in a branch
+        known: dict[Expr, str] = {}
+
+        def spell(part: Expr) -> str:
+            return to_c(part, compute.name, lambda name: f"{name}_i" if name in inputs else name, known)
+
+        parts = []
+        for part in reversed(find_repeated(expression)):
+            if part.kind == "call":
+                parts.append(f"        const {c} part_{len(known)} = {spell(part)};")
+                known[part] = f"part_{len(known)}"
         return [
             "    IK_VECTORISE",
             "    for (int64_t i = 0; i < n; i++) {",
             *before,
-            f"        out[i] = {body};",
+            *parts,
+            f"        out[i] = {spell(expression)};",
             "    }",
         ]
 

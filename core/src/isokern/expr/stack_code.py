@@ -18,7 +18,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-from .tree import ARITY, Expr, parse, to_text
+from .tree import ARITY, Expr, find_repeated, parse, to_text
 
 LENGTH = 128  # most words of the code
 DEPTH = 8  # most values on the stack
@@ -36,7 +36,6 @@ _OPERANDS = {"input": INPUTS, "keep": KEPT, "again": KEPT}
 LANGUAGE = hashlib.sha256(" ".join(CODE_NAMES).encode()).hexdigest()[:8]
 TAKES = {"const": 0, "input": 0, "again": 0, "keep": 1, "neg": 1, "not": 1, "select": 3}
 TAKES |= {f"fn_{f}": n for f, n in ARITY.items()}
-_LEAVES = ("const", "name")
 
 
 def names_of(inputs: int) -> list[str]:
@@ -52,7 +51,7 @@ def words(tree: Expr) -> list[int]:
     """
     _check_size(tree)
     made: list[int] = []
-    left = _find_repeated(tree)
+    left = find_repeated(tree)
     number: dict[Expr, int] = {}
     stack: list[int | None] = []  # the number of each value on it, if any
 
@@ -136,22 +135,6 @@ def _bits(value: float) -> int:
         raise ValueError(f"no float64 is {value}")
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits
-
-
-def _find_repeated(tree: Expr) -> dict[Expr, int]:
-    """Return how often each node with operands is used, for those used more than once."""
-    uses: dict[Expr, int] = {}
-
-    def count(node: Expr) -> None:
-        if node.kind in _LEAVES:
-            return
-        uses[node] = uses.get(node, 0) + 1
-        if uses[node] == 1:
-            for arg in node.args:
-                count(arg)
-
-    count(tree)
-    return {node: n for node, n in uses.items() if n > 1}
 
 
 def _opcode(node: Expr) -> str:

@@ -66,6 +66,7 @@ ARITY |= {"quotient": 2, "bitand": 2, "bitor": 2, "bitxor": 2, "bitnot": 1, "shi
 
 
 DEEPEST = 200  # deepest nesting of a text: more than stack code can hold
+LEAVES = ("const", "name")
 
 
 @dataclass(frozen=True)
@@ -235,10 +236,27 @@ def substitute(tree: Expr, values: Mapping[str, Expr]) -> Expr:
     return Expr(tree.kind, tree.value, tuple(substitute(a, values) for a in tree.args))
 
 
-def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
+def find_repeated(tree: Expr) -> dict[Expr, int]:
+    """Return how often each node with operands is used, for those used more than once; parts of one come later."""
+    uses: dict[Expr, int] = {}
+
+    def count(node: Expr) -> None:
+        if node.kind in LEAVES:
+            return
+        uses[node] = uses.get(node, 0) + 1
+        if uses[node] == 1:
+            for arg in node.args:
+                count(arg)
+
+    count(tree)
+    return {node: n for node, n in uses.items() if n > 1}
+
+
+def to_c(tree: Expr, compute: str, name: Callable[[str], str], known: Mapping[Expr, str] | None = None) -> str:
     """Return C for the tree in compute type `compute` (F32, F64, I64, U64); `name` spells an input or attribute.
 
-    The functions are `ik_<function>_<type>` of isokern_math.h; a condition used as a number becomes 1 or 0.
+    `known` are names of parts that were computed before. The functions are `ik_<function>_<type>` of isokern_math.h; a
+    condition used as a number becomes 1 or 0.
     """
     suffix = compute.lower()
 
@@ -254,6 +272,8 @@ def to_c(tree: Expr, compute: str, name: Callable[[str], str]) -> str:
         return f"((int64_t)({before} (uint64_t){last}))"
 
     def spell(node: Expr) -> str:
+        if known is not None and node in known:
+            return known[node]
         if node.kind == "const":
             return literal(node.value, compute)
         if node.kind == "name":

@@ -6,17 +6,19 @@
 static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t low, int64_t high, IK_T *to)
 {
     const int64_t step = v->tx->strides[3], n = high - low;
-    if (low > 0)
-        memset(to, 0, (size_t)low * sizeof *to);
-    if (v->sw == 2 && step == 1 && v->plain) { /* faster than element by element */
+    for (int64_t i = 0; i < low; i++) /* a few: a call would take longer */
+        to[i] = 0;
+    if (v->sw == 1 && step == 1 && v->plain) {
+        memcpy(to + low, row, (size_t)n * sizeof *to);
+    } else if (v->sw == 2 && step == 1 && v->plain) { /* faster than element by element */
         const IK_T *from = (const IK_T *)(const void *)row;
         IK_VECTORISE for (int64_t i = 0; i < n; i++)
             to[low + i] = from[2 * i];
     } else {
         IK_OF(load)(v->tx->dtype, row, step * v->sw, n, to + low);
     }
-    if (high < v->width)
-        memset(to + high, 0, (size_t)(v->width - high) * sizeof *to);
+    for (int64_t i = high; i < v->width; i++)
+        to[i] = 0;
 }
 
 /* Make the planes of some channels for the rows first .. first + band of y. */
@@ -190,6 +192,25 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
     }
 }
 
+/* Finish a band of one output whose rows of pixels are `width` apart, in whole vectors: what one row writes too much,
+ * the next ones overwrite. Only without a residual, which may lie in y's memory. Overwrites the sums. */
+static void IK_OF(finish_band)(const ik_conv *v, int64_t image, int64_t output, int64_t row0, int64_t band, IK_T *sums)
+{
+    enum { LANES = IK_OF(lanes) };
+    const int64_t *ys = v->ty->strides, end = band * v->ow;
+    IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row0 * ys[2];
+    IK_OF(activate)(v->activation, (band - 1) * v->width + v->ow, sums);
+    for (int64_t row = 0; row < band; row++) {
+        const IK_T *from = sums + row * v->width;
+        IK_T *to = y + row * v->ow;
+        int64_t i = 0;
+        for (; i < v->ow && row * v->ow + i + LANES <= end; i += LANES)
+            *(IK_OF(loose) *)(to + i) = *(const IK_OF(loose) *)(from + i);
+        for (; i < v->ow; i++)
+            to[i] = from[i];
+    }
+}
+
 /* Compute one channel: sums of its shifted planes, 4 vectors of pixels at a time. */
 static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w, int64_t image, int64_t output0,
     int64_t row0, int64_t band, char *slice)
@@ -221,7 +242,10 @@ static void IK_OF(depthwise_band)(const ik_conv *v, const IK_T *x, const char *w
                 s = IK_OF(fma)(filter[k] - (IK_OF(vector)){ 0 }, *(const IK_OF(loose) *)(x + offsets[k] + j), s);
             *(IK_OF(loose) *)(sums + j) = s;
         }
-        IK_OF(finish_pixels)(v, image, output0 + o, 1, row0 * v->ow, band * v->ow, sums, 0, v->width);
+        if (v->plain && v->tr == NULL && v->ty->strides[3] == 1 && v->ty->strides[2] == v->ow)
+            IK_OF(finish_band)(v, image, output0 + o, row0, band, sums);
+        else
+            IK_OF(finish_pixels)(v, image, output0 + o, 1, row0 * v->ow, band * v->ow, sums, 0, v->width);
     }
 }
 
