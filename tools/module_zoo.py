@@ -80,6 +80,7 @@ class Detector(torch.nn.Module):
         self.backbone, self.head = made.backbone, made.head
 
     def forward(self, x: Any) -> Any:
+        """Return the heads' scores and places for images."""
         return self.head([*self.backbone(x).values()])
 
 

@@ -25,7 +25,23 @@ def devices():
     return found
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+FOREIGN = [b for b in BLOCKS if "import torch" in b]
+OWN = [b for b in BLOCKS if b not in FOREIGN]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", FOREIGN, ids=range(len(FOREIGN)))
+def test_block_of_a_pytorch_module_runs(block, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    pytest.importorskip("PIL", reason="torchvision is not installed: pip install torchvision pillow")
+    # Before the block: a torchvision that was built for another PyTorch can be imported, too
+    before = "from module_zoo import import_torchvision\n\nimport_torchvision()\n"
+    (tmp_path / "block.py").write_text(before + block, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    subprocess.run([sys.executable, "block.py"], cwd=tmp_path, env=environment, check=True)
+
+
+@pytest.mark.parametrize("block", OWN, ids=range(len(OWN)))
 def test_python_block_runs_as_it_stands_on_every_device(block, devices, tmp_path):
     (tmp_path / "block.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-W", "error", "block.py"]
