@@ -9,7 +9,16 @@
 #include "operators/avg_pool2d.h"
 #include "operators/max_pool2d.h"
 
-enum { COLUMNS = 1024, OUTPUTS = 512, EXACT_TAPS = 16, LARGEST = 0, MEAN = 1, BINS = 2 };
+enum {
+    COLUMNS = 1024,
+    OUTPUTS = 512,
+    EXACT_TAPS = 16,
+    ROWS = 8,
+    PREFETCH_BYTES = 1 << 13,
+    LARGEST = 0,
+    MEAN = 1,
+    BINS = 2
+};
 
 typedef struct pool {
     const ik_tensor *y, *x;
@@ -19,7 +28,8 @@ typedef struct pool {
     bool count_all, in_place; /* in_place: rows of x are contiguous, in the compute type */
     int64_t kernel[2], step[2], pad[2], spread[2]; /* (height, width); pad: top and left */
     int64_t height, width;                         /* of a plane, for bins */
-    int64_t outputs;                               /* outputs computed at a time */
+    int64_t outputs;                               /* outputs of a row computed at a time */
+    int64_t rows, pitch;                           /* whole rows computed at a time, with so many columns for each */
     int64_t prefetch_bytes;                        /* bytes to prefetch while a row is computed */
 } pool;
 
@@ -98,7 +108,7 @@ IK_KERNEL(pool2d)
     pool p = {
         .y = y, .x = x, .y_data = ik_ptr(plan, data, IK_MAX_POOL2D_Y), .x_data = ik_ptr(plan, data, IK_MAX_POOL2D_X)
     };
-    p.height = x->shape[2], p.width = x->shape[3], p.outputs = OUTPUTS;
+    p.height = x->shape[2], p.width = x->shape[3], p.outputs = OUTPUTS, p.rows = 1;
     if (plan->kind == IK_OP_MAX_POOL2D) {
         const ik_max_pool2d_attrs *a = plan->attrs;
         p.mode = LARGEST;
@@ -129,6 +139,13 @@ IK_KERNEL(pool2d)
     }
     if (p.mode != BINS && x->strides[3] == 1 && x->strides[2] == p.width && p.spread[0] == 1)
         p.prefetch_bytes = ik_min(4096, p.step[0] * p.width * ik_itemsize(x->dtype));
+    const int64_t n = y->shape[3], reach = p.spread[1] * (p.kernel[1] - 1) + 1;
+    if (p.mode != BINS && n > 1 && y->strides[3] == 1 && y->strides[2] == n) {
+        p.pitch = ik_max(reach, p.step[1]) + (n - 1) * p.step[1];
+        const int64_t near =
+            p.prefetch_bytes > 0 ? PREFETCH_BYTES / p.prefetch_bytes : ROWS; /* rows whose x stays in L1 */
+        p.rows = ik_max(1, ik_min(ik_min(ROWS, near), ik_min(COLUMNS / p.pitch, OUTPUTS / n)));
+    }
     p.in_place = x->strides[3] == 1 && x->dtype == (exact ? IK_F64 : IK_F32);
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
