@@ -232,7 +232,7 @@ class Tensor(Operators, BufferView):
         return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self.device)
 
     def __copy__(self) -> Tensor:
-        return tensor(self, device=self.device)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.raw.numpy() if self.dtype.block > 1 else self.numpy(), self.dtype, self.device.name)
