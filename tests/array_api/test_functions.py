@@ -86,9 +86,51 @@ def test_binary_functions(place, name):
 
 def test_floor_division_is_exact(place):
     """Quotients that round up to an integer, infinities, zeros and their signs."""
-    real = np.float64 if has_double(place) else np.float32
-    a = np.array([6.0, 0.3, 1.0, -1.0, 7.0, -7.0, 0.0, -0.0, 5.0, -5.0, np.nan, 1e16, 1e7], real)
-    b = np.array([0.1, 0.1, 0.1, 0.1, np.inf, np.inf, 3.0, 3.0, -np.inf, -np.inf, 1.0, 3.0, 0.7], real)
+    for real in (np.float32, np.float64)[: 1 + has_double(place)]:
+        check_floor_division(place, real)
+
+
+def check_floor_division(place, real):
+    a = np.array(
+        [
+            6.0,
+            0.3,
+            1.0,
+            -1.0,
+            7.0,
+            -7.0,
+            0.0,
+            -0.0,
+            5.0,
+            -5.0,
+            np.nan,
+            1e16,
+            1e7,
+            1042.513427734375,
+            -138801.09659841363,
+        ],
+        real,
+    )
+    b = np.array(
+        [
+            0.1,
+            0.1,
+            0.1,
+            0.1,
+            np.inf,
+            np.inf,
+            3.0,
+            3.0,
+            -np.inf,
+            -np.inf,
+            1.0,
+            3.0,
+            0.7,
+            0.0003083723713643849,
+            -24.578756788579334,
+        ],
+        real,
+    )
     found = xp.floor_divide(on(place, a), on(place, b)).numpy()
     expected = np.where(np.isinf(b), a / b, np.floor_divide(a, b))  # NumPy has -1 where the standard has -0
     np.testing.assert_array_equal(found, expected)
@@ -140,7 +182,7 @@ def test_reductions_that_are_refused(place):
         xp.mean(on(place, I))
     with pytest.raises(InvalidArgument, match="each axis once"):
         xp.sum(on(place, I), axis=(0, -2))
-    with pytest.raises(InvalidArgument, match=r"axis=2"):
+    with pytest.raises(IndexError, match=r"axis=2.*-2..1"):
         xp.sum(on(place, I), axis=2)
     with pytest.raises(BadTensorDtype, match="asarray"):
         xp.sum(v for v in (1, 2))
@@ -264,6 +306,8 @@ def test_creation(place):
         (lambda d: xp.arange(5, 0, -2, dtype=xp.int8, device=d), np.arange(5, 0, -2, dtype=np.int8)),
         (lambda d: xp.arange(0.5, 3, 0.5, device=d), np.arange(0.5, 3, 0.5, dtype=np.float32)),
         (lambda d: xp.arange(3, dtype=xp.float32, device=d), np.arange(3.0, dtype=np.float32)),
+        (lambda d: xp.arange(0, 3 * 2.0**63, 2.0**63, device=d), np.float32([0, 2.0**63, 2.0**64])),
+        (lambda d: xp.eye(2, k=2**63, device=d), np.zeros((2, 2), np.float32)),
         (lambda d: xp.linspace(0, 1, 5, device=d), np.linspace(0, 1, 5, dtype=np.float32)),
         (lambda d: xp.linspace(0, 1, 4, endpoint=False, device=d), np.linspace(0, 1, 4, False, dtype=np.float32)),
         (lambda d: xp.linspace(0, 1, 0, device=d), np.zeros(0, np.float32)),
@@ -286,7 +330,7 @@ def test_creation(place):
     assert xp.empty((2, 0), device=place).shape == (2, 0)
 
 
-def test_creation_that_is_refused(cpu):
+def test_what_is_refused(cpu):
     for call, error in [
         (lambda: xp.asarray([300], dtype=xp.int8), InvalidArgument),
         (lambda: xp.asarray(1j), BadTensorDtype),
@@ -298,6 +342,19 @@ def test_creation_that_is_refused(cpu):
         (lambda: xp.arange(0, 1, 0), InvalidArgument),
         (lambda: xp.arange(0, 1.5, 0.5, dtype=xp.int8), BadTensorDtype),
         (lambda: xp.linspace(0, 1, -1), InvalidArgument),
+        (lambda: xp.arange(0, math.inf), InvalidArgument),
+        (lambda: xp.arange(math.nan), InvalidArgument),
+        (lambda: xp.arange("a"), InvalidArgument),
+        (lambda: xp.arange(2**70), InvalidArgument),
+        (lambda: xp.full((2,), None), BadTensorDtype),
+        (lambda: xp.zeros(2.5), BadTensorShape),
+        (lambda: xp.reshape(xp.ones(3), "abc"), BadTensorShape),
+        (lambda: xp.repeat(xp.ones(2), isokern.tensor([-1, 3])), InvalidArgument),
+        (lambda: xp.diff(xp.ones(3), n=-1), InvalidArgument),
+        (lambda: xp.linalg.matrix_power(xp.ones((2, 2)), 1.5), InvalidArgument),
+        (lambda: xp.linalg.vector_norm(xp.ones(3), ord="a"), InvalidArgument),
+        (lambda: xp.concat([xp.ones(3), 1]), BadTensorDtype),
+        (lambda: xp.clip(xp.ones(3), "a"), BadTensorDtype),
     ]:
         with pytest.raises(error):
             call()

@@ -60,6 +60,15 @@ def test_qr(place, shape):
         assert (q.shape, r.shape) == tuple(a.shape for a in np.linalg.qr(x, mode))
 
 
+def test_qr_of_large_and_small_numbers(place):
+    """Numbers whose squares overflow, or vanish."""
+    for size in (1e30, 1e-30):
+        x = draw((4, 3))
+        q, r = linalg.qr(put(place, x * size).astype("F32"))
+        orthonormal(q.numpy())
+        near(q.numpy() @ (r.numpy() / np.float32(size)), x)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_svd(place, shape):
     x = draw(shape)

@@ -170,7 +170,10 @@ def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, mas
     op = find("attention_lse")
     values = op.attrs.check(op, attrs)
     y, lse = isokern.attention_lse(*given, **attrs)
-    assert isokern.create("attention_lse", [t and t.desc for t in given], device=device, **attrs).variant == "cpu"
+    assert (
+        isokern.create("attention_lse", [t if t is None else t.desc for t in given], device=device, **attrs).variant
+        == "cpu"
+    )
     wide = [None if t is None else t.numpy().astype(np.float64) for t in given[:4]]
     with np.errstate(all="ignore"):
         expected, sums = op.reference(*wide, lengths, None, None, None, **values)

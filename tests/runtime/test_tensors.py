@@ -167,8 +167,7 @@ def test_wrong_views_and_data_are_typed(device):
 
 def test_copies_and_pickles(device):
     t = isokern.tensor(np.arange(6).reshape(2, 3), "BF16", device=device).T
-    assert copy.copy(t).buffer is not t.buffer
-    np.testing.assert_array_equal(copy.copy(t).numpy(), t.numpy())
+    assert copy.copy(t) is t
     for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
         assert other.buffer is not t.buffer
         assert (other.dtype, other.device) == (t.dtype, t.device)

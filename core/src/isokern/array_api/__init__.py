@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import linalg
+from . import in_place, indexing, linalg  # noqa: F401  # the first two are for Tensor's operators and indices
 from .creation import (
     arange,
     asarray,
@@ -32,8 +32,7 @@ from .creation import (
 )
 from .dtypes import DTYPES, EXTRA, astype, can_cast, finfo, iinfo, isdtype, result_type
 from .elementwise import FUNCTIONS, clip, conj, imag, pow, real
-from .in_place import update
-from .indexing import assign, assign_selected, select, take, take_along_axis
+from .indexing import take, take_along_axis
 from .info import __array_namespace_info__
 from .linear_algebra import matmul, matrix_transpose, tensordot, vecdot
 from .manipulation import (
@@ -98,8 +97,6 @@ __all__ = [
     "argmin",
     "argsort",
     "asarray",
-    "assign",
-    "assign_selected",
     "astype",
     "broadcast_arrays",
     "broadcast_to",
@@ -149,7 +146,6 @@ __all__ = [
     "result_type",
     "roll",
     "searchsorted",
-    "select",
     "sort",
     "squeeze",
     "stack",
@@ -166,7 +162,6 @@ __all__ = [
     "unique_inverse",
     "unique_values",
     "unstack",
-    "update",
     "var",
     "vecdot",
     "where",

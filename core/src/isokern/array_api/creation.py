@@ -11,6 +11,7 @@ from .. import tensors
 from ..arguments import is_integer
 from ..dtypes import F64, DType, dtype as dtype_of
 from ..eager.functions import function
+from ..layout import INT64_MAX
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import DEFAULT_FLOAT, astype, default_dtype, fits, is_scalar
@@ -144,11 +145,10 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     first, last = (0, start) if stop is None else (start, stop)
     whole = all(is_integer(v) for v in (first, last, step))
     element = (default_dtype(0) if whole else DEFAULT_FLOAT) if dtype is None else dtype_of(dtype)
-    if step == 0:
-        raise InvalidArgument("arange", "step=0", allowed="another step")
-    count = max(0, len(range(first, last, step)) if whole else math.ceil((last - first) / step))
+    count = _count_steps(first, last, step, whole)
     iota, parts = function("iota"), {"shape": (count,), "axis": 0, "device": device}
-    if all(float(v).is_integer() for v in (first, step)):
+    ends = (first, step, first + step * count)
+    if all(float(v).is_integer() and abs(v) < 2**63 for v in ends):
         made = iota(start=int(first), step=int(step), dtype="I64", **parts)
         return astype(made, element, copy=False)
     if element.kind != "f":
@@ -156,6 +156,20 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     wide = "F64" if element is F64 else "F32"
     made = function("add")(function("mul")(iota(dtype=wide, **parts), float(step)), float(first))
     return astype(made, element, copy=False)
+
+
+def _count_steps(first: Any, last: Any, step: Any, whole: bool) -> int:
+    """Return how many elements `arange` has."""
+    for name, value in (("start", first), ("stop", last), ("step", step)):
+        if not is_scalar(value) or isinstance(value, (bool, complex)) or not (whole or math.isfinite(value)):
+            raise InvalidArgument("arange", f"{name}={quote(value)}", allowed="a finite number")
+    if step == 0:
+        raise InvalidArgument("arange", "step=0", allowed="another step")
+    count: int = -((first - last) // step) if whole else math.ceil((last - first) / step)
+    if count > INT64_MAX:
+        given = f"{quote(first)} to {quote(last)} by {quote(step)}"
+        raise InvalidArgument("arange", given, allowed="fewer than 2^63 elements")
+    return max(0, count)
 
 
 def linspace(

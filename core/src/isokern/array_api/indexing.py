@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,11 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     at = axis_of("take_along_axis", axis, x.ndim)
     if held.ndim != x.ndim:
         raise BadTensorShape("take_along_axis", f"indices {held.desc} of {x.desc}", allowed="the same rank")
-    flat = [tuple(1 if a == at else d for a, d in enumerate(t.shape)) for t in (x, held)]
-    views = [t[tuple(slice(0, 1) if a == at else slice(None) for a in range(t.ndim))] for t in (x, held)]
-    shape = common_shape("take_along_axis", *views) if all(d for f in flat for d in f) else flat[1]
+    others = [tuple(1 if a == at else d for a, d in enumerate(t.shape)) for t in (x, held)]
+    shape = broadcast_shapes(*others)
+    if shape is None:
+        given = f"indices {held.desc} of {x.desc}"
+        raise BadTensorShape("take_along_axis", given, allowed=f"but for axis {at}, equal dims or 1")
     wide = [t.broadcast_to(tuple(t.shape[a] if a == at else d for a, d in enumerate(shape))) for t in (x, held)]
     made: Tensor = function("gather_elements")(*wide, axis=at)
     return made
@@ -61,15 +64,12 @@ class _Selection:
         view: list[Any] = []
         self.axes: list[int] = []
         self.arrays: list[Tensor] = []
-        places: list[int] = []
-        self.before = 0  # dims of the result before the first array
+        before: int | None = None  # dims of the result before the first array
         axis = rank = 0  # of x, and of the view
-        for place, item in enumerate(expand_index(x.desc, tuple(held), dims)):
+        for item in expand_index(x.desc, tuple(held), dims):
             if isinstance(item, Tensor):
                 arrays = _find_true(x, item, axis) if item.dtype is BOOL else [item]
-                if not places:
-                    self.before = rank
-                places.append(place)
+                before = rank if before is None else before
                 if not arrays:  # a mask of rank 0 chooses all or nothing along a new dim
                     view.append(None)
                     arrays = [function("fill")(shape=(int(bool(item)),), dtype=I64, device=x.device)]
@@ -80,16 +80,16 @@ class _Selection:
                 self.arrays += arrays
                 rank += len(arrays)
                 continue
-            if item is not None and not isinstance(item, slice):  # an integer: an array of rank 0 for the order of dims
-                if not places:
-                    self.before = rank
-                places.append(place)
+            if item is not None and not isinstance(item, slice):
+                before = rank if before is None else before
             else:
                 rank += 1
             axis += item is not None
             view.append(item)
-        if places[-1] - places[0] + 1 != len(places):
-            self.before = 0
+        # An integer counts as an array of rank 0, and … as something between, even where it stands for no dim
+        places = [at for at, i in enumerate(held) if not (i is None or isinstance(i, (slice, EllipsisType)))]
+        together = places[-1] - places[0] + 1 == len(places)
+        self.before = before if together else 0
         whole = x[tuple(view)]
         self.rest = [a for a in range(whole.ndim) if a not in self.axes]
         self.view = whole.permute((*self.axes, *self.rest))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from ..arguments import is_integer
 from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
@@ -126,6 +127,8 @@ def _lead(x: Tensor) -> Tensor:
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
     """Return square matrices to an integer power: products, of the inverses for a negative one."""
     held = square_matrices("matrix_power", x)
+    if not is_integer(n):
+        raise InvalidArgument("matrix_power", f"n={quote(n)}", allowed="an integer")
     base = inv(held) if n < 0 else held
     result: Tensor | None = None
     left = abs(n)
@@ -180,6 +183,8 @@ def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: 
     axes = axes_of("vector_norm", axis, held.ndim)
     if held.dtype.kind != "f":
         raise BadTensorDtype("vector_norm", f"an array of {held.dtype}", allowed="floats", hint="tensor.astype(…)")
+    if not is_scalar(ord) or isinstance(ord, complex):
+        raise InvalidArgument("vector_norm", f"ord={quote(ord)}", allowed="a number, infinite ones too")
     if not axes:  # of each element, which the operator has no axes for
         held, axes, keepdims = held[..., None], (held.ndim,), False
     made: Tensor = function("norm")(held, p=float(ord), axes=axes, keepdims=keepdims)

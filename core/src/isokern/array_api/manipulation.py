@@ -100,7 +100,10 @@ def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
 @takes_array
 def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> Tensor:
     """Return x in another shape, one dim of which may be -1: a view where the strides have one, unless `copy`."""
-    dims = [d.__index__() for d in shape]
+    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if not all(hasattr(d, "__index__") for d in given):
+        raise BadTensorShape("reshape", f"shape={quote(shape)}", allowed="integers")
+    dims = [d.__index__() for d in given]
     if dims.count(-1) == 1:
         known = -math.prod(dims)
         if known < 1 or x.size % known:
@@ -155,6 +158,8 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
         raise BadTensorShape("repeat", f"repeats {counts.desc} along {n}", allowed=f"one number, or {n}")
     ends = function("cumsum")(astype(counts, "I64").broadcast_to(n), axis=0)
     total = int(ends[-1].item()) if n else 0
+    if n and function("reduce_min")(counts).item() < 0:
+        raise InvalidArgument("repeat", f"repeats {counts.desc} with a number below 0", allowed="numbers from 0")
     place = function("iota")(shape=(total,), axis=0, dtype="I64", device=x.device)
     gathered: Tensor = function("gather")(held, searchsorted(ends, place, side="right"), axis=at)
     return gathered

@@ -13,6 +13,7 @@ from ..eager.functions import function
 from ..layout import broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, tensor
+from ..tensors.views import IndexOutOfRange
 from .dtypes import astype, check_scalar, is_scalar, promote
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -26,7 +27,7 @@ def as_array(where: str, value: Any, device: Any = None) -> Tensor:
         return value
     if isinstance(value, np.ndarray):
         return as_tensor(value, device)
-    given = f"a {type(value).__name__}: {quote(value)}"
+    given = f"{quote(value)}, of type {type(value).__name__}"
     raise BadTensorDtype(where, given, allowed="an array", hint="isokern.array_api.asarray(…)")
 
 
@@ -95,7 +96,7 @@ def axes_of(where: str, axis: Any, rank: int) -> tuple[int, ...]:
     for a in given:
         if isinstance(a, bool) or not hasattr(a, "__index__") or not -rank <= a.__index__() < rank:
             allowed = f"{-rank}..{rank - 1}" if rank else "arrays of rank 1 or more"
-            raise InvalidArgument(where, f"axis={quote(axis)} of rank {rank}", allowed=allowed)
+            raise IndexOutOfRange(where, f"axis={quote(axis)} of rank {rank}", allowed=allowed)
         found.append(a.__index__() % rank)
     if len(set(found)) != len(found):
         raise InvalidArgument(where, f"axis={quote(axis)}", allowed="each axis once")

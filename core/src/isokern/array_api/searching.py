@@ -70,7 +70,8 @@ def _numbers(condition: Tensor, x1: Any, x2: Any) -> list[Tensor]:
 def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Return where each element of x2 belongs in the sorted vector x1: before ("left") or behind its equals.
 
-    A bisection of all elements at once, one step for each bit of the vector's length.
+    A bisection of all elements at once, one step for each bit of the vector's length; where it has ended before, a
+    further step changes nothing.
     """
     if side not in ("left", "right"):
         raise InvalidArgument("searchsorted", f"side={side!r}", allowed="'left' or 'right'")
@@ -94,9 +95,7 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor |
             below = call("logical_or")(below, call("logical_and")(lost, call("logical_not")(call("isnan")(found))))
             if side == "right":
                 below = call("logical_or")(below, lost)
-        open_ = call("less")(low, high)
-        low = call("where")(call("logical_and")(open_, below), call("add")(middle, 1), low)
-        high = call("where")(call("logical_and")(open_, call("logical_not")(below)), middle, high)
+        low, high = call("where")(below, call("add")(middle, 1), low), call("where")(below, high, middle)
     return low
 
 

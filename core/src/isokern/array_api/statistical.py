@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments import is_integer
 from ..dtypes import I64, U64, DType, dtype as dtype_of
 from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
@@ -21,7 +22,7 @@ def _check(where: str, x: Any, kinds: str, allowed: str) -> Tensor:
 
 def _reduce(name: str, x: Tensor, axis: Any, keepdims: bool, **attrs: Any) -> Tensor:
     """Return a reduction along axes; the operators take no axes as all, so those of `axis=()` are added as a dim."""
-    axes = axes_of(name, axis, x.ndim)
+    axes = axes_of(name.removeprefix("reduce_"), axis, x.ndim)
     if axes or x.ndim == 0:
         made: Tensor = function(name)(x, axes=axes, keepdims=keepdims, **attrs)
         return made
@@ -125,6 +126,8 @@ def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """Return the differences of neighbours along an axis, n times over, with arrays joined before and behind."""
+    if not is_integer(n) or n < 0:
+        raise InvalidArgument("diff", f"n={quote(n)}", allowed="an integer from 0")
     parts = [p for p in (prepend, as_array("diff", x), append) if p is not None]
     held = together("diff", *parts)
     at = axis_of("diff", axis, held[0].ndim)

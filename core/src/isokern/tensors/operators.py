@@ -46,7 +46,7 @@ def _reflect(name: str) -> Callable[[Any, Any], Any]:
 
 def _in_place(name: str) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any, /) -> Any:
-        return functions().update(name, self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        return functions().in_place.update(name, self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method
 

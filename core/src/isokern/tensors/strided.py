@@ -161,7 +161,7 @@ class Tensor(Operators, BufferView):
         """Return a view by integers, slices, None and …, or a copy of what masks and arrays of integers select."""
         items = index if isinstance(index, tuple) else (index,)
         if has_arrays(items):
-            selected: Tensor = functions().select(self, items)
+            selected: Tensor = functions().indexing.select(self, items)
             return selected
         return self._view(find_view(self.desc, items))
 
@@ -169,9 +169,9 @@ class Tensor(Operators, BufferView):
         """Write an array or a number, in this tensor's dtype, where `index` selects."""
         items = index if isinstance(index, tuple) else (index,)
         if has_arrays(items):
-            functions().assign_selected(self, items, value)
+            functions().indexing.assign_selected(self, items, value)
         else:
-            functions().assign(self._view(find_view(self.desc, items)), value)
+            functions().indexing.assign(self._view(find_view(self.desc, items)), value)
 
     # Host memory in and out
 
@@ -232,7 +232,7 @@ class Tensor(Operators, BufferView):
         return dlpack.device_of(self) if self.buffer.view is not None else dlpack_device.device_of(self.device)
 
     def __copy__(self) -> Tensor:
-        return tensor(self, device=self.device)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.raw.numpy() if self.dtype.block > 1 else self.numpy(), self.dtype, self.device.name)
