@@ -221,7 +221,8 @@ class ModulePrograms:
             for name, array in given.items():
                 held = arrays.get(id(array))
                 if held is not None and array.flags.c_contiguous and array.flags.aligned:
-                    given[name] = held.shared = held.shared or _over(array, device)
+                    held.shared = _over(array, device) if held.shared is None else held.shared
+                    given[name] = held.shared
         return compile(state.graph, device, parameters=given, passes="", prepack=options.prepack)
 
 
