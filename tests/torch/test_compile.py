@@ -272,6 +272,19 @@ def test_parameters_lie_in_pytorchs_memory(cpu, made):
     assert parameter.numpy().ctypes.data == module.weight.data_ptr()
 
 
+def test_graphs_of_one_module_share_what_they_make_of_its_parameters(cpu, made):
+    module = make(Perceptron)
+    run = compiled(module, device=cpu.name)
+    for n in (2, 3):
+        run(torch.randn(n, 8))
+    first, second = ({id(t) for t in p.parameters.values()} for g in made for _, p in g._programs.values())
+    assert first == second
+    module.first.weight.mul_(2)
+    for n in (2, 3):
+        x = torch.randn(n, 8)
+        assert difference(run(x), module(x)) < NEAR
+
+
 def test_a_module_may_be_gone_while_its_programs_run(cpu):
     module = make(Perceptron)
     x = torch.randn(2, 8)

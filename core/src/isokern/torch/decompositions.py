@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from .library import library as torch
@@ -20,6 +21,11 @@ KEPT = frozenset(NAMES.split())
 
 def list_decompositions() -> dict[Any, Any]:
     """Return PyTorch's default decompositions without those of operators that are here."""
+    return dict(_filter_default())
+
+
+@cache
+def _filter_default() -> dict[Any, Any]:
     table = torch.export.exported_program.default_decompositions()
     return {op: how for op, how in table.items() if not _is_kept(op)}
 

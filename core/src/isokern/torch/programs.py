@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .. import graph as graphs
 from ..backend import Device
@@ -32,6 +33,7 @@ from .node import is_operand
 
 KEPT = 8  # programs of a graph
 CHANGES = 3  # of a parameter, after which it is fed to each run
+_shared: WeakValueDictionary[Any, Tensor] = WeakValueDictionary()  # tensors over parameters that are in use
 
 
 @dataclass(frozen=True)
@@ -221,13 +223,21 @@ class ModulePrograms:
             for name, array in given.items():
                 held = arrays.get(id(array))
                 if held is not None and array.flags.c_contiguous and array.flags.aligned:
-                    given[name] = held.shared = held.shared or _over(array, device)
+                    given[name] = held.shared = _share(held, array, device)
         return compile(state.graph, device, parameters=given, passes="", prepack=options.prepack)
 
 
-def _over(array: Array, device: Device) -> Tensor:
-    """Return a dense tensor over an array's memory, whatever its strides of dims of 1 are."""
-    return Tensor(TensorSpec(array.dtype, array.shape), from_numpy(array.reshape(-1), device=device).buffer)
+def _share(held: Held, array: Array, device: Device) -> Tensor:
+    """Return a dense tensor over a parameter's memory, whatever its strides of dims of 1 are.
+
+    Graphs that have the same parameter get the same tensor, and so one packed layout of it.
+    """
+    key = (device, held.address, held.version, array.dtype, array.shape)
+    found = _shared.get(key)
+    if found is None:
+        memory = from_numpy(array.reshape(-1), device=device).buffer
+        _shared[key] = found = Tensor(TensorSpec(array.dtype, array.shape), memory)
+    return found
 
 
 def _key(argument: Any) -> Any:
