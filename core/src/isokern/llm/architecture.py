@@ -71,9 +71,9 @@ class Config:
             )
         own = f"{name}."
         for key, only in (("expert_count", 0), ("expert_used_count", 0), ("attention.causal", True)):
-            meta.fixed(own + key, only)
-        meta.fixed("split.count", 1)
-        meta.fixed("general.type", "model")
+            meta.check_only(own + key, only)
+        meta.check_only("split.count", 1)
+        meta.check_only("general.type", "model")
         table = gguf.tensors.get("token_embd.weight")
         if table is None or len(table.shape) != 2:
             raise InvalidArgument(
@@ -95,7 +95,7 @@ class Config:
             given = f"{own}attention.sliding_window is {meta.values[own + 'attention.sliding_window']}"
             raise InvalidArgument("GGUF", given, allowed=f"from {context}, the context")
         vocabulary = table.shape[0]
-        meta.fixed(own + "vocab_size", vocabulary)
+        meta.check_only(own + "vocab_size", vocabulary)
         tokens = gguf.metadata.get("tokenizer.ggml.tokens", ())
         if isinstance(tokens, tuple) and tokens and len(tokens) != vocabulary:
             given = f"tokenizer.ggml.tokens has {len(tokens)} tokens"
@@ -133,7 +133,7 @@ class _Metadata:
         self.read.add(key)
         return self.values.get(key, default)
 
-    def fixed(self, key: str, only: Any) -> None:
+    def check_only(self, key: str, only: Any) -> None:
         """Refuse another value than the only one that Isokern can run."""
         value = self.get(key, only)
         if type(value) is not type(only) or value != only:
@@ -186,7 +186,7 @@ def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, fl
     original = meta.whole(scale + "original_context_length", 0, least=0)
     if scaling == "yarn" and not original:
         original = meta.whole(own + "context_length")
-    meta.fixed(scale + "yarn_ext_factor", 1.0)
+    meta.check_only(scale + "yarn_ext_factor", 1.0)
     slow, fast = meta.real(scale + "yarn_beta_slow", 1.0), meta.real(scale + "yarn_beta_fast", 32.0)
     turns = frequencies(rotated, base, scaling, factor=factor, original_length=original, slow=slow, fast=fast)
     given = gguf.tensors.get("rope_freqs.weight")  # Llama 3: the divisor of each frequency
