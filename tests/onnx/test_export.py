@@ -167,3 +167,17 @@ def test_the_command_writes_a_file(tmp_path):
     made = onnx.load(path)
     onnx.checker.check_model(made, full_check=True)
     assert Counter(n.op_type for n in made.graph.node)["Gemm"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-o", "m.onnx", "--mlir"], "two formats are given"),
+        (["-o", "m.txt"], "no format is given"),
+        (["-o", "m.onnx", "--passes", "dead_code"], "--passes of an ONNX file"),
+    ],
+)
+def test_the_command_wants_one_format(words, told, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["graph", "export", "mlp", *words])
+    assert end.value.code and told in capsys.readouterr().err

@@ -76,8 +76,8 @@ def export(
 
     is_onnx = output is not None and output.suffix == ONNX
     if mlir == is_onnx:
-        given = "two formats" if mlir else "no format"
-        raise InvalidArgument("graph export", f"{given} are given", allowed=f"--mlir, or -o FILE{ONNX}")
+        given = "two formats are given" if mlir else "no format is given"
+        raise InvalidArgument("graph export", given, allowed=f"--mlir, or -o FILE{ONNX}")
     if is_onnx and passes is not None:
         raise InvalidArgument("graph export", "--passes of an ONNX file", allowed="the graph as it was built")
     found = find(model, dim)

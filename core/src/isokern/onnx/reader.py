@@ -142,7 +142,7 @@ def _take_initialisers(where: str, message: Any, folder: Path | None) -> tuple[d
         if (name := narrow_name(array)) is not None:
             narrow[tensor.name] = name
         arrays[tensor.name] = widen(array)
-        if is_external(tensor) or tensor.ByteSize() > SMALL:
+        if is_external(tensor) or array.nbytes > SMALL:  # ByteSize would go through every byte
             if tensor.name not in declared:
                 graph.input.append(proto.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         else:

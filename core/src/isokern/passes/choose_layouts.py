@@ -4,10 +4,10 @@ A transpose is moved behind an elementwise operator (of one value, or of several
 then moves no more bytes; two transposes in a row become one, or none.
 
 A transpose that is left becomes a view, which copies nothing, where all readers accept one. Those are matrix products,
-which pack their operands anyway (a transposed matrix is what trans_a and trans_b express), and an operator that moves
-the elements itself, so that they move once. Otherwise the operator that makes the transpose's operand may write it in
-that order: a product or an elementwise operator, if the last dim stays the last. The target is asked whether each of
-these operators has a kernel for the layout.
+which pack their operands anyway (a transposed matrix is what trans_a and trans_b express), attention, which reads rows
+of heads, and an operator that moves the elements itself, so that they move once. Otherwise the operator that makes the
+transpose's operand may write it in that order: a product or an elementwise operator, if the last dim stays the last.
+The target is asked whether each of these operators has a kernel for the layout.
 
 A slice, or what gives a view another shape, becomes a view too, where its readers read runs of it or move its elements
 themselves.
@@ -190,6 +190,8 @@ def _takes(op: Op, value: Value, spec: TensorSpec) -> bool:
         return True
     if op.operator.stem == "gemm":
         return spec.ndim > 1 and 1 in spec.strides[-2:]
+    if op.operator.stem == "attention":  # which reads each row of a head by itself
+        return spec.ndim == 4 and spec.strides[-1] == 1
     descends = all(a * d <= b for a, d, b in zip(spec.strides[1:], spec.shape[1:], spec.strides, strict=False))
     return descends and spec.ndim > 0 and (spec.strides[-1] == 1 or (op.kind == "generic" and spec.strides[-1] > 0))
 

@@ -100,6 +100,17 @@ static inline float find_max(int64_t n, const float *x, float from)
     return top[0];
 }
 
+/* Replace scores by exp(score - base), which is 0 of -Inf, and return the sum. Fewer than a vector holds are added in
+ * order: the lanes of one would add them in pairs, and so round otherwise than scalar code. */
+static inline float exp_scores(int64_t n, float *x, float base)
+{
+    const double whole = ik_exp_run_f32(n, x, base, x);
+    float total = 0;
+    for (int64_t c = 0; c < n && n < 16; c++)
+        total += x[c];
+    return n < 16 ? total : (float)whole;
+}
+
 /* Turn the scores of a row into weights, 0 for keys that it does not see, and update its maximum, total and sums. */
 static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend given)
 {
@@ -131,7 +142,7 @@ static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend 
             x[c] = given.seen[c * j->seen.t->strides[3]] != 0 ? x[c] : -INFINITE;
     const float before = r->max[i], max = find_max(high - low, x + low, before);
     const float base = max == -INFINITE ? 0 : max;
-    const float total = (float)ik_exp_run_f32(high - low, x + low, base, x + low); /* 0 of -Inf */
+    const float total = exp_scores(high - low, x + low, base);
     memset(x, 0, (size_t)low * sizeof *x);
     memset(x + high, 0, (size_t)(BLOCK - high) * sizeof *x);
     r->max[i] = max;
