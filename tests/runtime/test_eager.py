@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, ops
+from isokern import BadTensorDtype, BadTensorStrides, InvalidArgument, IsokernError, ops
 from isokern.declare import registry
 from isokern.eager import calls, functions, repeated
 
@@ -441,7 +441,7 @@ def test_a_repeated_call_is_found_by_what_it_is(device):
             with pytest.raises(InvalidArgument, match="axes"):
                 isokern.reduce_sum(x, axes=axes)
     before = sum(map(len, repeated._known.values()))
-    isokern.relu(x, out=isokern.zeros((2, 2), device=device))
+    isokern.relu(x, on_missing="lower")
     assert sum(map(len, repeated._known.values())) == before
     x.buffer.close()
     with pytest.raises(InvalidArgument, match="closed"):
@@ -463,6 +463,27 @@ def test_a_repeated_call_gives_new_memory_each_time(device):
     del kept
     gc.collect()
     assert device.memory.live == live
+
+
+def test_repeated_calls_into_tensors_are_checked(device):
+    x = isokern.tensor([[0.5, -2.0], [3.0, -0.25]], device=device)
+    y, wide = isokern.zeros((2, 2), device=device), isokern.zeros((3, 2), device=device)
+    for _ in range(3):
+        assert isokern.relu(x, out=y) is y and y.numpy().tolist() == [[0.5, 0], [3, 0]]
+        assert isokern.relu(x, out=wide[1:]).numpy().tolist() == [[0.5, 0], [3, 0]]
+        assert isokern.reduce_sum(x, axes=(1,), out=wide[0]) is not None
+        assert isokern.add(y, y, out=y).numpy().tolist() == [[1, 0], [6, 0]]
+        with pytest.raises(InvalidArgument, match="overlap"):
+            isokern.add(wide[:2], wide[:2], out=wide[1:])
+        with pytest.raises(IsokernError):
+            isokern.relu(x, out=wide)
+    frozen = np.zeros((2, 2), np.float32)
+    frozen.flags.writeable = False
+    if device.memory.wraps:
+        held = isokern.from_numpy(frozen, device=device)
+        with pytest.raises(InvalidArgument, match="read-only"):
+            isokern.relu(x, out=held)
+        assert not frozen.any()
 
 
 def test_lists_of_tensors_are_found_by_where_they_stand(device):

@@ -433,7 +433,7 @@ class Descriptor:
             b = tensors[position]
             if b is None or a.desc.numel == 0 or b.desc.numel == 0:
                 continue
-            same = _elements(a) == _elements(b)
+            same = (a.buffer is b.buffer and a.desc is b.desc) or _elements(a) == _elements(b)
             if position in self._aliasable and (same or self.operator.inout):
                 continue
             if _overlap(a, b):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ..status import InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
 from .foreign import give_foreign, take_foreign
-from .repeated import calls_of, is_kept, key_of, remember
+from .repeated import Found, calls_of, is_kept, key_of, remember
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
@@ -180,17 +180,16 @@ def call(op: Operator, given: Sequence[Any], **named: Any) -> Any:
     found = key_of(given, named)
     if found is None:
         return _call(op, given, **named)
-    key, tensors = found
-    known = calls_of(op).get(key)
+    known = calls_of(op).get(found[0])
     if known is not None:
-        return known(tensors)
+        return known(*found[1:])
     return _call(op, given, found if is_kept(named) else None, **named)
 
 
 def _call(
     op: Operator,
     given: Sequence[Any],
-    found: tuple[Hashable, Sequence[Tensor | None]] | None = None,
+    found: Found | None = None,
     *,
     out: Any = None,
     device: str | Device | None = None,
@@ -217,7 +216,7 @@ def _call(
     descriptor = cached_descriptor(op, target, inputs, [o.desc for o in outputs], attrs, prepacked, on_missing)
     descriptor.calculate(tensors, outputs, workspace="auto", stream=stream)
     if found is not None and [*map(id, found[1])] == [*map(id, tensors)]:  # the tensors themselves were given
-        remember(found[0], descriptor, attrs)
+        remember(found, descriptor, attrs)
     if out is not None:
         _give_back(out, outputs, stream)
     result = outputs if out is None else list(out) if isinstance(out, (list, tuple)) else [out]

@@ -51,7 +51,7 @@ def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
             return known(args)
         found = key_of(args, kwargs)
         if found is not None and (known := calls.get(found[0])) is not None:
-            return known(found[1])
+            return known(*found[1:])
         return describe(*args, **kwargs)
 
     return function

@@ -1,6 +1,7 @@
 """Calls that were made before: what a call needs is found by its tensors' facts and its attributes, in one look.
 
-Only calls of tensors are found so, which leave the outputs, the device, the stream and the policy to the library.
+Only calls of tensors are found so, which leave the device, the stream and the policy to the library, and the outputs,
+or give one tensor for them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from ..runtime.lowered import is_lowering
 from ..tensors import Tensor
 from .create import create
 
-Call = Callable[[Sequence[Tensor | None]], Any]  # a known call, as a function of its inputs
+Call = Callable[..., Any]  # a known call, as a function of a sequence of its inputs, and of `out` where one was given
+Found = tuple[Any, ...]  # the key of a call, its tensors, and `out` where that is given
 Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tensors, and their attributes
 
-OPTIONS = frozenset(("out", "device", "stream", "on_missing"))
+OPTIONS = frozenset(("device", "stream", "on_missing"))
 KNOWN = 1024  # calls that are kept
 _known: dict[Operator, Calls] = {}
 
@@ -61,6 +63,21 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
     return run_one
 
 
+def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+    """Return the call as a function of its inputs and its output, which is returned."""
+
+    def calculate(tensors: Sequence[Tensor | None]) -> None:
+        descriptor.calculate(tensors[1:], tensors[:1], workspace="auto")  # which checks whether they overlap
+
+    checked = _ask_policy(calculate, descriptor, attrs) if descriptor.made_of else calculate
+
+    def run(inputs: Sequence[Tensor | None], out: Tensor) -> Tensor:
+        checked((out, *inputs))
+        return out
+
+    return run
+
+
 def _ask_policy(
     calculate: Callable[[Sequence[Tensor | None]], None], descriptor: Descriptor, attrs: Mapping[str, Any]
 ) -> Callable[[Sequence[Tensor | None]], None]:
@@ -75,11 +92,15 @@ def _ask_policy(
     return run
 
 
-def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Hashable, Sequence[Tensor | None]] | None:
-    """Return what a call is found by among its operator's, and its tensors; None for one that is not found so.
+def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> Found | None:
+    """Return what a call is found by among its operator's, and the arguments of that; None for one not found so.
 
     `named` are its attributes and options. As bytes, values are equal only where their types are, and -0.0 is not 0.0.
     """
+    out = named.get("out")
+    if out.__class__ is Tensor:
+        into = key_of(given, {name: value for name, value in named.items() if name != "out"})
+        return None if into is None else (("out", out.facts, *into[0]), into[1], out)
     tensors: list[Tensor | None] = []
     groups = 0
     for value in given:
@@ -103,16 +124,20 @@ def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Hashable, Se
 
 
 def is_kept(named: Mapping[str, Any]) -> bool:
-    """Return whether a call may be found again: by attributes of Python's own types, and without options."""
-    return OPTIONS.isdisjoint(named) and all(
-        type(v) in (bool, int, float, str, DType) or (type(v) is tuple and all(type(i) is int for i in v))
-        for v in named.values()
+    """Return whether a call may be found again: by attributes of Python's own types, and `out`."""
+    return all(
+        v.__class__ is Tensor
+        if name == "out"
+        else name not in OPTIONS
+        and (type(v) in (bool, int, float, str, DType) or (type(v) is tuple and all(type(i) is int for i in v)))
+        for name, v in named.items()
     )
 
 
-def remember(key: Hashable, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
+def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
     """Keep what a call needs for the next one of its kind."""
     if sum(map(len, _known.values())) >= KNOWN:
         for calls in _known.values():
             calls.clear()
-    calls_of(descriptor.operator)[key] = _repeat(descriptor, attrs)
+    make = _repeat if len(found) == 2 else _repeat_into
+    calls_of(descriptor.operator)[found[0]] = make(descriptor, attrs)
