@@ -10,12 +10,12 @@ from typing import Any
 # are for users of the class, and stay as they are.
 OPTIONAL = {
     "Device": ("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
-    "Memory": ("wrap", "adopt", "copy_from"),
+    "Memory": ("wrap", "adopt", "copy_from", "allocator"),
     "Buffer": ("map_bytes", "unmap_bytes", "native", "close", "is_mapped", "map_for_cpu", "unmap_for_gpu"),
     "Stream": ("wait", "copy_by_engine", "native", "scratch"),
     "Event": ("synchronize", "query"),
     "Recording": (),
-    "Kernel": ("bind", "pack"),
+    "Kernel": ("bind", "pack", "launcher"),
 }
 
 

@@ -261,6 +261,7 @@ PARTS: dict[str, Callable[..., str]] = {
         header,
         c_operators,
         matrix,
+        onnx_suite,
         accuracy,
         xpu_rules,
         cuda_rules,

@@ -120,10 +120,10 @@ def array_at(
 class HostBuffer(Buffer):
     """Memory of the host process, which `view` and every array over it keep alive."""
 
-    @cached_property
-    def view(self) -> Bytes:  # type: ignore[override]  # made when first asked for, where the pool gave the memory
-        """All bytes of the buffer."""
+    def _make_view(self) -> Bytes:
         return array_at(self.address, (self.nbytes,), owner=self.handle)
+
+    view = cached_property(_make_view)  # when first asked for, where a pool gave the memory
 
     def __init__(
         self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None

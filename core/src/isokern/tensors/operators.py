@@ -27,7 +27,7 @@ def functions() -> Any:
 
     It lies above this layer and computes with the operators, so it is imported when the first array computes.
     """
-    return import_module("isokern.array_api")
+    return import_module("..array_api", __package__)
 
 
 def _binary(name: str) -> Callable[[Any, Any], Any]:
@@ -138,7 +138,7 @@ class Operators:
                 "bool",
                 f"{self.desc} has {self.desc.numel} elements",
                 allowed="one",
-                hint="isokern.array_api.any or all",
+                hint="any or all of isokern.array_api",
             )
         return bool(self.item())
 
