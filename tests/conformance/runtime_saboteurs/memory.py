@@ -85,7 +85,7 @@ class CountsFailures(ThreadedMemory):
 
     def allocate_buffer(self, nbytes: int, element: Any, kind: str, alignment: int, empty: bool) -> Buffer:
         if nbytes > 1 << 40:
-            self.live += 4096
+            self._live += 4096
         return super().allocate_buffer(nbytes, element, kind, alignment, empty)
 
 
@@ -166,7 +166,7 @@ class CountsTwice(ThreadedMemory):
 
     def _count_free(self, nbytes: int) -> None:
         super()._count_free(nbytes)
-        self.live -= nbytes
+        self._live -= nbytes
 
 
 @memory("memory/counts_what_lives")
