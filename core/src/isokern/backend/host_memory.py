@@ -44,6 +44,7 @@ class _Pool:
         raw, start = _allocate_aligned(self.nbytes, ALIGNMENT)
         with self.memory._lock:
             self.made += 1
+            self.memory._pooled_most += self.nbytes
             self.memory._note_peak()
         return _Block(self, raw, raw.__array_interface__["data"][0] + start)
 
@@ -56,6 +57,7 @@ class _Pool:
                 except IndexError:  # another thread was faster
                     break
                 self.made -= 1
+                self.memory._pooled_most -= self.nbytes
 
 
 class _Block:

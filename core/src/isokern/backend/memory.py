@@ -256,6 +256,7 @@ class Memory(ABC):
 
     def __init__(self) -> None:
         self._live = self._peak = self._allocations = self.copied = 0
+        self._pooled_most = 0  # bytes of all blocks of pools, in use or not
         self._lock = threading.RLock()  # re-entrant: a garbage collection inside it may free a buffer
         _memories.add(self)
         self._device: weakref.ref[Place] | None = None
@@ -308,6 +309,8 @@ class Memory(ABC):
             return self._peak
 
     def _note_peak(self) -> None:
+        if self._live + self._pooled_most <= self._peak:
+            return  # without counting what the pools gave
         live = self.live
         if live > self._peak:
             self._peak = live
