@@ -5,6 +5,7 @@
  * only where a maximum is more than 1 above it, so that what rescaling rounds away decays as fast as the sum did. */
 #include "rows.h"
 #include "logsumexp.h"
+#include "row_exponentials.h"
 
 enum { COLUMNS = 2048, SOME = 256, ROWS = 16 };
 
@@ -58,29 +59,6 @@ static IK_INLINE void load(IK_GLOBAL const ik_t *from, ik_index step, int n, ik_
 #endif
 }
 
-/* e[i] = exp(x[i] - shift), i < n <= SOME, of contiguous x; returns their sum. */
-static IK_INLINE ik_c sum_run(IK_GLOBAL const ik_t *x, int n, ik_c shift, ik_c *e)
-{
-#if IK_IS_F16(y)
-    ik_widen_f16(x, e, n);
-    IK_VECTORISE for (int i = 0; i < n; i++)
-        e[i] = IK_FN(exp)(e[i] - shift);
-#else
-    IK_VECTORISE for (int i = 0; i < n; i++)
-        e[i] = IK_FN(exp)(ik_value(x + i) - shift);
-#endif
-    ik_vec s0 = 0, s1 = 0;
-    int i = 0;
-    for (; n - i >= 2 * IK_WIDTH; i += 2 * IK_WIDTH) {
-        s0 += *(const ik_vec *)(e + i);
-        s1 += *(const ik_vec *)(e + i + IK_WIDTH);
-    }
-    ik_c sum = ik_lanes_sum(s0 + s1);
-    for (; i < n; i++)
-        sum += e[i];
-    return sum;
-}
-
 /* Join the n elements of a run, `step` apart. */
 static IK_INLINE ik_exp_part join_run(ik_exp_part all, IK_GLOBAL const ik_t *x, ik_index step, ik_index n)
 {
@@ -89,7 +67,7 @@ static IK_INLINE ik_exp_part join_run(ik_exp_part all, IK_GLOBAL const ik_t *x, 
         const ik_c max_value = ik_row_extreme(x, n, 1);
         ik_sum sum = ik_sum_none();
         for (ik_index i = 0; i < n; i += SOME)
-            sum = ik_sum_add(sum, sum_run(x + i, (int)(n - i < SOME ? n - i : SOME), max_value, e));
+            sum = ik_sum_add(sum, exponentials(x + i, (int)(n - i < SOME ? n - i : SOME), max_value, e));
         return join(all, max_value, ik_sum_value(sum));
     }
     for (ik_index i = 0; i < n; i += SOME) {
