@@ -174,7 +174,9 @@ class NativeKernel(Kernel):
         def launch(handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
             if workspace is not None:
                 slow(handles, workspace, workspace_bytes, stream)
-            elif status := call(pointer, pack(*handles), null, 0, stream.pointer):  # type: ignore[attr-defined]
+                return
+            on = stream.pointer  # type: ignore[attr-defined]  # a NativeStream
+            if status := call(pointer, pack(*handles), null, 0, on):
                 self.library.fail(status, self.plan.operator)
 
         return launch

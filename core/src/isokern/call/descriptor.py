@@ -247,14 +247,14 @@ class Descriptor:
         def run(tensors: Sequence[Tensor | None]) -> None:
             stream = running_stream(device)
             handles: Sequence[Any]
-            try:
+            try:  # an absent input has no buffer, a closed buffer no handle
                 if len(tensors) == 3:  # written out, which takes half as long
                     a, b, c = tensors
                     handles = a.buffer.handle, b.buffer.handle, c.buffer.handle  # type: ignore[union-attr]
                 else:
                     handles = [t.buffer.handle for t in tensors]  # type: ignore[union-attr]
             except AttributeError:
-                stream = None  # a closed buffer, or an absent input
+                stream = None
             if stream is None or debug.LEVEL >= 2 or len(tensors) != count:
                 self.calculate(tensors[outputs:], tensors[:outputs], workspace="auto")
             elif nbytes:

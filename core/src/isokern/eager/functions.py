@@ -289,9 +289,8 @@ def function(name: str) -> Callable[..., Any]:
     if all(op.name != name for op in all_operators()):
         return checked
     own.__doc__ = checked.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
-    return wraps(own)(
-        _repeat(find(name), checked)
-    )  # where the operator takes such a call, it is what the function does
+    # Where the operator itself takes a call, the function does what the operator does, so that its calls are found, too
+    return wraps(own)(_repeat(find(name), checked))
 
 
 def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:
