@@ -136,8 +136,9 @@ def is_kept(named: Mapping[str, Any]) -> bool:
 
 def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
     """Keep what a call needs for the next one of its kind."""
-    if sum(map(len, _known.values())) >= KNOWN:
-        for calls in _known.values():
+    tables = list(_known.values())  # of which another thread may add one meanwhile
+    if sum(map(len, tables)) >= KNOWN:
+        for calls in tables:
             calls.clear()
     make = _repeat if len(found) == 2 else _repeat_into
     calls_of(descriptor.operator)[found[0]] = make(descriptor, attrs)
