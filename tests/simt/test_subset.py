@@ -104,6 +104,7 @@ WORDS = {
     r"|\d+[eE][+-]?\d+|0[xX][\da-fA-F.]+[pP][+-]?\d+)(?![\w.])",
     "an atomic": r"\batom\w+",
     "what only some compilers have": r"\b__\w+|#\s*pragma",
+    "parameters of an entry that is none": r"^(?!IK_ENTRY).*\bIK_PARAMS\b",
 }
 
 
@@ -177,6 +178,7 @@ class Broken:
 GROUPS = "broken(groups=y.numel, local=64)"
 BROKEN = [
     Broken("vector", "text", "vector type: float4", "float4 v;"),
+    Broken("passed", "text", "that is none: static void f(IK_PARAMS", "", helper="static void f(IK_PARAMS);"),
     Broken("load of a vector", "text", "vector type: vload4", "vload4(0, x);"),
     Broken("double literal", "text", "double literal: 0.5", "IK_STORE(y, IK_ITEM, 0.5);"),
     Broken("hexadecimal double literal", "text", "double literal: 0x1p-3", "IK_STORE(y, IK_ITEM, 0x1p-3);"),

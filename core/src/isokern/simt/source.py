@@ -118,9 +118,11 @@ def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool,
         *_fields(told, request, compute),
         "} ik_args;",
         f"#define IK_KERNEL_PARAMS {', '.join(params)}, IK_CONSTANT ik_args p",
+        f"#define IK_KERNEL_PASSED {', '.join(params)}, IK_RECORD(ik_args) p",
         f"#define IK_KERNEL_ARGUMENTS {', '.join(param.partition('*')[2] for param in params)}, p",
         "#ifndef IK_PARAMS",
         "#define IK_PARAMS IK_KERNEL_PARAMS",
+        "#define IK_PASSED IK_KERNEL_PASSED",
         "#define IK_ARGUMENTS IK_KERNEL_ARGUMENTS",
         "#endif",
     ]
@@ -142,6 +144,11 @@ def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool,
         if attr.kind == "choice" and f"IK_ROW_{attr.name}" in text:
             lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     lines += _loop_nest(plan, text, compute)
+    chooses = (
+        expression is not None and expression.kind == "select" and all(a.kind == "name" for a in expression.args[1:])
+    )
+    if chooses or any("ik_copysign_" in line for line in lines):
+        lines.append("#define IK_NANS 1")
     return "\n".join([*lines, ""])
 
 

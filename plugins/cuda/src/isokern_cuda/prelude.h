@@ -69,7 +69,7 @@ typedef unsigned long long uint64_t;
 #define IK_DOT_BYTES(a, b, sum) ((ik_u32)__dp4a((int)(a), (int)(b), (int)(sum)))
 #endif
 
-/* F16 by the GPU's own conversions; on the host simt.h has them. */
+/* F16 by the GPU's own conversions, which make one NaN of all; on the host simt.h's. */
 #ifdef __CUDA_ARCH__
 static IK_INLINE float ik_cuda_widen(unsigned short bits)
 {
@@ -83,6 +83,6 @@ static IK_INLINE unsigned short ik_cuda_narrow(float value)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
-#define ik_load_F16(p, i) ik_cuda_widen((p)[i])
-#define ik_store_F16(p, i, v) (p)[i] = ik_cuda_narrow(v)
+#define ik_load_F16(p, i) (IK_NANS ? ik_f16_to_f32((p)[i]) : ik_cuda_widen((p)[i]))
+#define ik_store_F16(p, i, v) (p)[i] = IK_NANS ? ik_f32_to_f16(v) : ik_cuda_narrow(v)
 #endif

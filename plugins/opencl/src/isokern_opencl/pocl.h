@@ -26,9 +26,10 @@ void __attribute__((overloadable)) vstore_half16_rte(float16 v, size_t at, __pri
 /* PoCL emits the code of a kernel three times, and optimises each copy by itself; functions that it does not inline are
  * compiled once. So where a group is one item that does much, the kernel only calls a function, to which the record is
  * copied. The function may not query item or group numbers, because PoCL inlines functions that do: entries have the
- * group's number as a parameter, and pass it to functions by IK_PARAMS and IK_ARGUMENTS. */
+ * group's number as a parameter, and pass it to functions by IK_PASSED and IK_ARGUMENTS. */
 #ifdef IK_SINGLE
 #define IK_PARAMS IK_KERNEL_PARAMS, const size_t ik_group
+#define IK_PASSED IK_KERNEL_PASSED, const size_t ik_group
 #define IK_ARGUMENTS IK_KERNEL_ARGUMENTS, ik_group
 #define IK_ENTRY(name) \
     static void ik_single_##name(IK_PARAMS); \

@@ -53,7 +53,7 @@ static IK_INLINE ik_index count_up_to(IK_GLOBAL const ik_i64 *rising, ik_index n
 
 #ifdef IK_HAS_q
 /* The keys of a query of a batch. Pages are not looked at: where one is out of range, there are no keys. */
-static IK_INLINE ik_span find_span(IK_PARAMS, ik_index batch, ik_index query)
+static IK_INLINE ik_span find_span(IK_PASSED, ik_index batch, ik_index query)
 {
     ik_span s;
     s.b = batch;

@@ -206,7 +206,7 @@ static IK_INLINE void tile(
 }
 
 /* Compute the sums of a task's rows, all of one sequence, over a part of its keys. */
-static IK_INLINE void attend(IK_PARAMS, const task t, const ik_span keys, const ik_index split)
+static IK_INLINE void attend(IK_PASSED, const task t, const ik_span keys, const ik_index split)
 {
     const int rows = (int)t.rows;
     const ik_index b = keys.b;

@@ -102,7 +102,7 @@ static IK_INLINE void pack_lanes(
 
 #ifdef COPIES
 /* Copy a row of a to the workspace, its terms adjacent. */
-static IK_INLINE void ik_left(IK_PARAMS)
+static IK_INLINE void ik_left(IK_PASSED)
 {
     const int kept = (int)p.kept, terms = (int)p.y.ndim - kept;
     const ik_index row = IK_GROUP_ID % (ik_index)p.high, batch = IK_GROUP_ID / (ik_index)p.high;
@@ -122,7 +122,7 @@ static IK_INLINE void ik_left(IK_PARAMS)
 #ifdef LIES
 /* Compute a block of rows of a panel of columns. LIES says that a has contiguous rows at equal distances; else the
  * workspace has them. The last panel ends with the columns and computes the first `skip` of its own once more. */
-static IK_INLINE void ik_contract(IK_PARAMS)
+static IK_INLINE void ik_contract(IK_PASSED)
 {
     enum { MORE = 4 * BLOCK_K }; /* terms that are added up before their sum is added to others */
     vector scratch[SUMS], before[SUMS], panel[BLOCK_K * PANEL_COLS / LANES];

@@ -33,7 +33,7 @@
 __constant const int ik_mapped = 1;
 
 /* Compute the runs that belong to the item's group number. */
-static IK_INLINE void ik_pointwise(IK_PARAMS)
+static IK_INLINE void ik_pointwise(IK_PASSED)
 {
     (void)*(volatile __constant const int *)&ik_mapped;
     const ik_index d = p.y.shape[(int)p.y.ndim - 1], parts = p.parts, taken = p.taken, rows = p.rows;
