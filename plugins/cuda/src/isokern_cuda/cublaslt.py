@@ -24,8 +24,8 @@ BATCH_COUNT, BATCH_OFFSET = 5, 6  # of cublasLtMatrixLayoutAttribute_t
 MAX_WORKSPACE, REDUCTIONS = 1, 3  # of cublasLtMatmulPreferenceAttributes_t
 ALIGNMENTS = {"a": 5, "b": 6, "c": 7, "y": 8}
 IN_FULL = 3  # partial sums are added in place or in the compute type, never in that of y
-EPILOGUES = {"none": 1, "relu": 2, "gelu_tanh": 32}
-WITH_BIAS = 4
+EPILOGUES = {"none": 0, "relu": 2}
+PLAIN, WITH_BIAS = 1, 4  # PLAIN stands alone: with a bias it would be another epilogue
 MEMORY_FAILED, CUDA_MEMORY = 3, 2
 
 
@@ -106,7 +106,7 @@ class _Product(Planned):
         self._what.set(TRANSPOSE_A, c_int32(product.a.transposed))
         self._what.set(TRANSPOSE_B, c_int32(product.b.transposed))
         self._biased = product.bias is not None
-        self._what.set(EPILOGUE, c_uint32(EPILOGUES[product.activation] | (WITH_BIAS if self._biased else 0)))
+        self._what.set(EPILOGUE, c_uint32(EPILOGUES[product.activation] | (WITH_BIAS if self._biased else 0) or PLAIN))
         if self._biased:
             self._what.set(
                 BIAS_POINTER, c_void_p(BASE_ALIGNMENT)

@@ -18,7 +18,8 @@ from .streams import Call, CudaStream
 
 NAME, PRIORITY = "cublaslt", 20
 TYPES = (F32, F16, BF16, F64)
-ACTIVATIONS = {"none", "relu", "gelu_tanh"}
+ALIGNED = 16  # bytes
+ACTIVATIONS = {"none", "relu"}  # its gelu is less exact than F32
 
 
 def product_of(plan: Plan) -> Product | str:
@@ -51,6 +52,9 @@ def product_of(plan: Plan) -> Product | str:
         return "results of the batch in one place"
     if batch > 1 and c is not None and c.strides[0] == 0:
         return "one c for the whole batch"
+    rounds = y.dtype in (F16, BF16) and (bias is not None or activation != "none")
+    if rounds and any(n % ALIGNED for m in (left, right, made, added) for n in (m.offset, 2 * m.lead, 2 * m.apart)):
+        return "bias or activation of 16-bit matrices that are not aligned, which it adds to rounded products"
     start = None if bias is None else bias.offset * y.dtype.itemsize
     return Product(y.dtype, batch, alpha, 0.0 if c is None else beta, activation, left, right, added, made, start)
 
