@@ -145,7 +145,8 @@ static void IK_OF(tasks)(void *context, int64_t begin, int64_t end, int32_t work
     for (int64_t task = begin; task < end; task++) {
         const int64_t sequence = task / j->blocks, first = task % j->blocks * CHANNELS,
                       count = ik_min(CHANNELS, j->channels - first);
-        memset(h, 0, (size_t)(2 * CHANNELS * j->padded) * sizeof *h);
+        if (j->padded > 0) /* without a state there is no scratch memory */
+            memset(h, 0, (size_t)(2 * CHANNELS * j->padded) * sizeof *h);
         for (int64_t i = 0; i < count; i++) {
             IK_OF(fetch)(j, IK_SELECTIVE_SCAN_A, first + i, 0, 0, j->state, a + i * j->padded);
             if (given(j, IK_SELECTIVE_SCAN_INIT))
