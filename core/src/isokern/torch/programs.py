@@ -24,7 +24,7 @@ from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..runtime import Program, compile
 from ..status import InvalidArgument, IsokernError
-from ..tensors import Tensor, from_numpy
+from ..tensors import Tensor, from_dlpack, from_numpy
 from .elements import THEIRS, check_plain, from_array, our_dtype, to_array
 from .importer import ModuleImporter, Shared, Unreadable, outputs_of, value_of
 from .judging import sizes_of
@@ -184,14 +184,14 @@ class ModulePrograms:
         return importer.input(name, tuple(given.shape), our_dtype(name, given.dtype))
 
     def _share_parameter(self, name: str, n: int, given: Any) -> Shared | None:
-        """Return a parameter as an array over PyTorch's memory; None for what is fed."""
-        if n not in self._static or not given.is_cpu:
+        """Return a parameter as an array, over PyTorch's memory if that is the host's; None for what is fed."""
+        if n not in self._static:
             return None
         held = self._held.get(n)
         if held is None:
-            return Shared(name, to_array(name, given))
+            return Shared(name, to_array(name, given.cpu()))
         if held.array is None:
-            held.array = to_array(name, given)
+            held.array = to_array(name, given.cpu())
         return Shared(name, held.array)
 
     def _result(
@@ -218,12 +218,17 @@ class ModulePrograms:
         model = built.model
         state = run_passes(State(model.graph, model.parameters, Target.of_device(device)), options.passes)
         given = dict(state.parameters)
-        if device.memory.wraps and not device.asynchronous:
-            arrays = {id(h.array): h for h in self._held.values() if h.array is not None}
-            for name, array in given.items():
-                held = arrays.get(id(array))
-                if held is not None and array.flags.c_contiguous and array.flags.aligned:
-                    given[name] = held.shared = _share(held, array, device)
+        arrays = {id(h.array): h for h in self._held.values() if h.array is not None}
+        for name, array in given.items():
+            held = arrays.get(id(array))
+            if held is None:
+                continue
+            if not held.tensor.is_cpu:
+                there = tuple(map(int, held.tensor.__dlpack_device__()))
+                if device.dlpack_device == there and held.tensor.is_contiguous():
+                    given[name] = from_dlpack(held.tensor.detach())
+            elif device.memory.wraps and not device.asynchronous and array.flags.c_contiguous and array.flags.aligned:
+                given[name] = held.shared = _share(held, array, device)
         return compile(state.graph, device, parameters=given, passes="", prepack=options.prepack)
 
 
