@@ -27,6 +27,12 @@ class Nvrtc:
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
 
+    def version(self) -> tuple[int, int]:
+        """Return CUDA's version, as (13, 0)."""
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
     def architectures(self) -> list[int]:
         """Return the supported architectures, as 75 for sm_75."""
         count = ctypes.c_int()
@@ -55,15 +61,16 @@ class Nvrtc:
 
 
 @cache
-def _library() -> Path | None:
+def libraries() -> list[Nvrtc]:
+    """Return every NVRTC that NVIDIA's packages brought, the newest first."""
     spec = find_spec("nvidia")
     folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
-    return next((p for folder in folders for p in sorted(folder.rglob("libnvrtc.so.*"))), None)
+    found = [Nvrtc(p) for folder in folders for p in sorted(folder.rglob("libnvrtc.so.*"))]
+    return sorted(found, key=Nvrtc.version, reverse=True)
 
 
 def installed() -> Nvrtc:
-    """Return NVRTC from NVIDIA's package; skip the test without it."""
-    library = _library()
-    if library is None:
+    """Return the newest NVRTC of NVIDIA's packages; skip the test without one."""
+    if not libraries():
         pytest.skip("no NVRTC: pip install nvidia-cuda-nvrtc")
-    return Nvrtc(library)
+    return libraries()[0]

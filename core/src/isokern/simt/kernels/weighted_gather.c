@@ -23,21 +23,23 @@ IK_ENTRY(weighted_gather_rows)(IK_PARAMS)
     const ik_index from = p.x.offset + a * p.x.strides[0], x_step = p.x.strides[2], y_step = p.y.strides[2];
     const ik_index to = p.y.offset + a * p.y.strides[0] + o * p.y.strides[1];
     if (terms <= HELD) {
-        ik_index place[HELD];
+        ik_index place[HELD]; /* -1 where a term does not count */
         ik_c weight[HELD];
-        int count = 0;
-        for (ik_index t = 0; t < terms; t++) {
-            const ik_index row = row_of(indices[INDEX(o, t)], p.rows);
-            const ik_c factor = IK_LOAD(weights, WEIGHT(o, t));
-            if (row >= 0 && factor != 0) {
-                place[count] = from + row * p.x.strides[1];
-                weight[count++] = factor;
+        for (int t = 0; t < HELD; t++) {
+            place[t] = -1;
+            weight[t] = 0;
+            if (t < terms) {
+                const ik_index row = row_of(indices[INDEX(o, t)], p.rows);
+                weight[t] = IK_LOAD(weights, WEIGHT(o, t));
+                if (row >= 0 && weight[t] != 0)
+                    place[t] = from + row * p.x.strides[1];
             }
         }
         for (ik_index i = at.begin + IK_LOCAL_ID; i < at.end; i += IK_GROUP) {
             ik_c sum = 0;
-            for (int t = 0; t < count; t++)
-                sum += weight[t] * IK_LOAD(x, place[t] + i * x_step);
+            for (int t = 0; t < HELD; t++)
+                if (place[t] >= 0)
+                    sum += weight[t] * IK_LOAD(x, place[t] + i * x_step);
             IK_STORE(y, to + i * y_step, sum);
         }
         return;
