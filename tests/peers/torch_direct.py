@@ -110,7 +110,13 @@ ROWS = [
                 draw(4, 5, dtype=dtype),
                 torch.tensor(SPECIAL).nan_to_num(posinf=9, neginf=-9).clamp(-9, 9).to(dtype),
             )
-            for low, high in ((-1, 2), (None, 1), (0, None), (2, -2))
+            # PyTorch takes -1 for 255 in U8
+            for low, high in (
+                (-1 if dtype.is_signed else 1, 2),
+                (None, 1),
+                (0, None),
+                (2, -2 if dtype.is_signed else 1),
+            )
         ],
         function=torch.clamp,
     ),
