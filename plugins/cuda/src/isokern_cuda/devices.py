@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,12 +28,22 @@ T = TypeVar("T")
 
 
 class Function:
-    """A kernel with its launch's size and record."""
+    """A kernel with its launch's size and record, and arguments that each thread writes again for each call."""
 
-    __slots__ = ("blocks", "kernel", "record", "threads")
+    __slots__ = ("_of_thread", "blocks", "kernel", "record", "threads")
 
     def __init__(self, kernel: Any, launch: Launch) -> None:
         self.kernel, self.blocks, self.threads, self.record = kernel, launch.groups, launch.local, launch.record
+        self._of_thread = threading.local()
+
+    def with_pointers(self, pointers: Sequence[int]) -> Arguments:
+        """Return this thread's arguments, which its next call overwrites."""
+        found: Arguments | None = self._of_thread.__dict__.get("arguments")
+        if found is None:
+            found = self._of_thread.arguments = Arguments(pointers, self.record)
+        else:
+            found.point(pointers)
+        return found
 
 
 class CudaDevice(CudaPlace):
@@ -106,7 +117,10 @@ class CudaDevice(CudaPlace):
         return CudaStream(self, handle)
 
     def hand_over(self, stream: int | None, buffer: Buffer) -> None:
-        """Make a stream of another library wait for ours, on the device; it may use the memory from now on."""
+        """Make a stream of another library wait for ours, on the device; it may use the memory from now on.
+
+        While the other library captures its stream, the host waits for those of ours that are not captured too.
+        """
         target = self.driver.legacy if stream is None or stream == -1 else stream
         owner = buffer.handle.owner
         if isinstance(owner, Held) and target != PER_THREAD:
@@ -117,9 +131,13 @@ class CudaDevice(CudaPlace):
         if stream == -1:
             return
         busy = [s for s in self.live_streams() if s.key in self.deferred.pending and s.raw != target]
+        captured = bool(busy) and self.ask("dlpack", self.driver.captures, target)
         for own in busy:
-            event = CudaEvent(own)
-            self.ask("dlpack", self.driver.wait, target, event.raw)
+            if captured and not self.ask("dlpack", self.driver.captures, own.raw):
+                self.ask("dlpack", self.driver.settle, own.raw)  # a graph cannot wait for work outside of it
+            else:
+                event = CudaEvent(own)  # a name, because the event ends with the object
+                self.ask("dlpack", self.driver.wait, target, event.raw)
 
     @property
     def foreign_stream(self) -> int:
@@ -180,17 +198,20 @@ class CudaDevice(CudaPlace):
             raise GroupTooLarge(launch.entry, launch.local, 1 << (max(1, most).bit_length() - 1))
         return Function(kernel, launch)
 
-    def _call(
-        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: CudaStream
-    ) -> Call:
+    @staticmethod
+    def _pointers(launch: Launch, handles: Sequence[Any], workspace: Any, stream: CudaStream) -> list[int]:
         pointers = [handles[i] for i in launch.tensors]
         if launch.workspace:
             pointers.append(workspace)
         if launch.reports:
             pointers.append(stream.words.address)
-        enqueue = partial(
-            self.driver.launch, function.kernel, function.blocks, function.threads, Arguments(pointers, function.record)
-        )
+        return pointers
+
+    def _call(
+        self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: CudaStream
+    ) -> Call:
+        arguments = Arguments(self._pointers(launch, handles, workspace, stream), function.record)
+        enqueue = partial(self.driver.launch, function.kernel, function.blocks, function.threads, arguments)
         return Call(enqueue, stream if launch.reports else None, (handles, workspace), workspace)
 
     def enqueue(
@@ -198,7 +219,16 @@ class CudaDevice(CudaPlace):
     ) -> None:
         """Run the kernel on `stream`, or record it."""
         assert isinstance(stream, CudaStream)
-        stream.take(self._call(launch, function, handles, workspace, stream))
+        if stream.captures:
+            stream.take(self._call(launch, function, handles, workspace, stream))
+            return
+        arguments = function.with_pointers(self._pointers(launch, handles, workspace, stream))
+        if launch.reports:
+            stream.reports.add(stream)
+        self.ask(
+            "calculate", self.driver.launch, function.kernel, function.blocks, function.threads, arguments, stream.raw
+        )
+        self.deferred.pending.add(stream.key)
 
     def bind_launch(
         self, launch: Launch, function: Function, handles: Sequence[Any], workspace: Any, stream: Stream

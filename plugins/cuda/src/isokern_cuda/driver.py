@@ -52,6 +52,10 @@ class Arguments:
         self.address = ctypes.addressof(table)
         self._kept = (given, by_value, table)
 
+    def point(self, pointers: Sequence[int]) -> None:
+        """Take other pointers, as many as before."""
+        self._kept[0][:] = list(pointers)
+
     @property
     def pointers(self) -> list[int]:
         """The pointers, again."""
@@ -198,6 +202,10 @@ class Driver(ABC):
     @abstractmethod
     def synchronize(self, stream: int) -> None:
         """Wait for all enqueued work."""
+
+    def settle(self, stream: int) -> None:
+        """Wait for all enqueued work of a stream that is not captured, also while another stream is."""
+        self.synchronize(stream)
 
     @abstractmethod
     def record(self, stream: int, timed: bool = False) -> int:

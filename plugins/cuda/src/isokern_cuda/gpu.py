@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import Any, TypeVar
 
 from isokern.backend import Address, Unavailable
@@ -19,6 +20,7 @@ T = TypeVar("T")
 INSTALL = "pip install 'isokern-cuda[cuda12]' (or [cuda13], by the driver)"
 OLDEST = (7, 5)
 NOT_READY = 600
+RELAXED = 2  # of CUstreamCaptureMode
 
 
 def drivers() -> list[Driver]:
@@ -164,7 +166,13 @@ class GpuDriver(Driver):
 
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Arguments, stream: int) -> None:
         """Launch by cuLaunchKernel."""
-        self._ask(self._driver.launchKernel, kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.address, 0)
+        if self._several or not hasattr(self._thread, "set"):
+            self._ask(self._driver.launchKernel, kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.address, 0)
+            return
+        try:  # as `_ask` does, in half the time
+            self._driver.launchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, arguments.address, 0)
+        except self._errors as error:
+            raise CudaError(getattr(error, "status", 2), str(error)) from None
 
     def alloc(self, nbytes: int, pinned: bool = False) -> int:
         """Allocate from a pool, or by cudaHostAlloc."""
@@ -222,6 +230,19 @@ class GpuDriver(Driver):
     def synchronize(self, stream: int) -> None:
         """Wait by cudaStreamSynchronize."""
         self._ask(self._runtime.streamSynchronize, stream)
+
+    def settle(self, stream: int) -> None:
+        """Wait in the relaxed mode of captures: in others CUDA forbids to wait, and ends the capture."""
+        exchange, mode = self._exchange_capture_mode, ctypes.c_int(RELAXED)
+        exchange(ctypes.byref(mode))
+        try:
+            self.synchronize(stream)
+        finally:
+            exchange(ctypes.byref(mode))
+
+    @cached_property
+    def _exchange_capture_mode(self) -> Callable[..., int]:
+        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
 
     def record(self, stream: int, timed: bool = False) -> int:
         """Record an event, without a time unless one is asked for: timed events cost more."""

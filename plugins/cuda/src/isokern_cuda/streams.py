@@ -160,6 +160,13 @@ class CudaStream(Stream):
                     self._words = made
         return self._words
 
+    @property
+    def captures(self) -> bool:
+        """Whether calls of this thread are recorded, by us or by another library."""
+        return self.recording is not None or (
+            self.foreign and self.device.ask("calculate", self.device.driver.captures, self.raw)
+        )
+
     def take(self, call: Call) -> None:
         """Enqueue a call, or record it."""
         recording = self.recording

@@ -47,9 +47,17 @@ def _conv2d(torch: Any, ins: Sequence[Any], y: Any, attrs: Attrs) -> Call | None
     top, left, bottom, right = sides("conv2d", attrs["padding"])
     if (top, left) != (bottom, right):
         return None
-    x, w, bias = [*ins, None][:3]
-    stride, dilation, groups = attrs["stride"], attrs["dilation"], attrs["groups"]
-    return lambda: torch.nn.functional.conv2d(x, w, bias, stride, (top, left), dilation, groups)
+    x, w, bias, residual = [*ins, None, None][:4]
+    stride, dilation, groups, after = attrs["stride"], attrs["dilation"], attrs["groups"], attrs["activation"]
+    if after not in ("none", "relu"):
+        return None
+
+    def call() -> object:
+        made = torch.nn.functional.conv2d(x, w, bias, stride, (top, left), dilation, groups)
+        made = made if residual is None else made.add_(residual)
+        return made if after == "none" else made.relu_()
+
+    return call
 
 
 def _pool(name: str, *more: str) -> Maker:
