@@ -151,14 +151,14 @@ def test_a_kernel_that_calls_another_is_linked_with_it(cpu: Device, tmp_path: Pa
         pytest.skip("there is no C compiler")
     target = CpuTarget(tmp_path / "cpu")
     file = target.kernels / "block_dots.h"
-    assert target.stems(file) == ["matmul_transposed"]  # which calls functions of gemm
+    assert target.stems(file) == ["matmul_id", "matmul_transposed"]  # which call functions of gemm
     source = file.read_text()
     assert target.build(file, source.replace("0.5f", "0.25f"))
     assert not target.build(file, source)
     called = target.work / "original" / "matmul_transposed.o"
     assert {o.stem for o in target._find_needed([called])} == {"gemm"}
     target.runtime = [tmp_path / "missing.o"]  # the linker's error is no verdict about a mutant
-    with pytest.raises(SystemExit, match="the kernels of matmul_transposed do not link"):
+    with pytest.raises(SystemExit, match="the kernels of matmul_id, matmul_transposed do not link"):
         target.build(file, source.replace("0.5f", "0.25f"))
 
 
