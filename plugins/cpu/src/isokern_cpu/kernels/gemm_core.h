@@ -117,10 +117,12 @@ static inline void ik_choose_blocking(
 
 enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
 
-/* Whether the loops that read a matrix in place load vectors of this float dtype (gemm_tile.h); others are converted
- * first. */
+/* Whether the loops that read a matrix in place load vectors of this dtype (gemm_tile.h); others are converted first. */
 static inline bool ik_has_vectors(int32_t dtype)
-{ return dtype == ik_compute_of(dtype) || (ik_is_float(dtype) && ik_compute_of(dtype) == IK_F32); }
+{
+    return dtype == ik_compute_of(dtype) || dtype == IK_F16 || dtype == IK_BF16 || dtype == IK_F8E4M3FN
+        || dtype == IK_F8E5M2;
+}
 
 /* Whether the product is skinny, so that reading b dominates; if so, choose its blocking. */
 static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)

@@ -125,7 +125,7 @@ static __attribute__((noinline, unused)) void load_run_f32(
 {
     int64_t i = 0;
 #if defined(__AVX512F__) /* ahead of the compiler's loops, which take 64 bytes at a time */
-    for (; stride == 1 && ik_itemsize(dtype) == 1 && i + 16 <= n; i += 16)
+    for (; stride == 1 && (dtype == IK_F8E4M3FN || dtype == IK_F8E5M2) && i + 16 <= n; i += 16)
         _mm512_storeu_ps(to + i, widen_f32(dtype, (const char *)from + i));
 #endif
     ik_load_f32(dtype, (const char *)from + i * ik_itemsize(dtype), stride, n - i, to + i);
