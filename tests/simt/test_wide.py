@@ -30,6 +30,7 @@ STEMS = {
     "gemm": "matmul",
     "generalized_delta_rule": "generalized_delta_rule",
     "generic": "generic",
+    "grid_sample": "grid_sample",
     "group_norm": "group_norm",
     "iota": "iota",
     "layer_norm": "layer_norm",

@@ -28,10 +28,13 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
 
 
 class _Picked:
-    """For flat labels [n, m] of scores [n, c, m]: the score and the weight of each label, and whether it counts."""
+    """For flat labels [n, m] of scores [n, c, m]: the score and the weight of each label, and whether it counts.
+
+    Scores are cast to the compute type when they are picked, which for all of them would take as long as all else.
+    """
 
     def __init__(self, e: Emitter[Any], x: Any, target: Any, weight: Any, ignored: int | None) -> None:
-        wide = x.spec.dtype
+        wide = x.spec.dtype.compute
         n, c = x.spec.shape[:2]
         m = math.prod(x.spec.shape[2:])
         own = e.cast(e.reshape(target, (n, m)), I64)
@@ -45,7 +48,7 @@ class _Picked:
         self.weight = e.loop("ab,ab->ab", "x0 if x1 >= 0 else 0", each, e.cast(self.labels, wide))
         place = f"maximum(x0, 0) * {m} + x1 * {c * m} + x2"
         at = e.loop("ab,a,b->ab", place, self.labels, e.iota(n, I64), e.iota(m, I64))
-        self.x = e("gather", e.reshape(x, (n * c * m,)), at, axis=0)
+        self.x = e.cast(e("gather", e.reshape(x, (n * c * m,)), at, axis=0), wide)
 
 
 def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: TensorDesc) -> V:
@@ -61,7 +64,7 @@ def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: T
 def _nll(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, target, weight = [*inputs, None][:3]
     assert x is not None and target is not None
-    picked = _Picked(e, e.cast(x, outputs[0].dtype.compute), target, weight, values["ignore_index"])
+    picked = _Picked(e, x, target, weight, values["ignore_index"])
     terms = e.loop("ab,ab->ab", "0 if x1 == 0 else -x0 * x1", picked.x, picked.weight)
     weights: V = picked.weight
     return _finish(e, terms, weights, values, outputs[0])
@@ -72,15 +75,25 @@ _CROSS = "0 if x1 == 0 else (x2 - x0) * x1"
 
 
 def _norm(e: Emitter[V], x: V, *shape: int) -> V:
-    """Emit what log_softmax over the classes takes from each x; NaN for an infinity, of which it makes NaN."""
-    return e.reshape(e.pointwise("x0 + (x0 - x0)", e("logsumexp", x, axes=(1,))), shape)
+    """Emit what log_softmax over the classes takes from each x; NaN for an infinity, of which it makes NaN.
+
+    `logsumexp` of a narrow type would round its result to that type, so x is cast first. Where classes do not lie along
+    memory, a maximum of that type and a sum over x as it is take half of that time; else they take a little longer.
+    """
+    wide, (n, c, *rest) = x.spec.dtype.compute, x.spec.shape
+    m = math.prod(rest)
+    if x.spec.dtype is wide or c == 0 or m == 1:
+        return e.reshape(e.pointwise("x0 + (x0 - x0)", e("logsumexp", e.cast(x, wide), axes=(1,))), shape)
+    largest = e.reshape(e("reduce_max", x, axes=(1,)), (n, m))
+    total = e.loop("acb,ab->ab", "exp(x0 - x1)", e.reshape(x, (n, c, m)), largest, combine="sum", dtype=wide)
+    return e.reshape(e.loop("ab,ab->ab", "x1 + log(x0)", total, largest, dtype=wide), shape)
 
 
 def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     """Emit the loss of scores x; the smoothed part of a label is the mean over all classes, by their weights."""
-    given, target, weight = [*inputs, None][:3]
-    assert given is not None and target is not None
-    x, smooth = e.cast(given, outputs[0].dtype.compute), values["label_smoothing"]
+    x, target, weight = [*inputs, None][:3]
+    assert x is not None and target is not None
+    wide, smooth = x.spec.dtype.compute, values["label_smoothing"]
     n, c, m = *x.spec.shape[:2], math.prod(x.spec.shape[2:])
     picked = _Picked(e, x, target, weight, values["ignore_index"])
     norm = _norm(e, x, n, m)
@@ -88,10 +101,10 @@ def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     if smooth > 0:
         flat = e.reshape(x, (n, c, m))
         if weight is None:
-            every = e.loop("acb,ab->ab", "x1 - x0", flat, norm, combine="sum")
+            every = e.loop("acb,ab->ab", "x1 - x0", flat, norm, combine="sum", dtype=wide)
         else:
-            every = e.loop("acb,c,ab->ab", _CROSS, flat, e.cast(weight, x.spec.dtype), norm, combine="sum")
-        known = e.cast(picked.labels, x.spec.dtype)
+            every = e.loop("acb,c,ab->ab", _CROSS, flat, weight, norm, combine="sum", dtype=wide)
+        known = e.cast(picked.labels, wide)
         body = f"{constant(1 - smooth)} * x0 + {constant(smooth / max(1, c))} * x1 if x2 >= 0 else 0"
         terms = e.loop("ab,ab,ab->ab", body, terms, every, known)
     weights: V = picked.weight
@@ -249,18 +262,16 @@ _declare(
 
 
 def _margins(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    given, target, weight = [*inputs, None][:3]
-    assert given is not None and target is not None
-    x, y = e.cast(given, outputs[0].dtype.compute), outputs[0]
-    n, c = x.spec.shape
+    x, target, weight = [*inputs, None][:3]
+    assert x is not None and target is not None
+    y, wide, (n, c) = outputs[0], x.spec.dtype.compute, x.spec.shape
     picked = _Picked(e, x, target, weight, None)
     own, weights, labels = (e.reshape(v, (n,)) for v in (picked.x, picked.weight, picked.labels))
     over = f"maximum({constant(values['margin'])} - x1 + x0, 0)"
     body = f"0 if x2 == x3 or x2 < 0 else {over if values['p'] == 1 else f'{over} * {over}'}"
     classes = e.iota(c, I64)
-    total = e.loop(
-        "ab,a,a,b->a", body, x, own, e.cast(labels, x.spec.dtype), e.cast(classes, x.spec.dtype), combine="sum"
-    )
+    numbers = e.cast(labels, wide), e.cast(classes, wide)
+    total = e.loop("ab,a,a,b->a", body, x, own, *numbers, combine="sum", dtype=wide)
     terms = e.loop("a,a->a", f"0 if x1 == 0 else x0 * x1 / {max(1, c)}", total, weights)
     return reduce_terms(e, terms, values["reduction"], y.dtype)
 
@@ -315,10 +326,10 @@ _declare(
 # Probabilities of classes instead of labels
 def _soft(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     y, loops = outputs[0], LETTERS[: inputs[0].spec.ndim]
-    x, target = (e.cast(v, y.dtype.compute) for v in inputs)
+    x, target = inputs
     rows = loops[0] + loops[2:]
     norm = _norm(e, x, x.spec.shape[0], *x.spec.shape[2:])
-    terms = e.loop(f"{loops},{loops},{rows}->{rows}", _CROSS, x, target, norm, combine="sum")
+    terms = e.loop(f"{loops},{loops},{rows}->{rows}", _CROSS, x, target, norm, combine="sum", dtype=y.dtype.compute)
     return reduce_terms(e, terms, values["reduction"], y.dtype)
 
 

@@ -148,6 +148,9 @@ READ: SampleTable = [
     ((1, 2, 4, 5), (1, 3, 3, 2), {"mode": "cubic", "padding": "reflection", "align_corners": True}),
     ((1, 2, 2, 3, 4), (1, 2, 1, 3, 3), {"padding": "reflection"}),
     ((2, 1, 1, 3), (2, 2, 2, 2), {"mode": "cubic", "padding": "reflection", "align_corners": True}),
+    ((1, 9, 4, 5), (1, 5, 6, 2), {"padding": "border"}),
+    ((2, 41, 3), (2, 7, 1), {"mode": "cubic"}),
+    ((1, 11, 2, 3, 2), (1, 3, 2, 5, 3), {"align_corners": True}),
     ((0, 2, 3, 3), (0, 2, 2, 2), {}),
     ((1, 2, 3, 3), (1, 0, 2, 2), {"mode": "nearest"}),
 ]

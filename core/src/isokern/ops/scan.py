@@ -179,6 +179,8 @@ def _samples() -> list[Sample]:
         *(_sample("x0 + x1", s, TYPES=(F32,), axis=0) for s in [(0,), (0, 5), (3, 0), (1, 1), (4, 3, 0)]),
         _sample("x0 + x1", (601, 1025), TYPES=(F32, F16), SIZE="wide"),
         _sample("x0 + x1", (129, 3001), TYPES=(F32, F16), SIZE="wide", axis=0),
+        _sample("x0 + x1", (37, 701, 21), TYPES=(F32,), SIZE="wide", axis=1, exclusive=True),
+        _sample(LINEAR, (3, 161, 1101), 2, TYPES=(F32, F64), SIZE="wide", axis=1, reverse=True, VALUES="moderate"),
         *(_sample("x0 + x1", (2, n), TYPES=(F32, I32)) for n in (257, 1025)),
         *(
             _sample(LINEAR, (n, n), 2, SIZE=size, VALUES="moderate")

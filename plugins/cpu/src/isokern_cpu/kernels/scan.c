@@ -4,8 +4,10 @@
  * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
  * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
  *
- * Sums, products and linear steps have loops of their own (scan_row.h): along rows that lie in memory one after the
- * other, several at a time, and for few rows of any kind, since steps over a few lanes are slow. */
+ * Sums, products and linear steps have loops of their own (scan_row.h): over long lines where memory runs along these,
+ * else along several rows at a time, since steps over a few lanes are slow, and transposing takes longer. Steps over
+ * 4096 lines of 4096 floats take a third of what they take in the general tiles; along such rows, two thirds of what
+ * four rows and stores through the caches took, and of F16 a third. */
 #include "program.h"
 #include "scan_row.h"
 #include "transpose.h"
@@ -13,7 +15,8 @@
 
 enum {
     LANES = 64,            /* rows of a tile */
-    FEW = 16,              /* with fewer rows for a thread, sums and products are made row by row */
+    LINE_BYTES = 4096,     /* a line of sums and the like, where memory runs along all lines */
+    FEW = 16,              /* with fewer rows for a thread, sums and products are made along rows */
     LIVE_BYTES = 48 << 10, /* bytes of all tiles */
     PAD = 64,              /* bytes between tiles, so that they start in different sets of the cache */
     OPERANDS = IK_PROGRAM_INPUTS + 1,
@@ -23,8 +26,10 @@ enum {
 typedef struct job {
     const ik_plan *plan;
     int32_t inputs, compute, kind; /* kind: SUMS where the body adds the input and the value before, … */
-    bool exclusive, direct;        /* direct: rows are walked along in place */
+    /* along: rows are walked along; lines: memory runs along the lines of all tiles; stream: y bypasses the caches */
+    bool exclusive, along, lines, stream;
     int64_t size, rows, length, lanes, block; /* size: bytes of a value; a tile has `lanes` rows and `block` steps */
+    int64_t inner; /* rows of which none are in a tile with others */
     ik_number initial;
     ik_steps steps;
     char *tensor[2 + IK_PROGRAM_INPUTS]; /* y, init, inputs */
@@ -88,6 +93,8 @@ static void select_tile(const job *j, operand *o, int64_t row, int64_t n, int64_
 {
     char *place =
         n == 1 && o->rows.dtype == j->compute ? find_steps(o, row, 0) : ik_lanes_in_place(&o->rows, o->memory, row, n);
+    if (j->stream && o->memory == j->tensor[0])
+        place = NULL;
     o->in_place = place != NULL;
     o->line = o->in_place ? place + at * o->step * o->rows.size : o->tile;
     o->pitch = o->in_place ? o->step * o->rows.size : n * j->size;
@@ -97,6 +104,8 @@ static void load_tile(const frame *f, operand *o, int64_t row, int64_t n, int64_
 {
     const job *j = f->j;
     select_tile(j, o, row, n, at);
+    for (int64_t t = at + count; j->stream && t < ik_min(j->length, at + 2 * count); t++)
+        ik_prefetch(find_steps(o, row, t), n * o->rows.size);
     if (o->in_place)
         return;
     if (!o->by_rows) {
@@ -104,11 +113,10 @@ static void load_tile(const frame *f, operand *o, int64_t row, int64_t n, int64_
             ik_lanes_load(&o->rows, o->memory + (at + t) * o->step * o->rows.size, row, n, o->line + t * o->pitch);
         return;
     }
-    char *to = n == 1 ? o->tile : f->staging;
     for (int64_t i = 0; i < n; i++)
-        ik_load(j->compute, o->rows.dtype, find_steps(o, row + i, at), o->step, count, to + i * count * j->size);
-    if (n > 1)
-        ik_transpose(j->size, count, n, o->tile, o->pitch, j->size, to, j->size, count * j->size, false);
+        ik_load(
+            j->compute, o->rows.dtype, find_steps(o, row + i, at), o->step, count, f->staging + i * count * j->size);
+    ik_transpose(j->size, count, n, o->tile, o->pitch, j->size, f->staging, j->size, count * j->size, false);
 }
 
 static void store_tile(const frame *f, operand *o, int64_t row, int64_t n, int64_t at, int64_t count)
@@ -116,16 +124,20 @@ static void store_tile(const frame *f, operand *o, int64_t row, int64_t n, int64
     const job *j = f->j;
     if (o->in_place)
         return;
+    if (j->stream) {
+        for (int64_t t = 0; t < count; t++)
+            ik_stream_copy(find_steps(o, row, at + t), o->line + t * o->pitch, n * j->size);
+        return;
+    }
     if (!o->by_rows) {
         for (int64_t t = 0; t < count; t++)
             ik_lanes_store(&o->rows, o->memory + (at + t) * o->step * o->rows.size, row, n, o->line + t * o->pitch);
         return;
     }
-    const char *from = n == 1 ? o->tile : f->staging;
-    if (n > 1)
-        ik_transpose(j->size, n, count, f->staging, count * j->size, j->size, o->tile, j->size, o->pitch, false);
+    ik_transpose(j->size, n, count, f->staging, count * j->size, j->size, o->tile, j->size, o->pitch, false);
     for (int64_t i = 0; i < n; i++)
-        ik_store(j->compute, o->rows.dtype, from + i * count * j->size, find_steps(o, row + i, at), o->step, count);
+        ik_store(
+            j->compute, o->rows.dtype, f->staging + i * count * j->size, find_steps(o, row + i, at), o->step, count);
 }
 
 /* Step over the tile; the value before its first step is in `state`, and then the value after its last. */
@@ -133,6 +145,13 @@ static void step_over(frame *f, int64_t n, int64_t count)
 {
     const job *j = f->j;
     const size_t line = (size_t)(n * j->size);
+    if (j->kind != ANY) {
+        const operand *x = &f->x[j->kind == LINEAR ? 1 : 0], *a = &f->x[0];
+        const lines_of_rows lines = { x->line, a->line, f->y.line, x->pitch / j->size, a->pitch / j->size,
+            f->y.pitch / j->size };
+        step_lines(j->compute, n, j->kind, j->exclusive, &lines, count, f->state);
+        return;
+    }
     void *before = f->state;
     for (int64_t t = 0; t < count; t++) {
         char *y = f->y.line + t * f->y.pitch, *to = j->exclusive ? f->state : y;
@@ -150,19 +169,6 @@ static void step_over(frame *f, int64_t n, int64_t count)
         memcpy(f->state, before, line);
 }
 
-/* The same as step_over for a single row. */
-static void step_along(frame *f, int64_t count)
-{
-    const job *j = f->j;
-    const operand *x = &f->x[j->kind == LINEAR ? 1 : 0], *a = &f->x[0];
-    const run_of_rows run = { .x = { x->line },
-        .a = { a->line },
-        .step_x = x->pitch / j->size,
-        .step_a = a->pitch / j->size,
-        .step_y = f->y.pitch / j->size };
-    accumulate(j->compute, 1, j->kind, j->exclusive, &run, &f->y.line, count, f->state);
-}
-
 /* Load the values before the first step of n rows. */
 static void load_state(const job *j, int64_t row, int64_t n, char *state)
 {
@@ -175,25 +181,62 @@ static void load_state(const job *j, int64_t row, int64_t n, char *state)
     ik_lanes_load(&init, j->tensor[1], row, n, state);
 }
 
-/* Scan groups begin .. end of ROWS rows in place. */
-static void run_rows(void *context, int64_t begin, int64_t end, int32_t worker)
+/* Where `count` steps of a row can be walked along: in memory, or in `buffer`, with `step` between them. */
+static const char *fetch_steps(
+    const job *j, const operand *o, int64_t row, int64_t at, int64_t count, char *buffer, int64_t *step)
+{
+    const char *from = find_steps(o, row, at);
+    const bool in_place = o->rows.dtype == j->compute;
+    *step = in_place ? o->step : 1;
+    if (j->stream && at + 2 * count <= j->length && ik_magnitude(o->step) == 1)
+        ik_prefetch(find_steps(o, row, at + (o->step < 0 ? 2 * count - 1 : count)), count * j->size);
+    if (in_place)
+        return from;
+    ik_load(j->compute, o->rows.dtype, from, o->step, count, buffer);
+    return buffer;
+}
+
+/* Write the steps of a row from the buffer, where they lie as in memory where its steps are 1 or -1. */
+static void put_steps(const job *j, const operand *o, int64_t row, int64_t at, int64_t count, const char *buffer)
+{
+    const bool back = o->step == -1;
+    char *to = find_steps(o, row, back ? at + count - 1 : at);
+    if (j->stream)
+        ik_stream_copy(to, buffer, count * j->size);
+    else
+        ik_store(j->compute, o->rows.dtype, buffer, to, back ? 1 : o->step, count);
+}
+
+/* Walk along the rows of groups begin .. end, a chunk of steps at a time. */
+static void walk_groups(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const job *j = context;
-    const int32_t which[2] = { j->kind == LINEAR ? 3 : 2, 2 };
-    const operand y = open_operand(j, 0, NULL), x = open_operand(j, which[0], NULL),
-                  a = open_operand(j, which[1], NULL);
-    run_of_rows f = { .step_x = x.step, .step_a = a.step, .step_y = y.step };
-    char *to[ROWS];
+    const bool linear = j->kind == LINEAR;
+    const operand y = open_operand(j, 0, NULL), x = open_operand(j, linear ? 3 : 2, NULL), a = open_operand(j, 2, NULL);
+    const int64_t chunk = CHUNK / j->size, step = y.step == -1 ? -1 : 1;
+    run_of_rows f = { .step_a = 1 };
+    _Alignas(64) char made[ROWS * ROW_PITCH], given[ROWS * ROW_PITCH], factors[ROWS * ROW_PITCH];
     _Alignas(8) char state[ROWS * sizeof(double)];
     for (int64_t row = begin * j->lanes; row < ik_min(j->rows, end * j->lanes); row += j->lanes) {
         const int64_t n = ik_min(j->lanes, j->rows - row);
-        for (int64_t r = 0; r < n; r++)
-            f.x[r] = find_steps(&x, row + r, 0), f.a[r] = find_steps(&a, row + r, 0),
-            to[r] = find_steps(&y, row + r, 0);
         load_state(j, row, n, state);
-        accumulate(j->compute, n, j->kind, j->exclusive, &f, to, j->length, state);
+        for (int64_t at = 0; at < j->length; at += chunk) {
+            const int64_t count = ik_min(chunk, j->length - at);
+            for (int64_t r = 0; r < n; r++) {
+                f.x[r] = fetch_steps(j, &x, row + r, at, count, given + r * ROW_PITCH, &f.step_x);
+                f.a[r] = f.x[r];
+                if (linear)
+                    f.a[r] = fetch_steps(j, &a, row + r, at, count, factors + r * ROW_PITCH, &f.step_a);
+            }
+            char *first = made + (step < 0 ? (count - 1) * j->size : 0);
+            accumulate(j->compute, n, j->kind, j->exclusive, &f, first, step, count, state);
+            for (int64_t r = 0; r < n; r++)
+                put_steps(j, &y, row + r, at, count, made + r * ROW_PITCH);
+        }
     }
+    if (j->stream)
+        ik_stream_fence();
 }
 
 /* Scan rows begin .. end, numbered by tiles. */
@@ -203,21 +246,22 @@ static void run(void *context, int64_t begin, int64_t end, int32_t worker)
     const job *j = context;
     frame f;
     open_frame(&f, j);
-    for (int64_t row = begin * j->lanes; row < ik_min(j->rows, end * j->lanes); row += j->lanes) {
-        const int64_t n = ik_min(j->lanes, j->rows - row);
+    const int64_t tiles = ik_ceil_div(j->inner, j->lanes);
+    for (int64_t tile = begin; tile < end; tile++) {
+        const int64_t within = tile % tiles * j->lanes, n = ik_min(j->lanes, j->inner - within),
+                      row = tile / tiles * j->inner + within;
         load_state(j, row, n, f.state);
         for (int64_t at = 0; at < j->length; at += j->block) {
             const int64_t count = ik_min(j->block, j->length - at);
             for (int32_t i = 0; i < j->inputs; i++)
                 load_tile(&f, &f.x[i], row, n, at, count);
             select_tile(j, &f.y, row, n, at);
-            if (n == 1 && j->kind != ANY)
-                step_along(&f, count);
-            else
-                step_over(&f, n, count);
+            step_over(&f, n, count);
             store_tile(&f, &f.y, row, n, at, count);
         }
     }
+    if (j->stream)
+        ik_stream_fence();
 }
 
 /* Whether a step takes two operands, in either order. */
@@ -249,18 +293,22 @@ static const char *set_up(const ik_plan *plan, job *j)
     if (reason != NULL)
         return reason;
     j->kind = kind_of(j);
-    j->direct = j->kind != ANY;
-    for (uint32_t i = 0; i < plan->tensor_count; i++) {
-        const ik_tensor *t = &plan->tensors[i];
-        j->direct &= i == 1 || (t->dtype == j->compute && ik_magnitude(t->strides[t->ndim - 1]) == 1);
-    }
     j->length = y->shape[y->ndim - 1];
     j->rows = j->length > 0 ? ik_numel(y) / j->length : 0;
-    j->lanes = ik_max(1, ik_min(LANES, ik_ceil_div(j->rows, ik_threads())));
-    if (j->direct)
-        j->lanes = ik_min(j->lanes, ROWS);
-    else if (j->lanes < FEW && j->kind != ANY)
-        j->lanes = 1;
+    bool by_lines = true, by_rows = true;
+    for (uint32_t i = 0; i < plan->tensor_count && j->kind != ANY; i++) {
+        const ik_tensor *t = &plan->tensors[i];
+        const int64_t step = ik_magnitude(t->strides[t->ndim - 1]), apart = ik_magnitude(t->strides[t->ndim - 2]);
+        by_lines &= i == 1 || apart == 1;
+        by_rows &= i == 1 || step <= apart;
+    }
+    const int64_t share = ik_max(1, ik_ceil_div(j->rows, ik_threads())), inner = y->shape[y->ndim - 2];
+    j->along = j->kind != ANY && (by_rows || share < FEW);
+    j->lines = j->kind != ANY && !j->along && by_lines && (inner >= LANES || inner == j->rows);
+    j->inner = j->lines ? inner : j->rows;
+    j->lanes = ik_min(share, j->along ? ROWS : j->lines ? LINE_BYTES / j->size : LANES);
+    j->stream = y->dtype == j->compute && ik_numel(y) * j->size > IK_STREAM_BYTES
+        && (j->lines || (j->along && ik_magnitude(y->strides[y->ndim - 1]) == 1));
     const int64_t lines = LIVE_BYTES / (j->size * j->lanes) - j->steps.constants - j->steps.depth - j->steps.kept - 1;
     j->block = ik_max(1, ik_min(j->length, lines / (j->inputs + 2)));
     return NULL;
@@ -282,6 +330,7 @@ IK_KERNEL(scan)
     for (int32_t i = 0; i < 2 + j.inputs; i++)
         j.tensor[i] = ik_ptr(plan, data, (uint32_t)i);
     const int64_t work = j.lanes * j.length * j.size * (1 + j.steps.count);
-    ik_parallel_for(ik_ceil_div(j.rows, j.lanes), 1 + IK_THREAD_BYTES / (1 + work), j.direct ? run_rows : run, &j);
+    const int64_t groups = j.rows / ik_max(1, j.inner) * ik_ceil_div(j.inner, j.lanes);
+    ik_parallel_for(groups, 1 + IK_THREAD_BYTES / (1 + work), j.along ? walk_groups : run, &j);
     return IK_SUCCESS;
 }
