@@ -1,0 +1,220 @@
+"""GGUF files of small models with random weights, one for each architecture that Isokern runs."""
+
+import numpy as np
+from gguf_write import write_gguf
+
+from isokern.blocks import quantize
+from isokern.dtypes import Q8_0
+from isokern.llm import GGUF
+
+WIDTH, INNER, HEADS, KV_HEADS, DIM, VOCABULARY, CONTEXT, WINDOW, EXPERTS, USED, EXPERT = (
+    128,
+    96,
+    4,
+    2,
+    32,
+    97,
+    64,
+    8,
+    6,
+    2,
+    64,
+)
+ROWS = {
+    "attn_q": HEADS * DIM,
+    "attn_k": KV_HEADS * DIM,
+    "attn_v": KV_HEADS * DIM,
+    "attn_qkv": (HEADS + 2 * KV_HEADS) * DIM,
+    "attn_output": WIDTH,
+    "ffn_gate": INNER,
+    "ffn_up": INNER,
+    "ffn_down": WIDTH,
+    "ffn_gate_inp": EXPERTS,
+    "ffn_gate_shexp": 160,
+    "ffn_up_shexp": 160,
+    "ffn_down_shexp": WIDTH,
+}
+COLUMNS = {"attn_output": HEADS * DIM, "ffn_down": INNER, "ffn_down_shexp": 160}
+STACKS = {
+    "ffn_gate_exps": (EXPERTS, EXPERT, WIDTH),
+    "ffn_up_exps": (EXPERTS, EXPERT, WIDTH),
+    "ffn_down_exps": (EXPERTS, WIDTH, EXPERT),
+}
+ATTENTION = "attn_norm attn_q attn_k attn_v attn_output ffn_norm"
+LLAMA = f"{ATTENTION} ffn_gate ffn_up ffn_down"
+GPT2 = "attn_norm+ attn_qkv+ attn_output+ ffn_norm+ ffn_up+ ffn_down+"
+MOE = "ffn_gate_inp ffn_gate_exps ffn_up_exps ffn_down_exps"
+AFTER = "post_attention_norm post_ffw_norm"
+EXPERT_FACTS = {"expert_count": EXPERTS, "expert_used_count": USED, "expert_feed_forward_length": EXPERT}
+WINDOWED = {"attention.sliding_window": WINDOW}
+SCALES = {"embedding_scale": 1.7, "residual_scale": 0.6, "logit_scale": 3.0}
+# By architecture: layers, tensors of each (+: with a bias), facts, tensors of the file besides the table and its norm
+FILES = {
+    "llama": (2, LLAMA, {}, "output"),
+    "mistral": (2, LLAMA, WINDOWED, "output"),
+    "mixtral": (2, f"{ATTENTION} {MOE}", {**EXPERT_FACTS, "feed_forward_length": EXPERT}, "output"),
+    "qwen2": (2, LLAMA.replace("attn_q attn_k attn_v", "attn_q+ attn_k+ attn_v+"), {}, ""),
+    "qwen3": (2, f"{LLAMA} attn_q_norm attn_k_norm", {}, ""),
+    "gemma": (2, LLAMA, {"attention.key_length": 64, "attention.value_length": 64}, ""),
+    "gemma2": (4, f"{LLAMA} {AFTER}", {**WINDOWED, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}, ""),
+    "gemma3": (
+        7,
+        f"{LLAMA} {AFTER} attn_q_norm attn_k_norm",
+        {**WINDOWED, "rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+        "",
+    ),
+    "phi2": (2, "attn_norm+ attn_qkv+ attn_output+ ffn_up+ ffn_down+", {"rope.dimension_count": 12}, "output+"),
+    "phi3": (2, "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down", WINDOWED, "output"),
+    "starcoder2": (2, GPT2.replace("attn_qkv+", "attn_q+ attn_k+ attn_v+"), {}, "output"),
+    "gpt2": (2, GPT2, {}, "position_embd"),
+    "falcon": (2, "attn_norm+ attn_norm_2+ attn_qkv attn_output ffn_up ffn_down", {}, "output"),
+    "stablelm": (
+        2,
+        LLAMA.replace("_norm", "_norm+").replace("attn_q ", "attn_q+ "),
+        {"rope.dimension_count": 8, "use_parallel_residual": False},
+        "output",
+    ),
+    "stablelm-parallel": (
+        2,
+        f"{LLAMA.replace('_norm', '_norm+').replace('ffn_norm+ ', '')} attn_q_norm attn_k_norm",
+        {"rope.dimension_count": 8, "use_parallel_residual": True},
+        "output",
+    ),
+    "olmo2": (2, f"{LLAMA[10:].replace('ffn_norm ', '')} {AFTER} attn_q_norm attn_k_norm", {}, "output"),
+    "olmo3": (
+        4,
+        f"{LLAMA[10:].replace('ffn_norm ', '')} {AFTER} attn_q_norm attn_k_norm",
+        {
+            **WINDOWED,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 16,
+        },
+        "output",
+    ),
+    "granite": (2, LLAMA, {**SCALES, "attention.scale": 0.11}, ""),
+    "granitemoe": (
+        2,
+        f"{ATTENTION} {MOE} ffn_gate_shexp ffn_up_shexp ffn_down_shexp",
+        {**SCALES, **EXPERT_FACTS, "attention.scale": 0.11, "expert_shared_feed_forward_length": 160},
+        "",
+    ),
+    "command-r": (
+        2,
+        f"{LLAMA.replace('ffn_norm ', '')} attn_q_norm attn_k_norm",
+        {"logit_scale": 0.4, "rope.scaling.type": "none"},
+        "",
+    ),
+    "cohere2": (5, LLAMA.replace("ffn_norm ", ""), {"logit_scale": 0.4, **WINDOWED}, ""),
+    "smollm3": (5, LLAMA, {}, ""),
+    "exaone": (2, LLAMA, {}, "output"),
+    "internlm2": (2, LLAMA, {}, "output"),
+    "minicpm": (2, LLAMA, SCALES, ""),
+    "glm4": (
+        2,
+        f"{LLAMA.replace('ffn_gate ', '')} {AFTER}",
+        {"rope.dimension_count": 16},
+        "output",
+    ),
+    "chatglm": (
+        2,
+        "attn_norm attn_qkv+ attn_output ffn_norm ffn_up ffn_down",
+        {"rope.dimension_count": 16},
+        "output",
+    ),
+    "qwen2moe": (
+        2,
+        f"{ATTENTION.replace('attn_q attn_k attn_v', 'attn_q+ attn_k+ attn_v+')} {MOE}"
+        " ffn_gate_inp_shexp ffn_gate_shexp ffn_up_shexp ffn_down_shexp",
+        {**EXPERT_FACTS, "expert_shared_feed_forward_length": 160},
+        "output",
+    ),
+    "qwen3moe": (2, f"{ATTENTION} {MOE} attn_q_norm attn_k_norm", EXPERT_FACTS, "output"),
+    "olmoe": (2, f"{ATTENTION} {MOE} attn_q_norm attn_k_norm", {**EXPERT_FACTS, "expert_used_count": 3}, "output"),
+    "gpt-oss": (
+        3,
+        "attn_norm attn_q+ attn_k+ attn_v+ attn_output+ attn_sinks post_attention_norm"
+        " ffn_gate_inp+ ffn_gate_exps+ ffn_up_exps+ ffn_down_exps+",
+        {
+            **EXPERT_FACTS,
+            **WINDOWED,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 16,
+        },
+        "output",
+    ),
+}
+NAMES = {"mistral": "llama", "mixtral": "llama", "stablelm-parallel": "stablelm", "olmo3": "olmo2"}
+LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", "cohere2")
+
+
+def shape_of(model, name, dim):
+    """Return the shape of a tensor of a layer."""
+    if name in STACKS:
+        return STACKS[name]
+    if name in ("attn_q_norm", "attn_k_norm"):
+        heads = HEADS if name == "attn_q_norm" else KV_HEADS
+        if model in ("stablelm-parallel", "command-r"):
+            return heads, dim
+        return (heads * dim,) if model in ("olmo2", "olmo3", "olmoe") else (dim,)
+    if name == "attn_sinks":
+        return (HEADS,)
+    if "norm" in name or name == "ffn_gate_inp_shexp":
+        return (WIDTH,)
+    rows, columns = ROWS[name], COLUMNS.get(name, WIDTH)
+    if dim != DIM and name.startswith("attn"):
+        rows, columns = (rows * dim // DIM, columns) if name != "attn_output" else (rows, columns * dim // DIM)
+    if name == "ffn_up" and model in ("phi3", "glm4", "chatglm"):
+        rows *= 2
+    return rows, columns
+
+
+def made(path, model, dtype="F32", change=None, seed=5, **metadata):
+    """Write a small model with random weights; `change(facts, tensors)` alters it."""
+    rng = np.random.default_rng(seed)
+    layers, names, facts, others = FILES[model]
+    dim = facts.get("attention.key_length", DIM)
+
+    def weight(shape, vector=False):
+        if vector or len(shape) == 1:
+            return (rng.standard_normal(shape) / 3).astype(np.float32)
+        array = (rng.standard_normal(shape) * 1.5 / np.sqrt(shape[-1])).astype(np.float32)
+        if dtype == "Q8_0":
+            return dtype, shape, quantize(array, Q8_0).reshape(-1)
+        return array
+
+    held = {}
+
+    def add(own, words):
+        for word in words.split():
+            name = word.removesuffix("+")
+            shape = (CONTEXT, WIDTH) if name == "position_embd" else (VOCABULARY, WIDTH)
+            shape = shape if own == "" and "norm" not in name else shape_of(model, name, dim)
+            norm = 1 if "norm" in name else 0
+            held[f"{own}{name}.weight"] = norm + weight(shape, True) if norm else weight(shape)
+            if word.endswith("+"):
+                held[f"{own}{name}.bias"] = weight(shape[:-1] or shape, True)
+
+    layer_norm = NAMES.get(model, model) in LAYER_NORMS
+    biased = "+" if "attn_norm+" in names else ""
+    add("", f"token_embd output_norm{biased} {others}")
+    for layer in range(layers):
+        add(f"blk.{layer}.", names)
+    name = NAMES.get(model, model)
+    known = {
+        "context_length": CONTEXT,
+        "embedding_length": WIDTH,
+        "block_count": layers,
+        "feed_forward_length": INNER,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": KV_HEADS,
+        f"attention.layer_norm_{'' if layer_norm else 'rms_'}epsilon": 1e-5,
+        **facts,
+        **metadata,
+    }
+    whole = {"general.architecture": name, **{f"{name}.{key}": value for key, value in known.items()}}
+    if change is not None:
+        change(whole, held)
+    write_gguf(path, whole, held)
+    return GGUF.open(path)
