@@ -435,6 +435,55 @@ def gpt_oss(m):
     return m.mul(m.rms(x, "output_norm"), "output")
 
 
+def deepseek(m, route, mscale, freqs, q_names):
+    """DeepSeek-V2 and V3 as the papers have them, with the keys and values of every head; `route` weighs experts."""
+    x = m.embed()
+    for layer in m.each_layer():
+        h = m.rms(x, "attn_norm")
+        c = m.rms(m.mul(h, "attn_q_a"), "attn_q_a_norm") if len(q_names) > 1 else h
+        q = m.heads_of(m.mul(c, q_names[-1]), m.heads)
+        row = m.mul(h, "attn_kv_a_mqa")
+        latent, shared = m.rms(row[:, :64], "attn_kv_a_norm"), turn(row[:, None, 64:], freqs, True)
+        if f"{m.own}attn_kv_b.weight" in m.tensors:
+            k, v = np.split(m.heads_of(m.mul(latent, "attn_kv_b"), m.heads), [32], -1)
+        else:
+            k = np.einsum("hri,nr->nhi", m.get("attn_k_b.weight"), latent)
+            v = np.einsum("hvr,nr->nhv", m.get("attn_v_b.weight"), latent)
+        q = np.concatenate([q[..., :32], turn(q[..., 32:], freqs, True)], -1)
+        k = np.concatenate([k, np.repeat(shared, m.heads, 1)], -1)
+        x = x + m.output(attend(q, k, v, scale=mscale**2 / math.sqrt(64)))
+        h = m.rms(x, "ffn_norm")
+        if layer == 0:
+            x = x + m.swiglu(h)
+            continue
+        w = {name: m.get(f"ffn_{name}_exps.weight") for name in ("gate", "up", "down")}
+        x = x + m.mul(silu(m.mul(h, "ffn_gate_shexp")) * m.mul(h, "ffn_up_shexp"), "ffn_down_shexp")
+        for i, scores in enumerate(h @ m.get("ffn_gate_inp.weight").T):
+            for e, share in route(m, scores).items():
+                x[i] += share * (w["down"][e] @ (silu(w["gate"][e] @ h[i]) * (w["up"][e] @ h[i])))
+    return m.mul(m.rms(x, "output_norm"), "output")
+
+
+def deepseek3(m):
+    def route(m, logits):
+        scores = sigmoid(logits)
+        ranks = (scores + m.get("exp_probs_b.bias")).reshape(3, 2)
+        for group in np.argsort(ranks.sum(1))[:1]:
+            ranks[group] = -np.inf
+        best = np.argsort(-ranks.reshape(-1))[:2]
+        return {e: 2.5 * scores[e] / scores[best].sum() for e in best}
+
+    return deepseek(m, route, 1 + 0.1 * math.log(8), yarn(32, 8.0, 16)[0], ("attn_q_a", "attn_q_b"))
+
+
+def deepseek2_lite(m):
+    def route(m, logits):
+        p = softmax(logits)
+        return {e: p[e] for e in np.argsort(-p)[:2]}
+
+    return deepseek(m, route, 1.0, inverse(32), ("attn_q",))
+
+
 MODELS = {
     "llama": llama,
     "mistral": mistral,
@@ -467,6 +516,8 @@ MODELS = {
     "qwen3moe": qwen3moe,
     "olmoe": olmoe,
     "gpt-oss": gpt_oss,
+    "deepseek2": deepseek3,
+    "deepseek2-lite": deepseek2_lite,
 }
 
 

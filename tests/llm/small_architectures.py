@@ -44,11 +44,41 @@ ATTENTION = "attn_norm attn_q attn_k attn_v attn_output ffn_norm"
 LLAMA = f"{ATTENTION} ffn_gate ffn_up ffn_down"
 GPT2 = "attn_norm+ attn_qkv+ attn_output+ ffn_norm+ ffn_up+ ffn_down+"
 MOE = "ffn_gate_inp ffn_gate_exps ffn_up_exps ffn_down_exps"
+SHARED = "ffn_gate_shexp ffn_up_shexp ffn_down_shexp"
 AFTER = "post_attention_norm post_ffw_norm"
 EXPERT_FACTS = {"expert_count": EXPERTS, "expert_used_count": USED, "expert_feed_forward_length": EXPERT}
 WINDOWED = {"attention.sliding_window": WINDOW}
 SCALES = {"embedding_scale": 1.7, "residual_scale": 0.6, "logit_scale": 3.0}
-# By architecture: layers, tensors of each (+: with a bias), facts, tensors of the file besides the table and its norm
+PLAIN, ROTATED, VALUE, RANK, QUERY_RANK = 32, 32, 64, 64, 48  # of latent attention
+LATENT = "attn_norm attn_q_a attn_q_a_norm attn_q_b attn_kv_a_mqa attn_kv_a_norm attn_k_b attn_v_b attn_output ffn_norm"
+LITE = "attn_norm attn_q attn_kv_a_mqa attn_kv_a_norm attn_kv_b attn_output ffn_norm"
+LATENT_SHAPES = {
+    "attn_q": (HEADS * (PLAIN + ROTATED), WIDTH),
+    "attn_q_a": (QUERY_RANK, WIDTH),
+    "attn_q_a_norm": (QUERY_RANK,),
+    "attn_q_b": (HEADS * (PLAIN + ROTATED), QUERY_RANK),
+    "attn_kv_a_mqa": (RANK + ROTATED, WIDTH),
+    "attn_kv_a_norm": (RANK,),
+    "attn_kv_b": (HEADS * (PLAIN + VALUE), RANK),
+    "attn_k_b": (HEADS, RANK, PLAIN),
+    "attn_v_b": (HEADS, VALUE, RANK),
+    "attn_output": (WIDTH, HEADS * VALUE),
+    "exp_probs_b": (EXPERTS,),
+} | {
+    f"ffn_{name}_shexp": shape
+    for name, shape in (("gate", (2 * EXPERT, WIDTH)), ("up", (2 * EXPERT, WIDTH)), ("down", (WIDTH, 2 * EXPERT)))
+}
+GROUPED = {
+    "leading_dense_block_count": 1,
+    "expert_shared_count": 2,
+    "expert_gating_func": 2,
+    "expert_weights_norm": True,
+    "expert_weights_scale": 2.5,
+    "expert_group_count": 3,
+    "expert_group_used_count": 2,
+}
+# By architecture: layers, tensors of each (+: with a bias, -: a bias alone; those of the first layer apart where they
+# differ), facts, tensors of the file besides the table and its norm
 FILES = {
     "llama": (2, LLAMA, {}, "output"),
     "mistral": (2, LLAMA, WINDOWED, "output"),
@@ -66,11 +96,11 @@ FILES = {
     "phi2": (2, "attn_norm+ attn_qkv+ attn_output+ ffn_up+ ffn_down+", {"rope.dimension_count": 12}, "output+"),
     "phi3": (2, "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down", WINDOWED, "output"),
     "starcoder2": (2, GPT2.replace("attn_qkv+", "attn_q+ attn_k+ attn_v+"), {}, "output"),
-    "gpt2": (2, GPT2, {}, "position_embd"),
+    "gpt2": (2, GPT2, {"attention.head_count_kv": HEADS}, "position_embd"),
     "falcon": (2, "attn_norm+ attn_norm_2+ attn_qkv attn_output ffn_up ffn_down", {}, "output"),
     "stablelm": (
         2,
-        LLAMA.replace("_norm", "_norm+").replace("attn_q ", "attn_q+ "),
+        LLAMA.replace("_norm", "_norm+").replace("attn_q attn_k attn_v", "attn_q+ attn_k+ attn_v+"),
         {"rope.dimension_count": 8, "use_parallel_residual": False},
         "output",
     ),
@@ -131,6 +161,44 @@ FILES = {
     ),
     "qwen3moe": (2, f"{ATTENTION} {MOE} attn_q_norm attn_k_norm", EXPERT_FACTS, "output"),
     "olmoe": (2, f"{ATTENTION} {MOE} attn_q_norm attn_k_norm", {**EXPERT_FACTS, "expert_used_count": 3}, "output"),
+    "deepseek2": (
+        3,
+        (f"{LATENT} ffn_gate ffn_up ffn_down", f"{LATENT} {MOE} {SHARED} exp_probs_b-"),
+        {
+            **EXPERT_FACTS,
+            **GROUPED,
+            "attention.key_length": RANK + ROTATED,
+            "attention.value_length": RANK,
+            "attention.key_length_mla": PLAIN + ROTATED,
+            "attention.value_length_mla": VALUE,
+            "attention.head_count_kv": 1,
+            "attention.q_lora_rank": QUERY_RANK,
+            "attention.kv_lora_rank": RANK,
+            "attention.layer_norm_rms_epsilon": 1e-6,
+            "rope.dimension_count": ROTATED,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.yarn_log_multiplier": 0.1,
+        },
+        "output",
+    ),
+    "deepseek2-lite": (
+        2,
+        (f"{LITE} ffn_gate ffn_up ffn_down", f"{LITE} {MOE} {SHARED}"),
+        {
+            **EXPERT_FACTS,
+            "leading_dense_block_count": 1,
+            "expert_shared_count": 2,
+            "attention.key_length": PLAIN + ROTATED,
+            "attention.value_length": VALUE,
+            "attention.head_count_kv": HEADS,
+            "attention.kv_lora_rank": RANK,
+            "attention.layer_norm_rms_epsilon": 1e-6,
+            "rope.dimension_count": ROTATED,
+        },
+        "output",
+    ),
     "gpt-oss": (
         3,
         "attn_norm attn_q+ attn_k+ attn_v+ attn_output+ attn_sinks post_attention_norm"
@@ -145,12 +213,20 @@ FILES = {
         "output",
     ),
 }
-NAMES = {"mistral": "llama", "mixtral": "llama", "stablelm-parallel": "stablelm", "olmo3": "olmo2"}
+NAMES = {
+    "mistral": "llama",
+    "mixtral": "llama",
+    "stablelm-parallel": "stablelm",
+    "olmo3": "olmo2",
+    "deepseek2-lite": "deepseek2",
+}
 LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", "cohere2")
 
 
 def shape_of(model, name, dim):
     """Return the shape of a tensor of a layer."""
+    if "deepseek2" in model and name in LATENT_SHAPES:
+        return LATENT_SHAPES[name]
     if name in STACKS:
         return STACKS[name]
     if name in ("attn_q_norm", "attn_k_norm"):
@@ -162,6 +238,8 @@ def shape_of(model, name, dim):
         return (HEADS,)
     if "norm" in name or name == "ffn_gate_inp_shexp":
         return (WIDTH,)
+    if model == "gpt2" and name == "attn_qkv":
+        return 3 * HEADS * DIM, WIDTH
     rows, columns = ROWS[name], COLUMNS.get(name, WIDTH)
     if dim != DIM and name.startswith("attn"):
         rows, columns = (rows * dim // DIM, columns) if name != "attn_output" else (rows, columns * dim // DIM)
@@ -174,7 +252,7 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
     """Write a small model with random weights; `change(facts, tensors)` alters it."""
     rng = np.random.default_rng(seed)
     layers, names, facts, others = FILES[model]
-    dim = facts.get("attention.key_length", DIM)
+    dim, per_layer = facts.get("attention.key_length", DIM), (names, names) if isinstance(names, str) else names
 
     def weight(shape, vector=False):
         if vector or len(shape) == 1:
@@ -188,19 +266,20 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
 
     def add(own, words):
         for word in words.split():
-            name = word.removesuffix("+")
+            name = word.rstrip("+-")
             shape = (CONTEXT, WIDTH) if name == "position_embd" else (VOCABULARY, WIDTH)
             shape = shape if own == "" and "norm" not in name else shape_of(model, name, dim)
             norm = 1 if "norm" in name else 0
-            held[f"{own}{name}.weight"] = norm + weight(shape, True) if norm else weight(shape)
-            if word.endswith("+"):
+            if not word.endswith("-"):
+                held[f"{own}{name}.weight"] = norm + weight(shape, True) if norm else weight(shape)
+            if word.endswith(("+", "-")):
                 held[f"{own}{name}.bias"] = weight(shape[:-1] or shape, True)
 
     layer_norm = NAMES.get(model, model) in LAYER_NORMS
-    biased = "+" if "attn_norm+" in names else ""
+    biased = "+" if "attn_norm+" in per_layer[0] else ""
     add("", f"token_embd output_norm{biased} {others}")
     for layer in range(layers):
-        add(f"blk.{layer}.", names)
+        add(f"blk.{layer}.", per_layer[min(layer, 1)])
     name = NAMES.get(model, model)
     known = {
         "context_length": CONTEXT,

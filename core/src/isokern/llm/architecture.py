@@ -18,12 +18,32 @@ from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 
 @dataclass(frozen=True)
 class Experts:
-    """How many experts a layer has and a token uses, and their widths; `shared` is 0 without a shared expert."""
+    """How many experts a layer has and a token uses, and their widths; `shared` is 0 without a shared expert.
+
+    The first `dense` layers have none. `how` are the attributes of `topk_router`.
+    """
 
     count: int
     used: int
     inner: int
     shared: int
+    dense: int
+    how: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Latent:
+    """The sizes of latent attention: the ranks of keys and of queries (0: no latent), and the parts of a head.
+
+    A head's key is `plain` elements and the rotated ones, its value `value`. With `absorbed` heads are multiplied by
+    what makes keys and values of latents, and the cache holds latents.
+    """
+
+    rank: int
+    query_rank: int
+    plain: int
+    value: int
+    absorbed: bool
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,7 @@ class Config:
     scales: Mapping[str, float]
     scale: float
     experts: Experts | None
+    latent: Latent | None
     consumed: frozenset[str]
 
     @property
@@ -129,7 +150,10 @@ class Config:
         ropes = read_ropes(gguf, meta, own, form, head_dim) if form.pairing else RopeTables()
         windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
         scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
+        value_dim = meta.whole(own + "attention.value_length", head_dim)
+        latent = _latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
         plain = width / heads if layers == form.scale_by_width else head_dim
+        plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
             architecture=name,
             form=form,
@@ -139,7 +163,7 @@ class Config:
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            value_dim=meta.whole(own + "attention.value_length", head_dim),
+            value_dim=value_dim,
             vocabulary=vocabulary,
             context=context,
             epsilon=meta.real(own + f"attention.layer_norm_{'rms_' if form.norm == 'rms_norm' else ''}epsilon"),
@@ -150,8 +174,9 @@ class Config:
             turned=tuple(_is_turned(form, layer, window) for layer, window in enumerate(windows)),
             parallel=_is_parallel(gguf, meta, own, form),
             scales=scales,
-            scale=scales.get(ATTENTION, 0.0) or plain**-0.5,
+            scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
             experts=experts,
+            latent=latent,
             consumed=ropes.consumed,
         )
         meta.check_all_read(own)
@@ -159,7 +184,8 @@ class Config:
 
 
 def _experts(meta: Metadata, own: str, form: Architecture) -> Experts | None:
-    if form.router is None:
+    router = form.router
+    if router is None:
         for key in ("expert_count", "expert_used_count"):
             meta.check_only(own + key, 0)
         return None
@@ -170,12 +196,63 @@ def _experts(meta: Metadata, own: str, form: Architecture) -> Experts | None:
     used = meta.whole(own + "expert_used_count")
     if used > count:
         raise InvalidArgument("GGUF", f"{own}expert_used_count is {used}", allowed=f"up to {count}, the experts")
+    how: dict[str, Any] = {"top": used, "scoring": router.scoring, "normalize": router.normalize}
     inner = meta.whole(own + "expert_feed_forward_length", meta.get(own + "feed_forward_length"))
-    shared = 0
-    if form.router.shared:
-        default = meta.get(own + "feed_forward_length", inner) if form.router.shared == "gated" else 0
+    shared, dense = 0, 0
+    if router.told:
+        shared = inner * meta.whole(own + "expert_shared_count", 0, least=0)
+        dense = meta.whole(own + "leading_dense_block_count", 0, least=0)
+        how |= _routing(meta, own, count, used)
+    elif router.shared:
+        default = meta.get(own + "feed_forward_length", inner) if router.shared == "gated" else 0
         shared = meta.whole(own + "expert_shared_feed_forward_length", default, least=0)
-    return Experts(count, used, inner, shared)
+    return Experts(count, used, inner, shared, dense, how)
+
+
+def _routing(meta: Metadata, own: str, count: int, used: int) -> dict[str, Any]:
+    """Return the attributes of a router that the file describes; groups count as DeepSeek-V2 and V3 have it."""
+    kind = meta.whole(own + "expert_gating_func", 1)
+    if kind not in (1, 2):
+        raise InvalidArgument("GGUF", f"{own}expert_gating_func is {kind}", allowed="1 (softmax) and 2 (sigmoid)")
+    normalize = meta.get(own + "expert_weights_norm", False)
+    if not isinstance(normalize, bool):
+        raise meta.wrong(own + "expert_weights_norm", "a bool")
+    groups = meta.whole(own + "expert_group_count", 1)
+    best = meta.whole(own + "expert_group_used_count", groups)
+    if (
+        count % groups
+        or best > groups
+        or used > count // groups * best
+        or (kind == 2 and count // groups < 2 <= groups)
+    ):
+        given = f"{own}expert_group_count is {groups}, expert_group_used_count {best}"
+        raise InvalidArgument("GGUF", given, allowed=f"groups of {count} experts with {used} or more in those used")
+    return {
+        "scoring": "softmax" if kind == 1 else "sigmoid",
+        "normalize": normalize,
+        "scale": meta.real(own + "expert_weights_scale", 1.0) or 1.0,
+        "groups": groups,
+        "top_groups": best,
+        "group_score": "max" if kind == 1 else "top2",
+    }
+
+
+def _latent(meta: Metadata, own: str, cached: tuple[int, int, int], rotated: int) -> Latent:
+    """Read the sizes of latent attention beside those of its cache: heads, and the widths of keys and values."""
+    rank = meta.whole(own + "attention.kv_lora_rank")
+    query_rank = meta.whole(own + "attention.q_lora_rank", 0, least=0)
+    head = meta.whole(own + "attention.key_length_mla", 0, least=0)
+    if not head:
+        latent = Latent(rank, query_rank, cached[1] - rotated, cached[2], False)
+    else:
+        value = meta.whole(own + "attention.value_length_mla")
+        latent = Latent(rank, query_rank, head - rotated, value, True)
+        if cached != (1, rank + rotated, rank):
+            given = f"{own}attention.head_count_kv, key_length and value_length are {list(cached)}"
+            raise InvalidArgument("GGUF", given, allowed=f"{[1, rank + rotated, rank]}, with key_length_mla")
+    if latent.plain < 1:
+        raise InvalidArgument("GGUF", f"{own}rope.dimension_count is {rotated}", allowed="less than a head's width")
+    return latent
 
 
 def _windows(meta: Metadata, own: str, form: Architecture, layers: int, context: int) -> tuple[int, ...]:

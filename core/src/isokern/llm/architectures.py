@@ -23,13 +23,15 @@ class Router:
 
     Scores are `scoring` of the logits; `normalize` makes the chosen ones' weights sum to 1. `shared` is the shared
     expert that computes every token: "" for none, "added", or "gated" by the sigmoid of a product
-    (ffn_gate_inp_shexp). `biases`: the router and the experts have biases.
+    (ffn_gate_inp_shexp). `biases`: the router and the experts have biases. `told`: the file says all of this, and more
+    (DeepSeek: `expert_gating_func`, `expert_weights_norm`, groups, `leading_dense_block_count` …).
     """
 
     normalize: bool = True
     scoring: str = "softmax"
     shared: str = ""
     biases: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Architecture:
     - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs.
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
-    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some.
+    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and
+      values come of one latent row a token (multi-head latent attention).
     """
 
     source: str
@@ -81,6 +84,7 @@ class Architecture:
     sqrt_width: bool = False
     sinks: bool = False
     router: Router | None = None
+    latent: bool = False
 
 
 LLAMA = Architecture("Touvron et al. 2023; experts: Mixtral, Jiang et al. 2024", "adjacent", router=Router(), windows=1)
@@ -203,6 +207,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "qwen3moe": replace(QWEN3, router=Router()),
     "olmoe": Architecture("OLMoE, Muennighoff et al. 2024", "half", head_norms="row", router=Router(normalize=False)),
+    "deepseek2": Architecture(
+        "DeepSeek-V2, 2024; DeepSeek-V3, 2024", "adjacent", router=Router(shared="added", told=True), latent=True
+    ),
     "gpt-oss": Architecture(
         "gpt-oss, OpenAI 2025",
         "half",

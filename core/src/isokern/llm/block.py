@@ -6,6 +6,7 @@ from ..graph.ir import Value
 from ..graph.layer import Context
 from .architectures import RESIDUAL
 from .experts import Mixture
+from .latent import LatentAttention
 from .layers import Attention, FeedForward, Places, Source, Weighted, multiply
 from .ropes import Rope
 
@@ -15,8 +16,9 @@ class Block(Weighted):
 
     def __init__(self, source: Source, layer: int, places: Places, rope: Rope | None) -> None:
         super().__init__(source)
-        self.attention = Attention(source, layer, places, rope)
-        self.feed_forward = FeedForward(source) if self.config.experts is None else Mixture(source)
+        kind, experts = LatentAttention if self.config.latent else Attention, self.config.experts
+        self.attention = kind(source, layer, places, rope)
+        self.feed_forward = FeedForward(source) if experts is None or layer < experts.dense else Mixture(source)
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return a value of the shape of x; the inputs are those of `Attention`."""

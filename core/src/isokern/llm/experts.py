@@ -16,8 +16,10 @@ class Mixture(Weighted):
         c, router, experts = self.config, self.config.form.router, self.config.experts
         assert router is not None and experts is not None
         logits = ctx.add(Product(self.source, experts.count, bias=router.biases), x, name="ffn_gate_inp")
-        how = {"top": experts.used, "scoring": router.scoring, "normalize": router.normalize}
-        weights, ids = ctx.emit_all("topk_router", [logits], how)
+        given = [logits]
+        if router.told and self.source.has(f"{ctx.path}.exp_probs_b.bias"):
+            given.append(self.parameter(ctx, "exp_probs_b.bias", experts.count))
+        weights, ids = ctx.emit_all("topk_router", given, experts.how)
         halves = [self._experts(ctx, x, f"ffn_{name}_exps", experts.inner, ids) for name in ("gate", "up")]
         each = self._experts(ctx, ctx.emit(c.form.gate, halves), "ffn_down_exps", c.width, ids)
         y = ctx.emit("moe_sum", [each, weights])

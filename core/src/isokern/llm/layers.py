@@ -152,7 +152,7 @@ class Attention(Weighted):
         The inputs are x [n, width], keys and values, and where rope turns this layer, its frequencies.
         """
         x, keys, values, *turns = inputs
-        c, where = self.config, self.places
+        c = self.config
         sizes = [(c.heads, c.head_dim), (c.kv_heads, c.head_dim), (c.kv_heads, c.value_dim)]
         if self.source.has(f"{ctx.path}.attn_qkv.weight"):
             fused = self.product(ctx, x, "attn_qkv", sum(heads * dim for heads, dim in sizes))
@@ -163,21 +163,26 @@ class Attention(Weighted):
         for i, (name, (heads, dim)) in enumerate(zip("qkv", sizes, strict=True)):
             y = self.product(ctx, x, f"attn_{name}", heads * dim) if flat is None else flat[i]
             y = self._heads(ctx, y, name, heads, dim)
-            made.append(self._rotate(ctx, y, turns) if name != "v" else y)
-        q, k, v = made
-        keys, values = (ctx.emit("cache_update", [new, where.start, held]) for new, held in ((k, keys), (v, values)))
-        given: list[Value | None] = [q, keys, values, None, where.lengths]
+            made.append(self.rotate(ctx, y, turns) if name != "v" else y)
+        mixed = self.attend(ctx, made, keys, values)
+        return self.product(ctx, ctx.emit("collapse_shape", [mixed], {"groups": (2, 2)}), "attn_output", c.width)
+
+    def attend(self, ctx: Context, made: Sequence[Value], keys: Value, values: Value) -> Value:
+        """Return the attention of the new q to the caches, to which the new k and v are added."""
+        c, (q, k, v) = self.config, made
+        start, lengths = self.places.start, self.places.lengths
+        keys, values = (ctx.emit("cache_update", [new, start, held]) for new, held in ((k, keys), (v, values)))
+        given: list[Value | None] = [q, keys, values, None, lengths]
         if c.form.sinks:
             given += [None, self.parameter(ctx, "attn_sinks.weight", c.heads)]
         how: dict[str, Any] = {"causal": True}
         if c.windows[self.layer]:
             how["window"] = c.windows[self.layer]
-        if c.scale != c.head_dim**-0.5:
+        if c.scale != q.spec.shape[3] ** -0.5:
             how["scale"] = c.scale
         if c.scales.get(SCORES_CAP):
             how["softcap"] = c.scales[SCORES_CAP]
-        mixed = ctx.emit("attention", given, how)
-        return self.product(ctx, ctx.emit("collapse_shape", [mixed], {"groups": (2, 2)}), "attn_output", c.width)
+        return ctx.emit("attention", given, how)
 
     def _heads(self, ctx: Context, y: Value, name: str, heads: int, dim: int) -> Value:
         """Return y [n, heads · dim] as [1, n, heads, dim], with the norm of q and k."""
@@ -195,7 +200,8 @@ class Attention(Weighted):
             return emitter(ctx).pointwise("x0 * x1", even, weight)
         return y
 
-    def _rotate(self, ctx: Context, x: Value, turns: Sequence[Value]) -> Value:
+    def rotate(self, ctx: Context, x: Value, turns: Sequence[Value]) -> Value:
+        """Return x [1, n, heads, dim], turned where the layer has rope."""
         if self.rope is None:
             return x
         c = self.config
@@ -242,7 +248,7 @@ def multiply(ctx: Context, x: Value, factor: float) -> Value:
 
 
 def split(ctx: Context, x: Value, widths: Sequence[int]) -> list[Value]:
-    """Return the columns of x, one part after the other: views."""
+    """Return parts of x along the last dim, one after the other: views."""
     ends = [sum(widths[: i + 1]) for i in range(len(widths))]
-    pairs = zip(ends, widths, strict=True)
-    return [ctx.emit("slice", [x], {"starts": (end - w,), "ends": (end,), "axes": (1,)}) for end, w in pairs]
+    last, pairs = x.spec.ndim - 1, zip(ends, widths, strict=True)
+    return [ctx.emit("slice", [x], {"starts": (end - w,), "ends": (end,), "axes": (last,)}) for end, w in pairs]

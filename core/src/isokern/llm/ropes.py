@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,13 +32,14 @@ class RopeTables:
     """The first `rotated` elements of a head turn as `ropes` say, by the name of the parameter.
 
     LOCAL is for layers with a window, LONG for caches of more than `original` positions. `consumed` are the tensors
-    that the tables were made of.
+    that the tables were made of. Scores of attention are multiplied by `score_scale`.
     """
 
     rotated: int = 0
     ropes: Mapping[str, Rope] = field(default_factory=dict)
     original: int = 0
     consumed: frozenset[str] = frozenset()
+    score_scale: float = 1.0
 
 
 def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_dim: int) -> RopeTables:
@@ -70,6 +72,10 @@ def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_di
     kind = "none" if scaling == "longrope" else scaling
     plain = frequencies(rotated, base, kind, factor=factor, original_length=original, slow=slow, fast=fast)
     magnitude = yarn_magnitude(factor) if scaling == "yarn" else 1.0
+    score_scale = 1.0
+    if form.latent:  # DeepSeek's YaRN scales scores, also those of what is not turned
+        score_scale = (1 + meta.real(scale + "yarn_log_multiplier", 0.0) * math.log(max(factor, 1.0))) ** 2
+        magnitude = 1.0
     magnitude *= meta.real(scale + "attn_factor", 1.0)
     given = _divisors(gguf, "rope_freqs.weight", rotated)  # Llama 3: the divisor of each frequency
     ropes = {ROPE: Rope(_divide(plain, given if short is None else short), magnitude)}
@@ -85,7 +91,7 @@ def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_di
     }
     if given is not None and short is not None:
         consumed.discard("rope_freqs.weight")  # factors and divisors exclude each other: the former are applied
-    return RopeTables(rotated, ropes, original, frozenset(consumed))
+    return RopeTables(rotated, ropes, original, frozenset(consumed), score_scale)
 
 
 def _divisors(gguf: GGUF, name: str, rotated: int) -> Any:
