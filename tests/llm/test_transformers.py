@@ -188,7 +188,7 @@ MODELS = {
         "DeepseekV3",
         {
             **DEEPSEEK,
-            "q_lora_rank": 48,
+            "q_lora_rank": 96,
             "rope_parameters": {**YARN, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0},
             "n_group": 3,
             "topk_group": 2,

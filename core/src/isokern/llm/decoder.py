@@ -13,9 +13,9 @@ from ..graph.model import Model
 from ..status import InvalidArgument
 from .architecture import Config
 from .architectures import LOGITS_CAP
-from .block import Block
+from .decoder_layer import DecoderLayer
 from .gguf import GGUF, quote_name
-from .layers import Norm, Places, Product, Scaled, Source, Sum, Table
+from .layers import Norm, Places, Product, Recipe, Scaled, Sum, Table
 
 HISTORY = 64  # tokens that a repetition penalty looks back on
 
@@ -58,7 +58,7 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
     BadTensorDtype name the layer and the tensor that the file lacks or has in another shape or type.
     """
     c, n, made = config, step.tokens, Model(config.architecture)
-    emit, source = made.builder.emit, Source(gguf, config, step.activations)
+    emit, recipe = made.builder.emit, Recipe(gguf, config, step.activations)
     tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
     (count,) = emit("fill", [], {"value": n, "shape": (1,)}, name="count", dtypes={"T": "I64"})
     (lengths,) = emit("add", [start, count], name="lengths")
@@ -68,11 +68,11 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
         (positions,) = emit("add", [numbers, start], name="positions")
     named = {c.rope(layer, step.length) for layer in range(len(c.turned))}
     turns = {name: made.builder.parameter(name, (c.rotated // 2,)) for name in c.ropes if name in named}
-    table = Table(source, c.vocabulary)
+    table = Table(recipe, c.vocabulary)
     x = made.add(table, tokens, name="token_embd")
     x = made.apply(Scaled(c.embedding_scale), [x], "token_embd")
     if not c.form.pairing:
-        x = made.apply(Sum(), [x, made.add(Table(source, c.context), positions, name="position_embd")], "position_embd")
+        x = made.apply(Sum(), [x, made.add(Table(recipe, c.context), positions, name="position_embd")], "position_embd")
     places = Places(positions, start, lengths)
     for layer in range(c.layers):
         own = f"blk.{layer}"
@@ -82,12 +82,12 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
         )
         rope = c.rope(layer, step.length)
         given = [x, keys, values] if rope is None else [x, keys, values, turns[rope]]
-        x = made.add(Block(source, layer, places, None if rope is None else c.ropes[rope]), *given, name=own)
-    x = made.add(Norm(source), x, name="output_norm")
+        x = made.add(DecoderLayer(recipe, layer, places, None if rope is None else c.ropes[rope]), *given, name=own)
+    x = made.add(Norm(recipe), x, name="output_norm")
     if n > 1 and not step.every:
         (x,) = emit("slice", [x], {"starts": (n - 1,), "ends": (n,), "axes": (0,)}, name="last")
-    tied = None if source.has("output.weight") else table.weight
-    output = Product(source, c.vocabulary, bias="output" in c.form.biases, tied=tied)
+    tied = None if recipe.has("output.weight") else table.weight
+    output = Product(recipe, c.vocabulary, bias="output" in c.form.biases, tied=tied)
     logits = made.add(output, x, name="output")
     logits = made.apply(Scaled(c.logit_scale, c.scales.get(LOGITS_CAP, 0.0)), [logits], "output")
     made.output(logits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..graph.ir import Value
 from ..graph.layer import Context
-from .layers import Product, Weighted, emitter, gated
+from .layers import Product, Weighted, emit_network, emitter
 
 
 class Mixture(Weighted):
@@ -15,9 +15,9 @@ class Mixture(Weighted):
         (x,) = ctx.expect(inputs, 1)
         c, router, experts = self.config, self.config.form.router, self.config.experts
         assert router is not None and experts is not None
-        logits = ctx.add(Product(self.source, experts.count, bias=router.biases), x, name="ffn_gate_inp")
+        logits = ctx.add(Product(self.recipe, experts.count, bias=router.biases), x, name="ffn_gate_inp")
         given = [logits]
-        if router.told and self.source.has(f"{ctx.path}.exp_probs_b.bias"):
+        if router.told and self.recipe.has(f"{ctx.path}.exp_probs_b.bias"):
             given.append(self.parameter(ctx, "exp_probs_b.bias", experts.count))
         weights, ids = ctx.emit_all("topk_router", given, experts.how)
         halves = [self._experts(ctx, x, f"ffn_{name}_exps", experts.inner, ids) for name in ("gate", "up")]
@@ -25,7 +25,7 @@ class Mixture(Weighted):
         y = ctx.emit("moe_sum", [each, weights])
         if not experts.shared:
             return y
-        shared = gated(self, ctx, x, "_shexp", experts.shared)
+        shared = emit_network(self, ctx, x, "_shexp", experts.shared)
         if router.shared == "gated":
             row = self.parameter(ctx, "ffn_gate_inp_shexp.weight", c.width)
             row = ctx.emit("expand_shape", [row], {"groups": (2,), "shape": (1, c.width)})
