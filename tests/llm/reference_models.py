@@ -24,7 +24,7 @@ class Weights:
             else:
                 self.tensors[key] = held.array.astype(np.float64)
         self.layers, self.heads = self.facts["block_count"], self.facts["attention.head_count"]
-        self.shared, self.width = self.facts["attention.head_count_kv"], self.facts["embedding_length"]
+        self.shared, self.width = self.facts.get("attention.head_count_kv"), self.facts["embedding_length"]
         self.eps = next(v for k, v in self.facts.items() if k.endswith("epsilon"))
 
     def each_layer(self):
@@ -484,6 +484,55 @@ def deepseek2_lite(m):
     return deepseek(m, route, 1.0, inverse(32), ("attn_q",))
 
 
+def convolve(m, x):
+    """Return silu of each channel's convolution with the three elements before it."""
+    w, n = m.get("ssm_conv1d.weight"), len(x)
+    padded = np.concatenate([np.zeros((3, x.shape[1])), x])
+    return silu(sum(padded[i : i + n] * w[:, i] for i in range(4)) + m.get("ssm_conv1d.bias"))
+
+
+def mamba(m, normalized=False):
+    """Gu and Dao 2023, algorithm 2 with the discretisation of section 2; FalconMamba normalises dt, B and C."""
+    x = m.embed()
+    for _ in m.each_layer():
+        u, z = np.split(m.mul(m.rms(x, "attn_norm"), "ssm_in"), 2, -1)
+        u = convolve(m, u)
+        parts = np.split(m.mul(u, "ssm_x"), [8, 24], -1)
+        if normalized:
+            parts = [p / np.sqrt(np.mean(p**2, -1, keepdims=True) + m.eps) for p in parts]
+        steps, h, y = np.log1p(np.exp(m.mul(parts[0], "ssm_dt"))), np.zeros((256, 16)), np.empty_like(u)
+        for t, (step, b, c) in enumerate(zip(steps, *parts[1:], strict=True)):
+            h = np.exp(step[:, None] * m.get("ssm_a")) * h + (step * u[t])[:, None] * b
+            y[t] = h @ c + m.get("ssm_d") * u[t]
+        x = x + m.mul(y * silu(z), "ssm_out")
+    x = m.rms(x, "output_norm")
+    return m.mul(x, "output") if "output.weight" in m.tensors else m.logits(x)
+
+
+def falcon_mamba(m):
+    return mamba(m, normalized=True)
+
+
+def mamba2(m):
+    """Dao and Gu 2024: heads of one decay each; the norm is of what is gated, by groups."""
+    x, groups = m.embed(), m.facts["ssm.group_count"]
+    for _ in m.each_layer():
+        row = m.mul(m.rms(x, "attn_norm"), "ssm_in")
+        z, xbc, dt = np.split(row, [256, row.shape[1] - 4], -1)
+        u, b, c = np.split(convolve(m, xbc), [256, 256 + 16 * groups], -1)
+        steps, a, d = np.log1p(np.exp(dt + m.get("ssm_dt.bias"))), m.get("ssm_a")[:, 0], m.get("ssm_d")[:, 0]
+        u, y, h = u.reshape(-1, 4, 64), np.empty((len(x), 4, 64)), np.zeros((4, 64, 16))
+        b, c = (np.repeat(v.reshape(-1, groups, 16), 4 // groups, 1) for v in (b, c))
+        for t, step in enumerate(steps):
+            h = np.exp(step * a)[:, None, None] * h + np.einsum("h,hd,hs->hds", step, u[t], b[t])
+            y[t] = np.einsum("hds,hs->hd", h, c[t]) + d[:, None] * u[t]
+        y = (y.reshape(len(x), -1) * silu(z)).reshape(len(x), groups, -1)
+        y = y / np.sqrt(np.mean(y**2, -1, keepdims=True) + m.eps) * m.get("ssm_norm.weight")
+        x = x + m.mul(y.reshape(len(x), -1), "ssm_out")
+    x = m.rms(x, "output_norm")
+    return m.mul(x, "output") if "output.weight" in m.tensors else m.logits(x)
+
+
 MODELS = {
     "llama": llama,
     "mistral": mistral,
@@ -518,6 +567,10 @@ MODELS = {
     "gpt-oss": gpt_oss,
     "deepseek2": deepseek3,
     "deepseek2-lite": deepseek2_lite,
+    "mamba": mamba,
+    "falcon-mamba": falcon_mamba,
+    "mamba2": mamba2,
+    "mamba2-one": mamba2,
 }
 
 

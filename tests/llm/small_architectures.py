@@ -77,8 +77,15 @@ GROUPED = {
     "expert_group_count": 3,
     "expert_group_used_count": 2,
 }
-# By architecture: layers, tensors of each (+: with a bias, -: a bias alone; those of the first layer apart where they
-# differ), facts, tensors of the file besides the table and its norm
+MAMBA = "attn_norm ssm_in ssm_conv1d+ ssm_a! ssm_d! ssm_out"
+STATES = {"ssm.inner_size": 256, "ssm.state_size": 16, "ssm.conv_kernel": 4} | {
+    "attention.head_count": 0,
+    "attention.head_count_kv": None,
+    "feed_forward_length": 0,
+}
+EVEN = {"ssm.time_step_rank": 8, "ssm.dt_b_c_rms": True}
+# By architecture: layers, tensors of each (+: with a bias, -: a bias alone, !: no suffix; those of the first layer
+# apart where they differ), facts, tensors of the file besides the table and its norm
 FILES = {
     "llama": (2, LLAMA, {}, "output"),
     "mistral": (2, LLAMA, WINDOWED, "output"),
@@ -199,6 +206,15 @@ FILES = {
         },
         "output",
     ),
+    "mamba": (2, f"{MAMBA} ssm_x ssm_dt+", {**STATES, **EVEN, "ssm.dt_b_c_rms": False}, ""),
+    "falcon-mamba": (
+        2,
+        f"{MAMBA} ssm_x ssm_dt+",
+        {**STATES, **EVEN},
+        "output",
+    ),
+    "mamba2": (2, f"{MAMBA} ssm_dt- ssm_norm", {**STATES, "ssm.time_step_rank": 4, "ssm.group_count": 2}, "output"),
+    "mamba2-one": (2, f"{MAMBA} ssm_dt- ssm_norm", {**STATES, "ssm.time_step_rank": 4, "ssm.group_count": 1}, ""),
     "gpt-oss": (
         3,
         "attn_norm attn_q+ attn_k+ attn_v+ attn_output+ attn_sinks post_attention_norm"
@@ -219,6 +235,8 @@ NAMES = {
     "stablelm-parallel": "stablelm",
     "olmo3": "olmo2",
     "deepseek2-lite": "deepseek2",
+    "falcon-mamba": "mamba",
+    "mamba2-one": "mamba2",
 }
 LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", "cohere2")
 
@@ -227,6 +245,19 @@ def shape_of(model, name, dim):
     """Return the shape of a tensor of a layer."""
     if "deepseek2" in model and name in LATENT_SHAPES:
         return LATENT_SHAPES[name]
+    if name.startswith("ssm"):
+        groups = {"mamba2": 2, "mamba2-one": 1}.get(model, 0)
+        more = 2 * groups * 16
+        return {
+            "ssm_in": (512 + more + (4 if groups else 0), WIDTH),
+            "ssm_conv1d": (256 + more, 4),
+            "ssm_x": (8 + 2 * 16, 256),
+            "ssm_dt": (4,) if groups else (256, 8),
+            "ssm_a": (4, 1) if groups else (256, 16),
+            "ssm_d": (4, 1) if groups else (256,),
+            "ssm_norm": (groups, 256 // max(groups, 1)),
+            "ssm_out": (WIDTH, 256),
+        }[name]
     if name in STACKS:
         return STACKS[name]
     if name in ("attn_q_norm", "attn_k_norm"):
@@ -266,12 +297,16 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
 
     def add(own, words):
         for word in words.split():
-            name = word.rstrip("+-")
+            name = word.rstrip("+-!")
             shape = (CONTEXT, WIDTH) if name == "position_embd" else (VOCABULARY, WIDTH)
             shape = shape if own == "" and "norm" not in name else shape_of(model, name, dim)
             norm = 1 if "norm" in name else 0
-            if not word.endswith("-"):
-                held[f"{own}{name}.weight"] = norm + weight(shape, True) if norm else weight(shape)
+            if word.endswith("!"):
+                array = rng.uniform(0.2, 4, shape).astype(np.float32)
+                held[f"{own}{name}"] = -array if name == "ssm_a" else array
+            elif not word.endswith("-"):
+                plain = norm or name == "ssm_conv1d"
+                held[f"{own}{name}.weight"] = norm + weight(shape, True) if plain else weight(shape)
             if word.endswith(("+", "-")):
                 held[f"{own}{name}.bias"] = weight(shape[:-1] or shape, True)
 
@@ -292,6 +327,7 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
         **facts,
         **metadata,
     }
+    known = {key: value for key, value in known.items() if value is not None}
     whole = {"general.architecture": name, **{f"{name}.{key}": value for key, value in known.items()}}
     if change is not None:
         change(whole, held)

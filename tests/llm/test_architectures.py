@@ -13,7 +13,7 @@ from small_model import drop, put, replace
 
 from isokern import BadTensorShape, InvalidArgument
 from isokern.graph import parse, verify
-from isokern.llm import Model, Session
+from isokern.llm import Generation, Model, Sampling, Session, tokens
 from isokern.llm.architecture import Config
 from isokern.llm.architectures import ARCHITECTURES
 from isokern.llm.decoder import TokenStep, decoder
@@ -63,6 +63,32 @@ def test_quantised_weights(tmp_path, device, model):
     assert far(Session(Model(gguf, device=device), dtype="F32").logits(TEXT, every=True), wanted) < 1e-4
 
 
+@pytest.mark.parametrize("model", ["gemma2", "mamba", "mamba2", "deepseek2"])
+def test_a_session_begins_again(tmp_path, device, model):
+    session = Session(Model(made(tmp_path / "m.gguf", model), device=device), 40)
+    first = session.logits(TEXT[:9])
+    session.logits(TEXT[9:20])
+    session.clear()
+    assert session.position == 0 and session.cache_bytes > 0
+    np.testing.assert_array_equal(session.logits(TEXT[:9]), first)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "mamba", "qwen2moe"])
+def test_text_of_a_model_is_the_likeliest(tmp_path, device, model):
+    gguf = made(tmp_path / "m.gguf", model)
+    report, text = Generation(), list(TEXT[:7])
+    for _ in range(12):
+        text.append(int(logits(gguf, model, text)[-1].argmax()))
+    session = Session(Model(gguf, device=device), dtype="F32")
+    assert list(tokens(session, TEXT[:7], 12, Sampling(), frozenset(), report)) == text[7:]
+
+
+def test_learned_positions_end_with_the_table(tmp_path, device):
+    model = Model(made(tmp_path / "m.gguf", "gpt2"), device=device)
+    with pytest.raises(InvalidArgument, match="length=65; allowed: up to 64, the positions that the model has"):
+        Session(model, 65)
+
+
 @pytest.mark.parametrize("model", list(FILES))
 def test_graphs_verify_print_and_parse(tmp_path, model):
     gguf = made(tmp_path / "m.gguf", model)
@@ -89,13 +115,12 @@ def test_no_tensor_may_be_missing_and_none_is_ignored(tmp_path, model):
     config = Config.of(gguf)
     layer = f"blk.{config.layers - 1}."
     for name in gguf.tensors:
-        stem = name.split(".")[-2]
+        stem = name.removeprefix("blk.").split(".")[1 if "blk" in name else 0]
         if stem in OPTIONAL or ("blk" in name and not name.startswith(layer)):
             continue
         form, router = config.form, config.form.router
-        required = (
-            (form.norm_biases and "norm" in stem) or stem in form.biases or (router is not None and router.biases)
-        )
+        required = stem in form.biases or stem.startswith("ssm") or (form.norm_biases and "norm" in stem)
+        required |= router is not None and router.biases
         if name.endswith("bias") and not required:
             continue  # biases are added wherever the file has them
         changed = Changed(gguf, {n: t for n, t in gguf.tensors.items() if n != name})
@@ -133,6 +158,11 @@ def test_no_tensor_may_be_missing_and_none_is_ignored(tmp_path, model):
         ("deepseek2", put("deepseek2.attention.head_count_kv", 4), r"are \[4, 96, 64\]; allowed: \[1, 96, 64\]"),
         ("deepseek2", drop("deepseek2.attention.kv_lora_rank"), "kv_lora_rank is missing"),
         ("deepseek2-lite", put("deepseek2.rope.dimension_count", 64), "less than a head's width"),
+        ("mamba", put("mamba.attention.head_count", 4), "head_count is '4'; allowed: 0"),
+        ("mamba", put("mamba.ssm.conv_kernel", 1), "conv_kernel is '1'; allowed: an integer from 2"),
+        ("mamba", put("mamba.ssm.dt_b_c_rms", 1), "dt_b_c_rms is '1'; allowed: a bool"),
+        ("mamba", put("mamba.ssm.group_count", 1), "not known here: 'mamba.ssm.group_count'"),
+        ("mamba2", put("mamba2.ssm.group_count", 3), "allowed: heads of one width, and groups of as many heads"),
         ("phi3", replace("rope_factors_long.weight", np.ones(16, np.float32)), "short rope factors are missing"),
     ],
 )

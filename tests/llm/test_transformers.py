@@ -23,7 +23,13 @@ LAYER |= {f"attn_{n}_norm": f"self_attn.{n}_norm" for n in "qk"} | {
 }
 LAYER |= {f"ffn_{n}_shexp": f"mlp.shared_expert.{n}_proj" for n in ("gate", "up", "down")}
 WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-ENDS = {"attn_sinks": "", "exp_probs_b": "_bias"}
+PATHS = {
+    "gpt2": "transformer.h",
+    "falcon": "transformer.h",
+    "mamba": "backbone.layers",
+    "mamba2-one": "backbone.layers",
+}
+ENDS = {"attn_sinks": "", "exp_probs_b": "_bias", "ssm_a": "", "ssm_d": ""}
 AFTER = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 GEMMA = {**AFTER, "ffn_norm": "pre_feedforward_layernorm"}
 GPT2 = {
@@ -63,6 +69,21 @@ GRANITE = {
     "logits_scaling": 3.0,
     "attention_multiplier": 0.11,
     "tie_word_embeddings": True,
+}
+MAMBA_SIZES = {"state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": 8, "use_mambapy": False}
+MAMBA_SIZES |= {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+MAMBA = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "attn_norm": "norm"} | {
+    f"ssm_{name}": f"mixer.{other}"
+    for name, other in (
+        ("in", "in_proj"),
+        ("conv1d", "conv1d"),
+        ("x", "x_proj"),
+        ("dt", "dt_proj"),
+        ("a", "A_log"),
+        ("d", "D"),
+        ("norm", "norm"),
+        ("out", "out_proj"),
+    )
 }
 DEEPSEEK = {
     "rms_norm_eps": 1e-6,
@@ -199,6 +220,13 @@ MODELS = {
         False,
     ),
     "deepseek2-lite": ("DeepseekV2", {**DEEPSEEK, "q_lora_rank": None}, DEEPSEEK_NAMES, False),
+    "mamba": ("Mamba", MAMBA_SIZES, MAMBA, False),
+    "mamba2-one": (
+        "Mamba2",
+        {**MAMBA_SIZES, "num_heads": 4, "head_dim": 64, "n_groups": 1, "chunk_size": 8},
+        MAMBA,
+        False,
+    ),
     "gpt-oss": (
         "GptOss",
         {
@@ -219,11 +247,11 @@ def to_transformers(gguf, model, names, halves):
     """Return the file's tensors under transformers' names."""
     held, made_ = {name: tensor.array.astype(np.float64) for name, tensor in gguf.tensors.items()}, {}
     for name, array in held.items():
-        layer, stem, kind = re.fullmatch(r"(blk\.\d+\.)?(\w+)\.(\w+)", name).groups()
+        layer, stem, kind = re.fullmatch(r"(blk\.\d+\.)?(\w+)\.?(\w*)", name).groups()
         if "_exps" in stem or stem == "attn_k_b":
             continue
         target = {**WHOLE, **LAYER, **names}.get(stem, "")
-        own = f"{'transformer.h' if model in ('gpt2', 'falcon') else 'model.layers'}.{layer[4:]}" if layer else ""
+        own = f"{PATHS.get(model, 'model.layers')}.{layer[4:]}" if layer else ""
         if model.startswith("gemma") and "norm" in stem:
             array = array - 1
         if halves and stem in ("attn_q", "attn_k"):
@@ -237,6 +265,14 @@ def to_transformers(gguf, model, names, halves):
             q, k, v = np.split(array.reshape(-1, DIM, WIDTH), [HEADS, HEADS + KV_HEADS])
             groups = zip(q.reshape(KV_HEADS, -1, DIM, WIDTH), k[:, None], v[:, None], strict=True)
             array = np.concatenate([np.concatenate(group) for group in groups]).reshape(array.shape)
+        if stem == "ssm_conv1d" and array.ndim == 2:
+            array = array[:, None]
+        if stem in ("ssm_a", "ssm_d", "ssm_norm") and model == "mamba2-one":
+            array = array.reshape(-1)
+        if stem == "ssm_a":
+            array = np.log(-array)
+        if stem == "ssm_dt" and model == "mamba2-one":
+            target, kind = "mixer", "dt_bias"
         if stem == "attn_v_b":
             k_b = held[name.replace("attn_v_b", "attn_k_b")].swapaxes(1, 2)
             target, array = "self_attn.kv_b_proj", np.concatenate([k_b, array], 1).reshape(-1, array.shape[2])
@@ -282,8 +318,8 @@ def test_the_float64_model_is_that_of_transformers(tmp_path, model):
         "bos_token_id": 0,
         "eos_token_id": 1,
     }
-    if kind == "Falcon":
-        del common["head_dim"]
+    for name in {"Falcon": ["head_dim"], "Mamba": ["intermediate_size"]}.get(kind, []):
+        del common[name]
     config = getattr(transformers, f"{kind}Config")(
         **{**common, **settings}, attn_implementation="eager", experts_implementation="eager"
     )

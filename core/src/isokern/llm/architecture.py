@@ -13,37 +13,8 @@ from ..status import InvalidArgument
 from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, Architecture
 from .gguf import GGUF, quote_name
 from .metadata import Metadata
+from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
-
-
-@dataclass(frozen=True)
-class Experts:
-    """How many experts a layer has and a token uses, and their widths; `shared` is 0 without a shared expert.
-
-    The first `dense` layers have none. `how` are the attributes of `topk_router`.
-    """
-
-    count: int
-    used: int
-    inner: int
-    shared: int
-    dense: int
-    how: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Latent:
-    """The sizes of latent attention: the ranks of keys and of queries (0: no latent), and the parts of a head.
-
-    A head's key is `plain` elements and the rotated ones, its value `value`. With `absorbed` heads are multiplied by
-    what makes keys and values of latents, and the cache holds latents.
-    """
-
-    rank: int
-    query_rank: int
-    plain: int
-    value: int
-    absorbed: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +48,7 @@ class Config:
     scale: float
     experts: Experts | None
     latent: Latent | None
+    recurrent: Recurrent | None
     consumed: frozenset[str]
 
     @property
@@ -108,6 +80,13 @@ class Config:
             return LOCAL
         return LONG if LONG in self.ropes and length > self.original else ROPE
 
+    def states(self, length: int, cache: object) -> dict[str, tuple[tuple[int, ...], object]]:
+        """Return the shape and the dtype of what a layer keeps of `length` tokens, by name."""
+        if self.recurrent is not None:
+            return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
+        dims = {"keys": self.head_dim, "values": self.value_dim}
+        return {name: ((1, length, self.kv_heads, dim), cache) for name, dim in dims.items()}
+
     @classmethod
     def of(cls, gguf: GGUF) -> Config:
         """Read the sizes from the metadata of `gguf`.
@@ -131,14 +110,9 @@ class Config:
             raise InvalidArgument(
                 "GGUF", "tensor token_embd.weight is missing or no matrix", allowed="[vocabulary, width]"
             )
-        width, heads = meta.whole(own + "embedding_length"), meta.whole(own + "attention.head_count")
-        layers = meta.whole(own + "block_count")
-        head_dim = meta.whole(own + "attention.key_length", max(width // heads, 1))
-        kv_heads = meta.whole(own + "attention.head_count_kv", heads)
-        if heads % kv_heads:
-            raise InvalidArgument(
-                "GGUF", f"{own}attention.head_count_kv is {kv_heads}", allowed=f"a divisor of {heads}"
-            )
+        width, layers = meta.whole(own + "embedding_length"), meta.whole(own + "block_count")
+        recurrent = read_recurrent(meta, own, form) if form.state else None
+        heads, kv_heads, head_dim, value_dim = (0, 0, 0, 0) if recurrent else _heads(meta, own, width)
         context = meta.whole(own + "context_length")
         vocabulary = table.shape[0]
         meta.check_only(own + "vocab_size", vocabulary)
@@ -146,20 +120,19 @@ class Config:
         if isinstance(tokens, tuple) and tokens and len(tokens) != vocabulary:
             given = f"tokenizer.ggml.tokens has {len(tokens)} tokens"
             raise InvalidArgument("GGUF", given, allowed=f"{vocabulary}, the rows of token_embd.weight")
-        experts = _experts(meta, own, form)
+        experts = read_experts(meta, own, form)
         ropes = read_ropes(gguf, meta, own, form, head_dim) if form.pairing else RopeTables()
         windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
         scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
-        value_dim = meta.whole(own + "attention.value_length", head_dim)
-        latent = _latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
-        plain = width / heads if layers == form.scale_by_width else head_dim
+        latent = read_latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
+        plain = width / heads if layers == form.scale_by_width else max(head_dim, 1)
         plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
             architecture=name,
             form=form,
             layers=layers,
             width=width,
-            inner=meta.whole(own + "feed_forward_length", experts.inner if experts else None),
+            inner=0 if recurrent else meta.whole(own + "feed_forward_length", experts.inner if experts else None),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -177,82 +150,21 @@ class Config:
             scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
             experts=experts,
             latent=latent,
+            recurrent=recurrent,
             consumed=ropes.consumed,
         )
         meta.check_all_read(own)
         return made
 
 
-def _experts(meta: Metadata, own: str, form: Architecture) -> Experts | None:
-    router = form.router
-    if router is None:
-        for key in ("expert_count", "expert_used_count"):
-            meta.check_only(own + key, 0)
-        return None
-    count = meta.whole(own + "expert_count", 0, least=0)
-    if not count:
-        meta.check_only(own + "expert_used_count", 0)
-        return None
-    used = meta.whole(own + "expert_used_count")
-    if used > count:
-        raise InvalidArgument("GGUF", f"{own}expert_used_count is {used}", allowed=f"up to {count}, the experts")
-    how: dict[str, Any] = {"top": used, "scoring": router.scoring, "normalize": router.normalize}
-    inner = meta.whole(own + "expert_feed_forward_length", meta.get(own + "feed_forward_length"))
-    shared, dense = 0, 0
-    if router.told:
-        shared = inner * meta.whole(own + "expert_shared_count", 0, least=0)
-        dense = meta.whole(own + "leading_dense_block_count", 0, least=0)
-        how |= _routing(meta, own, count, used)
-    elif router.shared:
-        default = meta.get(own + "feed_forward_length", inner) if router.shared == "gated" else 0
-        shared = meta.whole(own + "expert_shared_feed_forward_length", default, least=0)
-    return Experts(count, used, inner, shared, dense, how)
-
-
-def _routing(meta: Metadata, own: str, count: int, used: int) -> dict[str, Any]:
-    """Return the attributes of a router that the file describes; groups count as DeepSeek-V2 and V3 have it."""
-    kind = meta.whole(own + "expert_gating_func", 1)
-    if kind not in (1, 2):
-        raise InvalidArgument("GGUF", f"{own}expert_gating_func is {kind}", allowed="1 (softmax) and 2 (sigmoid)")
-    normalize = meta.get(own + "expert_weights_norm", False)
-    if not isinstance(normalize, bool):
-        raise meta.wrong(own + "expert_weights_norm", "a bool")
-    groups = meta.whole(own + "expert_group_count", 1)
-    best = meta.whole(own + "expert_group_used_count", groups)
-    if (
-        count % groups
-        or best > groups
-        or used > count // groups * best
-        or (kind == 2 and count // groups < 2 <= groups)
-    ):
-        given = f"{own}expert_group_count is {groups}, expert_group_used_count {best}"
-        raise InvalidArgument("GGUF", given, allowed=f"groups of {count} experts with {used} or more in those used")
-    return {
-        "scoring": "softmax" if kind == 1 else "sigmoid",
-        "normalize": normalize,
-        "scale": meta.real(own + "expert_weights_scale", 1.0) or 1.0,
-        "groups": groups,
-        "top_groups": best,
-        "group_score": "max" if kind == 1 else "top2",
-    }
-
-
-def _latent(meta: Metadata, own: str, cached: tuple[int, int, int], rotated: int) -> Latent:
-    """Read the sizes of latent attention beside those of its cache: heads, and the widths of keys and values."""
-    rank = meta.whole(own + "attention.kv_lora_rank")
-    query_rank = meta.whole(own + "attention.q_lora_rank", 0, least=0)
-    head = meta.whole(own + "attention.key_length_mla", 0, least=0)
-    if not head:
-        latent = Latent(rank, query_rank, cached[1] - rotated, cached[2], False)
-    else:
-        value = meta.whole(own + "attention.value_length_mla")
-        latent = Latent(rank, query_rank, head - rotated, value, True)
-        if cached != (1, rank + rotated, rank):
-            given = f"{own}attention.head_count_kv, key_length and value_length are {list(cached)}"
-            raise InvalidArgument("GGUF", given, allowed=f"{[1, rank + rotated, rank]}, with key_length_mla")
-    if latent.plain < 1:
-        raise InvalidArgument("GGUF", f"{own}rope.dimension_count is {rotated}", allowed="less than a head's width")
-    return latent
+def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:
+    """Read how many heads queries and keys have, and the widths of keys and values."""
+    heads = meta.whole(own + "attention.head_count")
+    head_dim = meta.whole(own + "attention.key_length", max(width // heads, 1))
+    kv_heads = meta.whole(own + "attention.head_count_kv", heads)
+    if heads % kv_heads:
+        raise InvalidArgument("GGUF", f"{own}attention.head_count_kv is {kv_heads}", allowed=f"a divisor of {heads}")
+    return heads, kv_heads, head_dim, meta.whole(own + "attention.value_length", head_dim)
 
 
 def _windows(meta: Metadata, own: str, form: Architecture, layers: int, context: int) -> tuple[int, ...]:

@@ -57,8 +57,9 @@ class Architecture:
     - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs.
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
-    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and
-      values come of one latent row a token (multi-head latent attention).
+    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
+      one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of attention and
+      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2).
     """
 
     source: str
@@ -85,6 +86,7 @@ class Architecture:
     sinks: bool = False
     router: Router | None = None
     latent: bool = False
+    state: str = ""
 
 
 LLAMA = Architecture("Touvron et al. 2023; experts: Mixtral, Jiang et al. 2024", "adjacent", router=Router(), windows=1)
@@ -221,4 +223,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         sinks=True,
         router=Router(biases=True),
     ),
+    "mamba": Architecture(
+        "Mamba, Gu and Dao 2023", "", before=("attn_norm", ""), biases=("ssm_dt",), state="selective"
+    ),
+    "mamba2": Architecture("Mamba-2, Dao and Gu 2024", "", before=("attn_norm", ""), state="heads"),
 }

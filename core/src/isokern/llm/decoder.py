@@ -15,7 +15,8 @@ from .architecture import Config
 from .architectures import LOGITS_CAP
 from .decoder_layer import DecoderLayer
 from .gguf import GGUF, quote_name
-from .layers import Norm, Places, Product, Recipe, Scaled, Sum, Table
+from .layers import Norm, Origin, Places, Product, Scaled, Sum, Table
+from .recurrent import StateLayer
 
 HISTORY = 64  # tokens that a repetition penalty looks back on
 
@@ -53,12 +54,13 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
     """Return the graph of a file's model for a step.
 
     Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,
-    length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. Results: logits F32 [1 or n,
-    vocabulary]; with sampling also `tokens` and `start` as they are afterwards. InvalidArgument, BadTensorShape or
-    BadTensorDtype name the layer and the tensor that the file lacks or has in another shape or type.
+    length, heads, dim], or its states, `blk.N.conv` and `blk.N.ssm` F32, and with a repetition penalty `history` I64
+    [1, HISTORY]. Results: logits F32 [1 or n, vocabulary]; with sampling also `tokens` and `start`, and last the states,
+    as they are afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and the tensor that the
+    file lacks or has in another shape or type.
     """
     c, n, made = config, step.tokens, Model(config.architecture)
-    emit, recipe = made.builder.emit, Recipe(gguf, config, step.activations)
+    emit, origin = made.builder.emit, Origin(gguf, config, step.activations)
     tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
     (count,) = emit("fill", [], {"value": n, "shape": (1,)}, name="count", dtypes={"T": "I64"})
     (lengths,) = emit("add", [start, count], name="lengths")
@@ -68,31 +70,35 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
         (positions,) = emit("add", [numbers, start], name="positions")
     named = {c.rope(layer, step.length) for layer in range(len(c.turned))}
     turns = {name: made.builder.parameter(name, (c.rotated // 2,)) for name in c.ropes if name in named}
-    table = Table(recipe, c.vocabulary)
+    table = Table(origin, c.vocabulary)
     x = made.add(table, tokens, name="token_embd")
     x = made.apply(Scaled(c.embedding_scale), [x], "token_embd")
-    if not c.form.pairing:
-        x = made.apply(Sum(), [x, made.add(Table(recipe, c.context), positions, name="position_embd")], "position_embd")
+    if not c.form.pairing and not c.recurrent:
+        x = made.apply(Sum(), [x, made.add(Table(origin, c.context), positions, name="position_embd")], "position_embd")
     places = Places(positions, start, lengths)
+    states: list[Value] = []
     for layer in range(c.layers):
         own = f"blk.{layer}"
-        keys, values = (
-            made.input(f"{own}.{name}", (1, step.length, c.kv_heads, dim), step.cache)
-            for name, dim in (("keys", c.head_dim), ("values", c.value_dim))
-        )
+        kept = [made.input(f"{own}.{k}", *spec) for k, spec in c.states(step.length, step.cache).items()]
         rope = c.rope(layer, step.length)
-        given = [x, keys, values] if rope is None else [x, keys, values, turns[rope]]
-        x = made.add(DecoderLayer(recipe, layer, places, None if rope is None else c.ropes[rope]), *given, name=own)
-    x = made.add(Norm(recipe), x, name="output_norm")
+        given = [x, *kept] if rope is None else [x, *kept, turns[rope]]
+        if c.recurrent:
+            spaces = StateLayer(origin)
+            x = made.add(spaces, *given, name=own)
+            states += spaces.kept
+        else:
+            x = made.add(DecoderLayer(origin, layer, places, c.ropes.get(rope or "")), *given, name=own)
+    x = made.add(Norm(origin), x, name="output_norm")
     if n > 1 and not step.every:
         (x,) = emit("slice", [x], {"starts": (n - 1,), "ends": (n,), "axes": (0,)}, name="last")
-    tied = None if recipe.has("output.weight") else table.weight
-    output = Product(recipe, c.vocabulary, bias="output" in c.form.biases, tied=tied)
+    tied = None if origin.has("output.weight") else table.weight
+    output = Product(origin, c.vocabulary, bias="output" in c.form.biases, tied=tied)
     logits = made.add(output, x, name="output")
     logits = made.apply(Scaled(c.logit_scale, c.scales.get(LOGITS_CAP, 0.0)), [logits], "output")
     made.output(logits)
     if step.sampling is not None:
         made.output(*_draw(made, step.sampling, logits, tokens, start, lengths))
+    made.output(*states)
     _check_all_used(gguf, {v.name for v in made.graph.parameters} | c.consumed)
     return made
 

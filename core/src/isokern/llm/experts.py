@@ -15,9 +15,9 @@ class Mixture(Weighted):
         (x,) = ctx.expect(inputs, 1)
         c, router, experts = self.config, self.config.form.router, self.config.experts
         assert router is not None and experts is not None
-        logits = ctx.add(Product(self.recipe, experts.count, bias=router.biases), x, name="ffn_gate_inp")
+        logits = ctx.add(Product(self.origin, experts.count, bias=router.biases), x, name="ffn_gate_inp")
         given = [logits]
-        if router.told and self.recipe.has(f"{ctx.path}.exp_probs_b.bias"):
+        if router.told and self.origin.has(f"{ctx.path}.exp_probs_b.bias"):
             given.append(self.parameter(ctx, "exp_probs_b.bias", experts.count))
         weights, ids = ctx.emit_all("topk_router", given, experts.how)
         halves = [self._experts(ctx, x, f"ffn_{name}_exps", experts.inner, ids) for name in ("gate", "up")]

@@ -21,7 +21,7 @@ from .ropes import Rope
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Origin:
     """What all layers of a model are made from: the file, its configuration, and how products take activations."""
 
     gguf: GGUF
@@ -45,14 +45,14 @@ class Places:
 class Weighted(Layer):
     """A layer whose parameters are tensors of a file: vectors in F32, matrices in the file's type."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe, self.config = recipe, recipe.config
+    def __init__(self, origin: Origin) -> None:
+        self.origin, self.config = origin, origin.config
 
     def parameter(self, ctx: Context, name: str, *shape: int, plain: bool = False) -> Value:
         """Return the parameter for the tensor of this layer that is called `name`; `plain` ones become F32."""
         plain = plain or len(shape) == 1
         full, where = f"{ctx.path}.{name}", f"GGUF, layer {ctx.path}"
-        held, allowed = self.recipe.gguf.tensors.get(full), ACTIVATIONS if plain else WEIGHTS
+        held, allowed = self.origin.gguf.tensors.get(full), ACTIVATIONS if plain else WEIGHTS
         if held is None:
             raise InvalidArgument(where, f"tensor {full} is missing", allowed=f"{list(shape)}")
         if held.shape != shape:
@@ -63,11 +63,11 @@ class Weighted(Layer):
 
     def product(self, ctx: Context, x: Value, name: str, outputs: int) -> Value:
         """Return x times the matrix of this layer that is called `name`."""
-        return ctx.add(Product(self.recipe, outputs, bias=name in self.config.form.biases), x, name=name)
+        return ctx.add(Product(self.origin, outputs, bias=name in self.config.form.biases), x, name=name)
 
     def norm(self, ctx: Context, x: Value, name: str) -> Value:
         """Return x, normalised; x itself where there is no such norm."""
-        return ctx.add(Norm(self.recipe), x, name=name) if name else x
+        return ctx.add(Norm(self.origin), x, name=name) if name else x
 
 
 class Table(Weighted):
@@ -75,8 +75,8 @@ class Table(Weighted):
 
     weight: Value
 
-    def __init__(self, recipe: Recipe, rows: int) -> None:
-        super().__init__(recipe)
+    def __init__(self, origin: Origin, rows: int) -> None:
+        super().__init__(origin)
         self.rows = rows
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
@@ -100,17 +100,17 @@ class Norm(Weighted):
 class Product(Weighted):
     """x wᵀ, plus a bias if the file has one or `bias` is true; w is a matrix of the file, or the one of `tied`."""
 
-    def __init__(self, recipe: Recipe, outputs: int, *, bias: bool = False, tied: Value | None = None) -> None:
-        super().__init__(recipe)
+    def __init__(self, origin: Origin, outputs: int, *, bias: bool = False, tied: Value | None = None) -> None:
+        super().__init__(origin)
         self.outputs, self.bias, self.tied = outputs, bias, tied
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return [n, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
-        how = {"lhs_quantization": self.recipe.activations if w.spec.dtype.block > 1 else "float"}
+        how = {"lhs_quantization": self.origin.activations if w.spec.dtype.block > 1 else "float"}
         y = ctx.emit("matmul_transposed", [x, w], how)
-        if not self.bias and not self.recipe.has(f"{ctx.path}.bias"):
+        if not self.bias and not self.origin.has(f"{ctx.path}.bias"):
             return y
         return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)])
 
@@ -142,8 +142,8 @@ class Attention(Weighted):
     Queries and keys are rotated by their positions; keys and values are put in their caches.
     """
 
-    def __init__(self, recipe: Recipe, layer: int, places: Places, rope: Rope | None) -> None:
-        super().__init__(recipe)
+    def __init__(self, origin: Origin, layer: int, places: Places, rope: Rope | None) -> None:
+        super().__init__(origin)
         self.layer, self.places, self.rope = layer, places, rope
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
@@ -154,7 +154,7 @@ class Attention(Weighted):
         x, keys, values, *turns = inputs
         c = self.config
         sizes = [(c.heads, c.head_dim), (c.kv_heads, c.head_dim), (c.kv_heads, c.value_dim)]
-        if self.recipe.has(f"{ctx.path}.attn_qkv.weight"):
+        if self.origin.has(f"{ctx.path}.attn_qkv.weight"):
             fused = self.product(ctx, x, "attn_qkv", sum(heads * dim for heads, dim in sizes))
             flat = split(ctx, fused, [heads * dim for heads, dim in sizes])
         else:
@@ -194,7 +194,7 @@ class Attention(Weighted):
         y = ctx.emit("expand_shape", [y], {"groups": (2, 2), "shape": shape})
         if kind == "head":
             return self.norm(ctx, y, own)
-        if kind == "heads" and self.recipe.has(f"{ctx.path}.{own}.weight"):
+        if kind == "heads" and self.origin.has(f"{ctx.path}.{own}.weight"):
             weight = self.parameter(ctx, f"{own}.weight", heads, dim, plain=True)
             even = ctx.emit(self.config.form.norm, [y], {"eps": self.config.epsilon})
             return emitter(ctx).pointwise("x0 * x1", even, weight)

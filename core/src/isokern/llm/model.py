@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..arguments import integer, is_integer
 from ..backend import Device
 from ..backend.discovery import device as find_device
-from ..dtypes import DType
+from ..dtypes import DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..runtime import compile
 from ..status import InvalidArgument, quote
@@ -21,6 +21,7 @@ from .architecture import Config
 from .decoder import HISTORY, Sampling, TokenStep, decoder, updated_inputs
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
+from .recurrent import LayerState
 from .tokenizer import Tokenizer
 
 PREFILL = 64  # tokens of a prompt that are computed at once
@@ -122,18 +123,29 @@ class Session:
     """One sequence of a model: a cache for `length` positions, and programs over it.
 
     `state` maps the names that the graph has for the caches' tensors to these tensors. A program is for a number of
-    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's.
+    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's; states of models without
+    keys are F32.
     """
 
     def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
         self.model, self.device, c = model, model.device, model.config
         self.length = c.context if length is None else integer("Session", "length", length, 1)
-        self.caches = [
-            KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
-            for _ in range(c.layers)
-        ]
-        named = ((f"blk.{n}", cache) for n, cache in enumerate(self.caches))
-        self.state = {f"{own}.{k}": t for own, c in named for k, t in (("keys", c.keys), ("values", c.values))}
+        if not (c.form.pairing or c.recurrent) and self.length > c.context:
+            given = f"length={self.length}"
+            raise InvalidArgument("Session", given, allowed=f"up to {c.context}, the positions that the model has")
+        self.dtype = dtype_of(dtype)
+        self.caches: list[KVCache | LayerState] = []
+        self.state: dict[str, Tensor] = {}
+        for n in range(c.layers):
+            if c.recurrent:
+                state = LayerState(c.recurrent, self.device)
+                self.caches.append(state)
+                held = state.tensors
+            else:
+                cache = KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
+                self.caches.append(cache)
+                held = {"keys": cache.keys, "values": cache.values}
+            self.state |= {f"blk.{n}.{name}": kept for name, kept in held.items()}
         self._programs: dict[Any, TokenProgram] = {}
 
     @property
@@ -212,7 +224,7 @@ class TokenProgram:
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
         self.session, self.count, self.sampling = session, count, sampling
         model = session.model
-        step = TokenStep(session.length, count, session.caches[0].dtype, model.activations, every, sampling)
+        step = TokenStep(session.length, count, session.dtype, model.activations, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
         state = {name: session.state.get(name) for name in updated_inputs(graph)}
         given = {v.name: model.parameters[v.name] for v in graph.parameters}
