@@ -55,9 +55,9 @@ def decoder(gguf: GGUF, config: Config, step: TokenStep) -> Model:
 
     Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,
     length, heads, dim], or its states, `blk.N.conv` and `blk.N.ssm` F32, and with a repetition penalty `history` I64
-    [1, HISTORY]. Results: logits F32 [1 or n, vocabulary]; with sampling also `tokens` and `start`, and last the states,
-    as they are afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and the tensor that the
-    file lacks or has in another shape or type.
+    [1, HISTORY]. Results: logits F32 [1 or n, vocabulary], with sampling also `tokens` and `start`, and at last the
+    states, all as they are afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and the tensor
+    that the file lacks or has in another shape or type.
     """
     c, n, made = config, step.tokens, Model(config.architecture)
     emit, origin = made.builder.emit, Origin(gguf, config, step.activations)
