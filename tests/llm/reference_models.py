@@ -370,6 +370,19 @@ def exaone(m):
     return llama(m, interleaved=False)
 
 
+def exaone4(m):
+    """EXAONE 4: norms after, norms of heads; three of four layers have a window, and only these have rope."""
+    freqs, x = inverse(32), m.embed()
+    for layer in m.each_layer():
+        q, k, v = m.qkv(x)
+        q, k, local = m.rms(q, "attn_q_norm"), m.rms(k, "attn_k_norm"), layer % 4 != 3
+        if local:
+            q, k = turn(q, freqs), turn(k, freqs)
+        x = x + m.rms(m.output(attend(q, k, v, window=8 if local else None)), "post_attention_norm")
+        x = x + m.rms(m.swiglu(x), "post_ffw_norm")
+    return m.logits(m.rms(x, "output_norm"))
+
+
 def glm4(m):
     freqs, x = inverse(16), m.embed()
     for _ in m.each_layer():
@@ -558,6 +571,7 @@ MODELS = {
     "cohere2": cohere2,
     "smollm3": smollm3,
     "exaone": exaone,
+    "exaone4": exaone4,
     "internlm2": llama,
     "glm4": glm4,
     "chatglm": chatglm,

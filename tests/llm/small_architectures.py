@@ -145,6 +145,7 @@ FILES = {
     "cohere2": (5, LLAMA.replace("ffn_norm ", ""), {"logit_scale": 0.4, **WINDOWED}, ""),
     "smollm3": (5, LLAMA, {}, ""),
     "exaone": (2, LLAMA, {}, "output"),
+    "exaone4": (5, f"{LLAMA[10:].replace('ffn_norm ', '')} {AFTER} attn_q_norm attn_k_norm", WINDOWED, ""),
     "internlm2": (2, LLAMA, {}, "output"),
     "minicpm": (2, LLAMA, SCALES, ""),
     "glm4": (

@@ -202,12 +202,18 @@ def test_layers_that_have_windows(tmp_path):
     assert windows("gemma3") == (8, 8, 8, 8, 8, 0, 8)
     assert windows("cohere2") == (8, 8, 8, 0, 8)
     assert windows("mistral") == (8, 8)
-    assert windows("mistral", **{"attention.sliding_window": 64}) == (0, 0)
+    assert windows("mistral", **{"attention.sliding_window": 0}) == (0, 0)
     assert windows("gemma3", **{"attention.sliding_window_pattern": 3}) == (8, 8, 0, 8, 8, 0, 8)
     pattern = np.array([True, False, False, True, True, True, False])
     assert windows("gemma3", **{"attention.sliding_window_pattern": pattern}) == (8, 0, 0, 8, 8, 8, 0)
     assert Config.of(made(tmp_path / "m.gguf", "smollm3")).turned == (True, True, True, False, True)
-    assert Config.of(made(tmp_path / "m.gguf", "cohere2")).turned == (True, True, True, False, True)
+    for window in (8, 64):  # also where the window is as long as the context, rope is as it is with one
+        facts = {"attention.sliding_window": window}
+        assert Config.of(made(tmp_path / "m.gguf", "cohere2", **facts)).turned == (True, True, True, False, True)
+        gemma = Config.of(made(tmp_path / "m.gguf", "gemma3", **facts))
+        assert [gemma.rope(layer, 64) for layer in (0, 5, 6)] == ["rope_freqs_local", "rope_freqs", "rope_freqs_local"]
+    everywhere = Config.of(made(tmp_path / "m.gguf", "exaone4", **{"attention.sliding_window": 0}))
+    assert all(everywhere.turned) and not any(everywhere.windows)
 
 
 def test_scores_of_the_largest_gemmas_are_scaled_by_width(tmp_path):

@@ -158,6 +158,12 @@ MODELS = {
     ),
     "stablelm": ("StableLm", {**partial(8 / 32), "use_qkv_bias": True, "layer_norm_eps": 1e-5}, {}, False),
     "exaone": ("Llama", {}, {}, False),
+    "exaone4": (
+        "Exaone4",
+        {"sliding_window": 8, "sliding_window_pattern": 4, "tie_word_embeddings": True},
+        AFTER,
+        False,
+    ),
     "internlm2": ("Llama", {}, {}, True),
     "falcon": (
         "Falcon",

@@ -144,7 +144,7 @@ class Config:
             ropes=ropes.ropes,
             original=ropes.original,
             windows=windows,
-            turned=tuple(_is_turned(form, layer, window) for layer, window in enumerate(windows)),
+            turned=tuple(_is_turned(form, layer, windows) for layer in range(len(windows))),
             parallel=_is_parallel(gguf, meta, own, form),
             scales=scales,
             scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
@@ -182,17 +182,15 @@ def _windows(meta: Metadata, own: str, form: Architecture, layers: int, context:
     else:
         every = meta.whole(f"{key}_pattern", every, least=min(every, 1))
         seen = [every == 1 or (every > 0 and layer % every < every - 1) for layer in range(layers)]
-    if window >= context:
-        window = 0
-    if window and not form.windows:
+    if not form.windows and 0 < window < context:
         raise InvalidArgument("GGUF", f"{key} is {window}", allowed=f"from {context}, the context")
     return tuple(window if windowed else 0 for windowed in seen)
 
 
-def _is_turned(form: Architecture, layer: int, window: int) -> bool:
+def _is_turned(form: Architecture, layer: int, windows: tuple[int, ...]) -> bool:
     if form.rotated == "three":
         return layer % 4 != 3
-    return bool(form.pairing) and (form.rotated == "all" or window > 0)
+    return bool(form.pairing) and (form.rotated == "all" or windows[layer] > 0 or not any(windows))
 
 
 def _is_parallel(gguf: GGUF, meta: Metadata, own: str, form: Architecture) -> bool:

@@ -52,7 +52,7 @@ class Architecture:
       `fused_gate`: gate and up are one tensor, ffn_up.
     - `windows`: sliding windows (`attention.sliding_window`): of every n layers all but the last have one; with 1 all
       have one, with 0 none may. `window`: where the file gives none; 0 for no windows, REQUIRED if it has to.
-    - `rotated`: the layers that rope turns: "all", "windowed", or "three" of four.
+    - `rotated`: the layers that rope turns: "all", "windowed" (all where none has a window), or "three" of four.
     - `local_scaling`: rope is scaled in layers with a window, too; `local_theta`: its base there, 0 for the same.
     - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs.
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
@@ -196,6 +196,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "smollm3": Architecture("SmolLM3, Hugging Face 2025", "adjacent", rotated="three"),
     "exaone": Architecture("EXAONE 3, LG AI Research 2024", "half"),
+    "exaone4": Architecture(
+        "EXAONE 4, LG AI Research 2025",
+        "half",
+        before=("", ""),
+        after=AFTER,
+        head_norms="head",
+        windows=4,
+        rotated="windowed",
+    ),
     "internlm2": Architecture("InternLM2, Cai et al. 2024", "adjacent"),
     "minicpm": replace(
         GRANITE,
