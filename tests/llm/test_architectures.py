@@ -248,6 +248,14 @@ def test_longrope_has_factors_for_short_and_for_long_caches(tmp_path, device):
         assert far(Session(model, length, dtype="F32").logits(TEXT, every=True), wanted) < 1e-5
 
 
+@pytest.mark.parametrize("model", ["gpt2", "phi3", "glm4"])
+def test_fused_tensors_are_split_as_views(tmp_path, device, model):
+    session = Session(Model(made(tmp_path / "m.gguf", model), device=device))
+    program = session.program(5, every=True).compiled
+    assert "slice" in {op.kind for op in program.graph.ops}
+    assert "slice" not in {op.kind for op in program.calls()} and not program.memory_plan.copies
+
+
 def test_bytes_that_a_token_reads_of_experts(tmp_path, device):
     model = Model(made(tmp_path / "m.gguf", "mixtral"), device=device)
     experts = sum(t.desc.nbytes for name, t in model.weights.items() if "_exps" in name)
