@@ -43,7 +43,7 @@ def logits(gguf, tokens, activation="float"):
         y, half = x.copy(), c.rotated // 2
         first, second = (
             (slice(0, c.rotated, 2), slice(1, c.rotated, 2))
-            if c.variant.pairing == "adjacent"
+            if c.form.pairing == "adjacent"
             else (
                 slice(0, half),
                 slice(half, c.rotated),
@@ -59,7 +59,7 @@ def logits(gguf, tokens, activation="float"):
         x = norm(held, own + "attn_norm.weight")
         q, k, v = (product(x, f"{own}attn_{name}.weight") for name in "qkv")
         q, k, v = q.reshape(n, c.heads, -1), k.reshape(n, c.kv_heads, -1), v.reshape(n, c.kv_heads, -1)
-        if c.variant.head_norms:
+        if c.form.head_norms:
             q, k = norm(q, own + "attn_q_norm.weight"), norm(k, own + "attn_k_norm.weight")
         q, k = turn(q), turn(k)
         mixed = np.empty((n, c.heads, c.value_dim))

@@ -1,46 +1,33 @@
-"""What a GGUF file says of a model of the Llama family: its sizes and its variant."""
+"""What a GGUF file says of its model: its sizes, and what it has of what its architecture may have."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ops.rope import frequencies, yarn_magnitude
-from ..status import BadTensorShape, InvalidArgument
+from ..status import InvalidArgument
+from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, Architecture
 from .gguf import GGUF, quote_name
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How an architecture differs: the pairing of rope, biases of q, k and v, norms of each head of q and k."""
-
-    pairing: str
-    biases: bool = False
-    head_norms: bool = False
-
-
-VARIANTS = {
-    "llama": Variant("adjacent"),
-    "qwen2": Variant("half", biases=True),
-    "qwen3": Variant("half", head_norms=True),
-}
-# Keys of an architecture that say nothing of what is computed
-UNUSED = ("pooling_type", "rope.scaling.finetuned", "tensor_data_layout")
-MOST = 1 << 24  # the largest value of any size: a product of two larger ones might not be a valid size
+from .metadata import Metadata
+from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
+from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of a model.
+    """The sizes of a model, and what it has of what its architecture may have (`form`).
 
-    `rotated` elements of each head are rotated by `frequencies` (F32 [rotated / 2]), times `magnitude`.
+    `rotated` elements of each head are rotated as `ropes` say, by the name of the parameter; those of LONG are for
+    caches of more than `original` positions. `windows` has the sliding window of each layer, 0 for none, and `turned`
+    whether rope turns its queries and keys. `consumed` are the tensors that became part of the configuration.
     """
 
     architecture: str
-    variant: Variant
+    form: Architecture
     layers: int
     width: int
     inner: int
@@ -52,8 +39,53 @@ class Config:
     context: int
     epsilon: float
     rotated: int
-    frequencies: Any
-    magnitude: float
+    ropes: Mapping[str, Rope]
+    original: int
+    windows: tuple[int, ...]
+    turned: tuple[bool, ...]
+    parallel: bool
+    scales: Mapping[str, float]
+    scale: float
+    experts: Experts | None
+    latent: Latent | None
+    recurrent: Recurrent | None
+    consumed: frozenset[str]
+
+    @property
+    def frequencies(self) -> Any:
+        """Rope's frequencies, F32 [rotated / 2]."""
+        return self.ropes[ROPE].frequencies
+
+    @property
+    def magnitude(self) -> float:
+        """The factor of what rope turns."""
+        return self.ropes[ROPE].magnitude
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of embeddings."""
+        return math.sqrt(self.width) if self.form.sqrt_width else self.scales.get(EMBEDDING, 1.0)
+
+    @property
+    def logit_scale(self) -> float:
+        """The factor of logits."""
+        scale = self.scales.get(LOGITS, 1.0)
+        return 1 / scale if self.form.divides else scale
+
+    def rope(self, layer: int, length: int) -> str | None:
+        """Return the name of the frequencies of a layer over a cache of `length` positions; None without rope."""
+        if not self.turned[layer]:
+            return None
+        if self.windows[layer] and LOCAL in self.ropes:
+            return LOCAL
+        return LONG if LONG in self.ropes and length > self.original else ROPE
+
+    def states(self, length: int, cache: object) -> dict[str, tuple[tuple[int, ...], object]]:
+        """Return the shape and the dtype of what a layer keeps of `length` tokens, by name."""
+        if self.recurrent is not None:
+            return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
+        dims = {"keys": self.head_dim, "values": self.value_dim}
+        return {name: ((1, length, self.kv_heads, dim), cache) for name, dim in dims.items()}
 
     @classmethod
     def of(cls, gguf: GGUF) -> Config:
@@ -61,17 +93,16 @@ class Config:
 
         InvalidArgument names the key that is missing, of another type or out of range.
         """
-        meta = _Metadata(gguf.metadata)
+        meta = Metadata(gguf.metadata)
         name = meta.text("general.architecture")
-        if name not in VARIANTS:
+        if name not in ARCHITECTURES:
             raise InvalidArgument(
                 "GGUF",
                 f"general.architecture is {quote_name(name)}",
-                allowed=f"{', '.join(VARIANTS)}: what Isokern can run",
+                allowed=f"{', '.join(ARCHITECTURES)}: what Isokern can run",
             )
-        own = f"{name}."
-        for key, only in (("expert_count", 0), ("expert_used_count", 0), ("attention.causal", True)):
-            meta.check_only(own + key, only)
+        own, form = f"{name}.", ARCHITECTURES[name]
+        meta.check_only(own + "attention.causal", True)
         meta.check_only("split.count", 1)
         meta.check_only("general.type", "model")
         table = gguf.tensors.get("token_embd.weight")
@@ -79,124 +110,100 @@ class Config:
             raise InvalidArgument(
                 "GGUF", "tensor token_embd.weight is missing or no matrix", allowed="[vocabulary, width]"
             )
-        width, heads = meta.whole(own + "embedding_length"), meta.whole(own + "attention.head_count")
-        head_dim = meta.whole(own + "attention.key_length", width // heads)
-        rotated = meta.whole(own + "rope.dimension_count", head_dim)
-        if rotated > head_dim or rotated % 2:
-            allowed = f"an even number up to {head_dim}"
-            raise InvalidArgument("GGUF", f"{own}rope.dimension_count is {rotated}", allowed=allowed)
-        kv_heads = meta.whole(own + "attention.head_count_kv", heads)
-        if heads % kv_heads:
-            raise InvalidArgument(
-                "GGUF", f"{own}attention.head_count_kv is {kv_heads}", allowed=f"a divisor of {heads}"
-            )
+        width, layers = meta.whole(own + "embedding_length"), meta.whole(own + "block_count")
+        recurrent = read_recurrent(meta, own, form) if form.state else None
+        heads, kv_heads, head_dim, value_dim = (0, 0, 0, 0) if recurrent else _heads(meta, own, width)
         context = meta.whole(own + "context_length")
-        if meta.whole(own + "attention.sliding_window", context, least=0) not in (0, *range(context, MOST + 1)):
-            given = f"{own}attention.sliding_window is {meta.values[own + 'attention.sliding_window']}"
-            raise InvalidArgument("GGUF", given, allowed=f"from {context}, the context")
         vocabulary = table.shape[0]
         meta.check_only(own + "vocab_size", vocabulary)
         tokens = gguf.metadata.get("tokenizer.ggml.tokens", ())
         if isinstance(tokens, tuple) and tokens and len(tokens) != vocabulary:
             given = f"tokenizer.ggml.tokens has {len(tokens)} tokens"
             raise InvalidArgument("GGUF", given, allowed=f"{vocabulary}, the rows of token_embd.weight")
-        turns, magnitude = _turns(gguf, meta, own, rotated)
+        experts = read_experts(meta, own, form)
+        ropes = read_ropes(gguf, meta, own, form, head_dim) if form.pairing else RopeTables()
+        windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
+        scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
+        latent = read_latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
+        plain = width / heads if layers == form.scale_by_width else max(head_dim, 1)
+        plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
             architecture=name,
-            variant=VARIANTS[name],
-            layers=meta.whole(own + "block_count"),
+            form=form,
+            layers=layers,
             width=width,
-            inner=meta.whole(own + "feed_forward_length"),
+            inner=0 if recurrent else meta.whole(own + "feed_forward_length", experts.inner if experts else None),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            value_dim=meta.whole(own + "attention.value_length", head_dim),
+            value_dim=value_dim,
             vocabulary=vocabulary,
             context=context,
-            epsilon=meta.real(own + "attention.layer_norm_rms_epsilon"),
-            rotated=rotated,
-            frequencies=turns,
-            magnitude=magnitude,
+            epsilon=meta.real(own + f"attention.layer_norm_{'rms_' if form.norm == 'rms_norm' else ''}epsilon"),
+            rotated=ropes.rotated,
+            ropes=ropes.ropes,
+            original=ropes.original,
+            windows=windows,
+            turned=tuple(_is_turned(form, layer, windows) for layer in range(len(windows))),
+            parallel=_is_parallel(gguf, meta, own, form),
+            scales=scales,
+            scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
+            experts=experts,
+            latent=latent,
+            recurrent=recurrent,
+            consumed=ropes.consumed,
         )
         meta.check_all_read(own)
         return made
 
 
-class _Metadata:
-    """Metadata values by key, checked to be of the type that is asked for; `read` are those that were asked for."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = values
-        self.read: set[str] = set()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.read.add(key)
-        return self.values.get(key, default)
-
-    def check_only(self, key: str, only: Any) -> None:
-        """Refuse another value than the only one that Isokern can run."""
-        value = self.get(key, only)
-        if type(value) is not type(only) or value != only:
-            raise self._wrong(key, f"{only}: Isokern can run no other")
-
-    def check_all_read(self, own: str) -> None:
-        """Refuse keys of the architecture that nothing here reads: the model would compute something else."""
-        strange = [k for k in self.values if k.startswith(own) and k not in self.read]
-        strange = [k for k in strange if k.removeprefix(own) not in UNUSED]
-        if strange:
-            named = ", ".join(quote_name(k) for k in strange[:8])
-            raise InvalidArgument("GGUF", f"{len(strange)} keys are not known here: {named}", allowed="none of such")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.get(key, default)
-        if not isinstance(value, str):
-            raise self._wrong(key, "a string")
-        return value
-
-    def whole(self, key: str, default: int | None = None, least: int = 1) -> int:
-        value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-            raise self._wrong(key, f"an integer from {least} to {MOST}")
-        return value
-
-    def real(self, key: str, default: float | None = None) -> float:
-        value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise self._wrong(key, "a number from 0")
-        return float(value)
-
-    def _wrong(self, key: str, allowed: str) -> InvalidArgument:
-        value = self.values.get(key)
-        found = "is missing" if value is None else f"is {quote_name(str(value))}"
-        return InvalidArgument("GGUF", f"{key} {found}", allowed=allowed)
+def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:
+    """Read how many heads queries and keys have, and the widths of keys and values."""
+    heads = meta.whole(own + "attention.head_count")
+    head_dim = meta.whole(own + "attention.key_length", max(width // heads, 1))
+    kv_heads = meta.whole(own + "attention.head_count_kv", heads)
+    if heads % kv_heads:
+        raise InvalidArgument("GGUF", f"{own}attention.head_count_kv is {kv_heads}", allowed=f"a divisor of {heads}")
+    return heads, kv_heads, head_dim, meta.whole(own + "attention.value_length", head_dim)
 
 
-def _turns(gguf: GGUF, meta: _Metadata, own: str, rotated: int) -> tuple[Any, float]:
-    """Return rope's frequencies and magnitude.
+def _windows(meta: Metadata, own: str, form: Architecture, layers: int, context: int) -> tuple[int, ...]:
+    """Return the sliding window of each layer, 0 where it sees the whole context.
 
-    As for llama.cpp, a factor without a type is linear, its old key is `rope.scale_linear`, and an attention factor
-    multiplies the magnitude whatever the type.
+    `attention.sliding_window_pattern` is how many layers repeat, of which the last has no window, or whether each has.
     """
-    scale = f"{own}rope.scaling."
-    base, scaling = meta.real(own + "rope.freq_base", 10000.0), meta.text(scale + "type", "linear")
-    if scaling not in ("none", "linear", "yarn"):
-        raise InvalidArgument("GGUF", f"{scale}type is {quote_name(scaling)}", allowed="none, linear and yarn")
-    old = meta.real(own + "rope.scale_linear", 0.0)
-    factor = meta.real(scale + "factor", old) or 1.0
-    original = meta.whole(scale + "original_context_length", 0, least=0)
-    if scaling == "yarn" and not original:
-        original = meta.whole(own + "context_length")
-    meta.check_only(scale + "yarn_ext_factor", 1.0)
-    slow, fast = meta.real(scale + "yarn_beta_slow", 1.0), meta.real(scale + "yarn_beta_fast", 32.0)
-    turns = frequencies(rotated, base, scaling, factor=factor, original_length=original, slow=slow, fast=fast)
-    given = gguf.tensors.get("rope_freqs.weight")  # Llama 3: the divisor of each frequency
-    if given is not None:
-        if given.type != "F32" or given.shape != (rotated // 2,):
-            allowed = f"F32 [{rotated // 2}]"
-            raise BadTensorShape(
-                "GGUF", f"tensor rope_freqs.weight is {given.type} {list(given.shape)}", allowed=allowed
-            )
-        with np.errstate(divide="ignore"):
-            turns = (turns / given.array).astype(np.float32)
-    magnitude = yarn_magnitude(factor) if scaling == "yarn" else 1.0
-    return turns, magnitude * meta.real(scale + "attn_factor", 1.0)
+    key, every = own + "attention.sliding_window", form.windows
+    window = meta.whole(key, None if form.window == REQUIRED else form.window, least=0)
+    pattern = meta.get(f"{key}_pattern", every)
+    if isinstance(pattern, np.ndarray) and pattern.dtype == np.bool_ and every:
+        if len(pattern) < layers:
+            raise InvalidArgument("GGUF", f"{key}_pattern has {len(pattern)} layers", allowed=f"{layers} layers")
+        seen = [bool(windowed) for windowed in pattern[:layers]]
+    else:
+        every = meta.whole(f"{key}_pattern", every, least=min(every, 1))
+        seen = [every == 1 or (every > 0 and layer % every < every - 1) for layer in range(layers)]
+    if not form.windows and 0 < window < context:
+        raise InvalidArgument("GGUF", f"{key} is {window}", allowed=f"from {context}, the context")
+    return tuple(window if windowed else 0 for windowed in seen)
+
+
+def _is_turned(form: Architecture, layer: int, windows: tuple[int, ...]) -> bool:
+    if form.rotated == "three":
+        return layer % 4 != 3
+    return bool(form.pairing) and (form.rotated == "all" or windows[layer] > 0 or not any(windows))
+
+
+def _is_parallel(gguf: GGUF, meta: Metadata, own: str, form: Architecture) -> bool:
+    if form.parallel != "file":
+        return form.parallel == "always"
+    told = meta.get(own + "use_parallel_residual", True)
+    if not isinstance(told, bool):
+        raise meta.wrong(own + "use_parallel_residual", "a bool")
+    return told and f"blk.0.{form.before[1]}.weight" not in gguf.tensors
+
+
+def _scale(meta: Metadata, key: str, default: float) -> float:
+    value = meta.real(key, None if default == REQUIRED else default)
+    if value == 0 and default:
+        raise InvalidArgument("GGUF", f"{key} is 0", allowed="a number above 0")
+    return value

@@ -160,7 +160,7 @@ def summary(model: Model, session: Session, report: Generation) -> dict[str, Any
         "device": model.device.name,
         "architecture": model.config.architecture,
         "activations": model.activations,
-        "cache": session.caches[0].dtype.name,
+        "cache": session.dtype.name,
         "prompt_tokens": report.prompt_tokens,
         "tokens": len(report.tokens),
         "ended": report.ended,

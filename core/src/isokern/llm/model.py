@@ -1,4 +1,4 @@
-"""A model of the Llama family on a device, and sessions that run its graph as captured programs."""
+"""A language model on a device, and sessions that run its graph as captured programs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import numpy.typing as npt
 from ..arguments import integer, is_integer
 from ..backend import Device
 from ..backend.discovery import device as find_device
+from ..dtypes import DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..runtime import compile
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
-from .decoder import FREQUENCIES, HISTORY, Sampling, TokenStep, decoder, updated_inputs
+from .decoder import HISTORY, Sampling, TokenStep, decoder, updated_inputs
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
+from .recurrent import LayerState
 from .tokenizer import Tokenizer
 
 PREFILL = 64  # tokens of a prompt that are computed at once
@@ -51,13 +53,14 @@ class Model:
         self.prepacked: set[Tensor] = set()
         self.config = Config.of(gguf)
         graph = decoder(gguf, self.config, TokenStep(self.config.context, activations=activations)).graph
-        held = [gguf.tensors[v.name] for v in graph.parameters if v.name != FREQUENCIES]
+        dtypes = {v.name: v.spec.dtype for v in graph.parameters if v.name not in self.config.ropes}
+        held = [gguf.tensors[name] for name in dtypes]
         each: Iterable[GGUFTensor] = held
         if progress is not None:
             each = progress(held, sum(t.data.nbytes for t in held))
-        self.weights = {t.name: _load(t, self.device) for t in each}
-        self.frequencies = tensor(self.config.frequencies, "F32", device=self.device)
-        self.parameters: dict[str, Tensor] = {FREQUENCIES: self.frequencies, **self.weights}
+        self.weights = {t.name: _load(t, dtypes[t.name], self.device) for t in each}
+        ropes = {n: tensor(r.frequencies, "F32", device=self.device) for n, r in self.config.ropes.items()}
+        self.parameters: dict[str, Tensor] = {**ropes, **self.weights}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], **options: Any) -> Model:
@@ -89,18 +92,25 @@ class Model:
     def read_bytes(self) -> int:
         """The bytes of weights that a step of one token reads.
 
-        That is all of them except the embedding table, unless the table is the output matrix as well.
+        That is all of them except tables of embeddings, unless one is the output matrix as well, and of experts those
+        that a token uses.
         """
-        return self.nbytes - (self.weights["token_embd.weight"].desc.nbytes if "output.weight" in self.weights else 0)
+        experts, total = self.config.experts, 0.0
+        for name, weight in self.weights.items():
+            if name == "position_embd.weight" or (name == "token_embd.weight" and "output.weight" in self.weights):
+                continue
+            share = experts.used / experts.count if experts and "_exps." in name else 1
+            total += weight.desc.nbytes * share
+        return int(total)
 
 
-def _load(held: GGUFTensor, device: Device) -> Tensor:
+def _load(held: GGUFTensor, dtype: DType, device: Device) -> Tensor:
+    """Return a tensor of the file as a parameter of a dtype; norms and biases are computed in F32."""
     element = held.dtype
     if element.block == 1:
-        vector = len(held.shape) == 1
-        if device.memory.wraps and not vector:
+        if device.memory.wraps and element is dtype and len(held.shape) > 1:
             return Tensor(TensorDesc(element, held.shape), from_numpy(held.array, device=device).buffer)
-        return tensor(held.array, "F32" if vector else element, device=device)  # norms and biases are computed in F32
+        return tensor(held.array, dtype, device=device)
     raw = held.data.reshape(*held.shape[:-1], element.nbytes(held.shape[-1]))
     if device.memory.wraps:
         return Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
@@ -113,18 +123,29 @@ class Session:
     """One sequence of a model: a cache for `length` positions, and programs over it.
 
     `state` maps the names that the graph has for the caches' tensors to these tensors. A program is for a number of
-    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's.
+    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's; states of models without
+    keys are F32.
     """
 
     def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
         self.model, self.device, c = model, model.device, model.config
         self.length = c.context if length is None else integer("Session", "length", length, 1)
-        self.caches = [
-            KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
-            for _ in range(c.layers)
-        ]
-        named = ((f"blk.{n}", cache) for n, cache in enumerate(self.caches))
-        self.state = {f"{own}.{k}": t for own, c in named for k, t in (("keys", c.keys), ("values", c.values))}
+        if not (c.form.pairing or c.recurrent) and self.length > c.context:
+            given = f"length={self.length}"
+            raise InvalidArgument("Session", given, allowed=f"up to {c.context}, the positions that the model has")
+        self.dtype = dtype_of(dtype)
+        self.caches: list[KVCache | LayerState] = []
+        self.state: dict[str, Tensor] = {}
+        for n in range(c.layers):
+            if c.recurrent:
+                state = LayerState(c.recurrent, self.device)
+                self.caches.append(state)
+                held = state.tensors
+            else:
+                cache = KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
+                self.caches.append(cache)
+                held = {"keys": cache.keys, "values": cache.values}
+            self.state |= {f"blk.{n}.{name}": kept for name, kept in held.items()}
         self._programs: dict[Any, TokenProgram] = {}
 
     @property
@@ -203,10 +224,11 @@ class TokenProgram:
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
         self.session, self.count, self.sampling = session, count, sampling
         model = session.model
-        step = TokenStep(session.length, count, session.caches[0].dtype, model.activations, every, sampling)
+        step = TokenStep(session.length, count, session.dtype, model.activations, every, sampling)
         graph = decoder(model.gguf, model.config, step).graph
         state = {name: session.state.get(name) for name in updated_inputs(graph)}
-        self.compiled = compile(graph, model.device, parameters=model.parameters, mutable=state, prepack=model.prepack)
+        given = {v.name: model.parameters[v.name] for v in graph.parameters}
+        self.compiled = compile(graph, model.device, parameters=given, mutable=state, prepack=model.prepack)
         model.prepacked |= self.compiled.prepacked
         inputs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)
         self._inputs = {value.name: given for value, given in inputs}
