@@ -36,9 +36,8 @@
 #define IK_LARGEST ((ik_c)IK_BITS_F32(0x7f800000u)) /* Inf */
 #endif
 
-/* By float dtype; p is a pointer to global memory. A prelude may define its own for F16, which has to keep the bits of NaN
- * where IK_NANS is not 0. A dtype that is not here is
- * refused (source.py). */
+/* By float dtype; p is a pointer to global memory. A prelude may define its own for F16, which has to keep the bits of
+ * NaN where IK_NANS is not 0. A dtype that is not here is refused (source.py). */
 #define ik_load_F32(p, i) (p)[i]
 #define ik_load_F64(p, i) (p)[i]
 #ifndef IK_NANS
