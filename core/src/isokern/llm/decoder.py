@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..dtypes import ACTIVATIONS, F32, WEIGHTS, names
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, F32, names
 from ..graph.ir import INPUT, Graph, Value
 from ..graph.layer import Context, Layer
 from ..graph.model import Model
@@ -128,7 +128,7 @@ class _Weighted(Layer):
     def parameter(self, ctx: Context, name: str, *shape: int) -> Value:
         """Return the parameter for the tensor of this layer that is called `name`."""
         full, where = f"{ctx.path}.{name}", f"GGUF, layer {ctx.path}"
-        held, allowed = self.gguf.tensors.get(full), WEIGHTS if len(shape) == 2 else ACTIVATIONS
+        held, allowed = self.gguf.tensors.get(full), ALL_WEIGHTS if len(shape) == 2 else ACTIVATIONS
         if held is None:
             raise InvalidArgument(where, f"tensor {full} is missing", allowed=f"{list(shape)}")
         if held.shape != shape:

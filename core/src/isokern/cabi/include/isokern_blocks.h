@@ -4,12 +4,13 @@
 #ifndef ISOKERN_BLOCKS_H
 #define ISOKERN_BLOCKS_H
 #include "isokern_half.h"
+#include "isokern_layouts.h"
 
 #ifndef IK_DIV_F32
 #define IK_DIV_F32(a, b) ((a) / (b))
 #endif
 
-enum { IK_BLOCK = 32 }; /* elements of a block */
+enum { IK_BLOCK = 32 }; /* elements of a block that is quantised here; others may have more (ik_block_elements) */
 
 static IK_INLINE int ik_is_finite(float x) { return (ik_bits(x) & 0x7f800000u) != 0x7f800000u; }
 

@@ -1,0 +1,150 @@
+/* Dot products of rows of blocks that are only decoded (isokern_layouts.h).
+ *
+ * With rows quantised to Q8_0, weights are unpacked to unsigned bytes, counted from the least quant of their type, with
+ * a scale and a minimum for each run of 16: integers are summed within a run. With rows of floats, weights become
+ * floats, a piece of a row at a time. */
+#ifndef IK_LAYOUT_DOTS_H
+#define IK_LAYOUT_DOTS_H
+#include "block_dots.h"
+
+typedef struct ik_runs {
+    uint8_t *u;
+    float *scale, *low;
+} ik_runs;
+
+enum { IK_RUNS = IK_PAIR / IK_RUN }; /* runs of a pair of 32 elements */
+
+static inline int64_t ik_runs_bytes(int64_t k) { return ik_pairs(k) * (IK_PAIR + 2 * IK_RUNS * (int64_t)sizeof(float)); }
+
+static inline ik_runs ik_runs_at(char *at, int64_t k)
+{
+    const int64_t n = ik_pairs(k);
+    float *scale = (float *)(void *)(at + n * IK_PAIR);
+    return (ik_runs){ (uint8_t *)at, scale, scale + n * IK_RUNS };
+}
+
+#define IK_UNPACK(name, block, bytes, least) \
+    static __attribute__((noinline, unused)) void ik_unpack_##name(const char *row, int64_t k, ik_runs to) \
+    { \
+        ik_block_bytes from = (ik_block_bytes)row; \
+        for (int64_t at = 0; at < k; at += (block), from += (bytes)) { \
+            const float d = ik_d_##name(from), m = ik_m_##name(from); \
+            for (int32_t s = 0; s < (block) / IK_RUN; s++, to.u += IK_RUN) { \
+                *to.scale++ = d * (float)ik_scale_##name(from, s); \
+                *to.low++ = m * (float)ik_minimum_##name(from, s); \
+                IK_VECTORISE for (int32_t l = 0; l < IK_RUN; l++) \
+                    to.u[l] = (uint8_t)(ik_quant_##name(from, s, l) - (least)); \
+            } \
+        } \
+    }
+IK_LAYOUTS(IK_UNPACK)
+#undef IK_UNPACK
+
+/* Unpack a row of weights; what lies behind k, in its last pair, is zero. */
+static inline void ik_unpack_runs(int32_t dtype, const char *row, int64_t k, ik_runs to)
+{
+    const int64_t rest = ik_pairs(k) * IK_PAIR - k;
+    memset(to.u + k, 0, (size_t)rest);
+    memset(to.scale + k / IK_RUN, 0, (size_t)(rest / IK_RUN) * sizeof *to.scale);
+    memset(to.low + k / IK_RUN, 0, (size_t)(rest / IK_RUN) * sizeof *to.low);
+    switch (dtype) {
+#define IK_CASE(name, ...) \
+    case IK_##name: ik_unpack_##name(row, k, to); return;
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    default: return;
+    }
+}
+
+/* y[r] = w · x[r] of `rows` quantised rows, a constant. `offset`: the bytes are counted from a quant below 0, which x
+ * undoes; else there are minima, which the sums of x are multiplied by. */
+static inline __attribute__((always_inline)) void ik_runs_dots_of(
+    const bool offset, const int rows, ik_runs w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
+{
+#if defined(__AVX512VNNI__)
+    const __m512i quarters = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+                  halves = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    __m512 sum[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+        sum[r] = _mm512_setzero_ps();
+    for (int64_t p = 0; p < ik_pairs(k); p++) {
+        const __m512i u = _mm512_loadu_si512(w.u + p * IK_PAIR);
+        const __m512 scale = _mm512_permutexvar_ps(
+                         quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.scale + p * IK_RUNS))),
+                     low = _mm512_permutexvar_ps(
+                         quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.low + p * IK_RUNS)));
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const __m512i quants = _mm512_loadu_si512(x[r].q + p * IK_PAIR),
+                          undo = _mm512_loadu_si512(x[r].undo + p * (IK_PAIR / 4)),
+                          dot = _mm512_dpbusd_epi32(offset ? undo : _mm512_setzero_si512(), u, quants);
+            double two;
+            memcpy(&two, x[r].d + 2 * p, sizeof two);
+            const __m512 d = _mm512_permutexvar_ps(
+                halves, _mm512_castps128_ps512(_mm_castpd_ps(_mm_set_sd(two))));
+            __m512 term = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
+            if (!offset)
+                term = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(undo), low, term);
+            sum[r] = _mm512_fmadd_ps(term, d, sum[r]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+        y[r * y_row] = _mm512_reduce_add_ps(sum[r]);
+#else
+    for (int r = 0; r < rows; r++) {
+        float sum = 0;
+        for (int64_t s = 0; s < k / IK_RUN; s++) {
+            const uint8_t *u = w.u + s * IK_RUN;
+            const int8_t *q = x[r].q + s * IK_RUN;
+            const int32_t *four = x[r].undo + s * (IK_RUN / 4), all = four[0] + four[1] + four[2] + four[3];
+            int32_t dot = offset ? all : 0;
+            for (int i = 0; i < IK_RUN; i++)
+                dot += u[i] * q[i];
+            sum += (w.scale[s] * (float)dot - (offset ? 0.0f : w.low[s] * (float)all)) * x[r].d[s / 2];
+        }
+        y[r * y_row] = sum;
+    }
+#endif
+}
+
+static inline void ik_runs_dots(
+    const bool offset, int rows, ik_runs w, int64_t k, const ik_quants *x, float *y, int64_t y_row)
+{
+    for (int r = 0; r < rows;) {
+        const int some = rows == 4 ? 4 : 1;
+        if (offset && some == 4)
+            ik_runs_dots_of(true, 4, w, k, x, y, y_row);
+        else if (offset)
+            ik_runs_dots_of(true, 1, w, k, x + r, y + r * y_row, y_row);
+        else if (some == 4)
+            ik_runs_dots_of(false, 4, w, k, x, y, y_row);
+        else
+            ik_runs_dots_of(false, 1, w, k, x + r, y + r * y_row, y_row);
+        r += some;
+    }
+}
+
+/* y[r] = w · x[r] for up to 4 float rows of k elements. */
+static inline void ik_layout_dots(
+    int32_t dtype, int rows, const char *w, int64_t k, const float *const *x, float *y, int64_t y_row)
+{
+    enum { LANES = 16, PIECE = 512 };
+    float sum[4][LANES] = { 0 }, wide[PIECE];
+    for (int64_t at = 0; at < k; at += PIECE) {
+        const int64_t n = ik_min(PIECE, k - at);
+        ik_dequantize_at(dtype, w, at, n, wide);
+        for (int r = 0; r < rows; r++)
+            for (int64_t i = 0; i < n; i += LANES)
+                for (int l = 0; l < LANES; l++)
+                    sum[r][l] += wide[i + l] * x[r][at + i + l];
+    }
+    for (int r = 0; r < rows; r++) {
+        y[r * y_row] = 0;
+        for (int l = 0; l < LANES; l++)
+            y[r * y_row] += sum[r][l];
+    }
+}
+
+#endif
