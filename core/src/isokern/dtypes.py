@@ -18,7 +18,7 @@ class DType:
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
     `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it,
-    and of block types none quantises to it: `block_layouts` declares how its blocks are read.
+    and of block types none quantises to it: `blocks.layouts` declares how its blocks are read.
     """
 
     name: str
@@ -110,7 +110,7 @@ SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
 UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
 BLOCKS = tuple(d for d in ALL if d.block > 1 and not d.storage)
-STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # decoded, not encoded: block_layouts.py
+STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # decoded, not encoded: blocks/layouts.py
 WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 ALL_WEIGHTS = (*WEIGHTS, *STORED_BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..block_layouts import layout_header
 from . import header, inference
+from .block_layouts import layout_header
 from .cdef import cdef
 from .element_types import dtype_header
 

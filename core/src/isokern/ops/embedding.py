@@ -51,11 +51,9 @@ embedding = declare(
     normal_form=as_given,
     decompose=_parts,
     samples=lambda: [
-        Sample(
-            {"table": (5, 512), "indices": (3,)},
-            values={"indices": "index:5"},
-            types={"W": STORED_BLOCKS},
-            size="small",
+        *(
+            Sample({"table": (5, d), "indices": i}, values={"indices": "index:5"}, types={"W": STORED_BLOCKS})
+            for d, i in ((512, (3,)), (256, (2, 1, 2)))
         ),
         *(
             Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)

@@ -235,20 +235,24 @@ matmul_mixed = declare(
     constants=("w",),
     flops=_flops,
     samples=lambda: [
-        Sample({"x": x, "w": w}, size=size)
-        for x, w, size in [
-            ((3, 5), (5, 64), "small"),
-            ((33,), (33, 32), "small"),
-            ((1, 70), (70, 1024), "small"),
-            ((17, 130), (130, 96), "small"),
-            ((2, 1, 3, 9), (9, 160), "small"),
-            ((3, 5), (5, 7), "small"),
-            ((0, 3), (3, 32), "small"),
-            ((2, 0), (0, 32), "small"),
-            ((130, 257), (257, 160), "wide"),
-            ((1, 2048), (2048, 2048), "medium"),
-            ((64, 4096), (4096, 4096), "large"),
-        ]
+        Sample({"x": (9, 17), "w": (17, 256)}, types={"W": STORED_BLOCKS}),
+        Sample({"x": (2, 3, 5), "w": (5, 512)}, types={"W": STORED_BLOCKS}),
+        *(
+            Sample({"x": x, "w": w}, size=size)
+            for x, w, size in [
+                ((3, 5), (5, 64), "small"),
+                ((33,), (33, 32), "small"),
+                ((1, 70), (70, 1024), "small"),
+                ((17, 130), (130, 96), "small"),
+                ((2, 1, 3, 9), (9, 160), "small"),
+                ((3, 5), (5, 7), "small"),
+                ((0, 3), (3, 32), "small"),
+                ((2, 0), (0, 32), "small"),
+                ((130, 257), (257, 160), "wide"),
+                ((1, 2048), (2048, 2048), "medium"),
+                ((64, 4096), (4096, 4096), "large"),
+            ]
+        ),
     ],
     errors=[
         ErrorCase({"x": (3, 5), "w": (4, 32)}, BadTensorShape),

@@ -55,7 +55,6 @@ quantize = declare(
         ErrorCase({"x": ()}, BadTensorShape),
         ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),
         ErrorCase({"x": (3, 32)}, BadTensorDtype, dtypes={"T": BLOCKS[0]}),
-        ErrorCase({"x": (3, 256)}, BadTensorDtype, dtypes={"Q": STORED_BLOCKS[0]}),
     ],
     domains={"x": "any"},
     exact=True,
@@ -72,12 +71,15 @@ dequantize = declare(
     family="conversion",
     doc=(
         "The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y; of types"
-        " that are only decoded, such as Q4_K and Q6_K, by their layouts (isokern.block_layouts)."
+        " that are only decoded, such as Q4_K and Q6_K, by their layouts (isokern.blocks.layouts)."
     ),
     reference=_dequantize,
     stem="quantize",
     normal_form=rows,
-    samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
+    samples=lambda: [
+        *(Sample({"x": s}, size=size) for s, size in _SHAPES),
+        *(Sample({"x": s}, types={"Q": STORED_BLOCKS}) for s in ((768,), (2, 3, 512))),
+    ],
     errors=[
         ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),
         ErrorCase({"x": (3, 32)}, BadTensorDtype, dtypes={"Q": ACTIVATIONS[0]}),

@@ -10,8 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..block_layouts import LAYOUTS, has_powers
 from ..blocks import raw_shape
+from ..blocks.layouts import LAYOUTS, has_powers
 from ..dtypes import F16, F64, DType
 
 Array = np.ndarray[Any, Any]

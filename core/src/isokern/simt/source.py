@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..block_layouts import layout_header
+from ..cabi.block_layouts import layout_header
 from ..cabi.element_types import portable_types
 from ..cabi.plan import Plan
 from ..declare.attributes import Attr

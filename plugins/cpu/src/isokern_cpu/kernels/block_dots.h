@@ -77,8 +77,8 @@ static inline int32_t ik_undo_factor(int32_t dtype)
     switch (dtype) {
     case IK_Q4_0: return -8;
     case IK_Q8_0: return -128;
-#define IK_CASE(name, block, bytes, least) \
-    case IK_##name: return (least) != 0 ? (least) : 1;
+#define IK_CASE(name, block, bytes, lowest) \
+    case IK_##name: return (lowest) != 0 ? (lowest) : 1;
         IK_LAYOUTS(IK_CASE)
 #undef IK_CASE
     default: return 0;

@@ -184,7 +184,7 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(
 }
 
 /* Dequantise n elements from element `at` on of a row of blocks that are only decoded; whole runs of 16. */
-#define IK_DEQUANTIZE(name, block, bytes, least) \
+#define IK_DEQUANTIZE(name, block, bytes, lowest) \
     static __attribute__((noinline, unused)) void ik_dequantize_##name( \
         const char *row, int64_t at, int64_t n, float *y) \
     { \

@@ -1,7 +1,7 @@
 /* Dot products of rows of blocks that are only decoded (isokern_layouts.h).
  *
- * With rows quantised to Q8_0, weights are unpacked to unsigned bytes, counted from the least quant of their type, with
- * a scale and a minimum for each run of 16: integers are summed within a run. With rows of floats, weights become
+ * With rows quantised to Q8_0, weights are unpacked to unsigned bytes, counted from the lowest quant of their type,
+ * with a scale and a minimum for each run of 16: integers are summed within a run. With rows of floats, weights become
  * floats, a piece of a row at a time. */
 #ifndef IK_LAYOUT_DOTS_H
 #define IK_LAYOUT_DOTS_H
@@ -14,7 +14,8 @@ typedef struct ik_runs {
 
 enum { IK_RUNS = IK_PAIR / IK_RUN }; /* runs of a pair of 32 elements */
 
-static inline int64_t ik_runs_bytes(int64_t k) { return ik_pairs(k) * (IK_PAIR + 2 * IK_RUNS * (int64_t)sizeof(float)); }
+static inline int64_t ik_runs_bytes(int64_t k)
+{ return ik_pairs(k) * (IK_PAIR + 2 * IK_RUNS * (int64_t)sizeof(float)); }
 
 static inline ik_runs ik_runs_at(char *at, int64_t k)
 {
@@ -23,7 +24,7 @@ static inline ik_runs ik_runs_at(char *at, int64_t k)
     return (ik_runs){ (uint8_t *)at, scale, scale + n * IK_RUNS };
 }
 
-#define IK_UNPACK(name, block, bytes, least) \
+#define IK_UNPACK(name, block, bytes, lowest) \
     static __attribute__((noinline, unused)) void ik_unpack_##name(const char *row, int64_t k, ik_runs to) \
     { \
         ik_block_bytes from = (ik_block_bytes)row; \
@@ -33,7 +34,7 @@ static inline ik_runs ik_runs_at(char *at, int64_t k)
                 *to.scale++ = d * (float)ik_scale_##name(from, s); \
                 *to.low++ = m * (float)ik_minimum_##name(from, s); \
                 IK_VECTORISE for (int32_t l = 0; l < IK_RUN; l++) \
-                    to.u[l] = (uint8_t)(ik_quant_##name(from, s, l) - (least)); \
+                    to.u[l] = (uint8_t)(ik_quant_##name(from, s, l) - (lowest)); \
             } \
         } \
     }
@@ -70,10 +71,9 @@ static inline __attribute__((always_inline)) void ik_runs_dots_of(
         sum[r] = _mm512_setzero_ps();
     for (int64_t p = 0; p < ik_pairs(k); p++) {
         const __m512i u = _mm512_loadu_si512(w.u + p * IK_PAIR);
-        const __m512 scale = _mm512_permutexvar_ps(
-                         quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.scale + p * IK_RUNS))),
-                     low = _mm512_permutexvar_ps(
-                         quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.low + p * IK_RUNS)));
+        const __m512 scale =
+                         _mm512_permutexvar_ps(quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.scale + p * IK_RUNS))),
+                     low = _mm512_permutexvar_ps(quarters, _mm512_castps128_ps512(_mm_loadu_ps(w.low + p * IK_RUNS)));
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             const __m512i quants = _mm512_loadu_si512(x[r].q + p * IK_PAIR),
@@ -81,8 +81,7 @@ static inline __attribute__((always_inline)) void ik_runs_dots_of(
                           dot = _mm512_dpbusd_epi32(offset ? undo : _mm512_setzero_si512(), u, quants);
             double two;
             memcpy(&two, x[r].d + 2 * p, sizeof two);
-            const __m512 d = _mm512_permutexvar_ps(
-                halves, _mm512_castps128_ps512(_mm_castpd_ps(_mm_set_sd(two))));
+            const __m512 d = _mm512_permutexvar_ps(halves, _mm512_castps128_ps512(_mm_castpd_ps(_mm_set_sd(two))));
             __m512 term = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
             if (!offset)
                 term = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(undo), low, term);

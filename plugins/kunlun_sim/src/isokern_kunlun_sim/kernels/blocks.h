@@ -32,7 +32,7 @@ static inline __device__ void ik_unpack_layout(const char *block, int elements, 
 static inline __device__ void ik_unpack_block(int dtype, const char *block, float *to)
 {
     switch (dtype) {
-#define IK_CASE(name, elements, bytes, least) \
+#define IK_CASE(name, elements, bytes, lowest) \
     case IK_##name: \
         ik_unpack_layout(block, elements, bytes, to, [](ik_block_bytes of, int i) { return ik_of_##name(of, i); }); \
         return;

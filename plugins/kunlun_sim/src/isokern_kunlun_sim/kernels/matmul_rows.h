@@ -58,7 +58,7 @@ static inline __device__ float layout_product(int dtype, const char *w, int at, 
     __shared_ptr__ const signed char *r = (__shared_ptr__ const signed char *)x + 2;
     float sum = 0;
     switch (dtype) {
-#define IK_CASE(name, elements, bytes, least) \
+#define IK_CASE(name, elements, bytes, lowest) \
     case IK_##name: { \
         ik_block_bytes from = (ik_block_bytes)w + at / (elements) * (bytes); \
         for (int s = at % (elements) / IK_RUN, end = s + IK_BLOCK / IK_RUN; s < end; s++) { \

@@ -22,7 +22,7 @@ static inline __device__ void ik_unpack_blocks(
     int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
     switch (dtype) {
-#define IK_CASE(name, elements, bytes, least) \
+#define IK_CASE(name, elements, bytes, lowest) \
     case IK_##name: \
         for (int i = 0; i < n; i++) \
             to[i * to_step] = ik_load_##name((ik_block_bytes)from, step + i); \

@@ -1,13 +1,13 @@
-"""The layouts of the block types that are only decoded, a declaration each: for NumPy here, for C in `layout_header`.
+"""The layouts of the block types that are only decoded, a declaration each, and their values in NumPy.
 
 A block is cut into runs of 16 elements. Element l of run s is worth
 
     (d · scale(s)) · quant(s, l) - m · minimum(s)
 
 in F32, each step rounded, where d and m are stored once a block. `quant`, `scale` and `minimum` are integers, written
-as one expression that NumPy and C read alike: of the block's bytes `B[...]`, of s and of l, with the operators that
-both have, and with the functions of `_FUNCTIONS`. The layouts are those of ggml's block types of the same names, as the
-files that its tools write have them.
+as one expression that NumPy and C (`cabi/block_layouts.py`) read alike: of the block's bytes `B[...]`, of s and of l,
+with the operators that both have, and with those of `FUNCTIONS`. The layouts are those of ggml's block types of the
+same names, as the files that its tools write have them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import STORED_BLOCKS, DType
+from ..dtypes import DType
 
 Array = np.ndarray[Any, Any]
 RUN = 16
@@ -31,7 +31,7 @@ class BlockLayout:
     """The layout of a block type: d and m are the F16 at these bytes of a block, the rest are expressions.
 
     Without `m` nothing is subtracted. `power` says that d is no F16 but a byte e at `d`, worth 2^(e - 128). `lowest` is
-    the least quant, and at most 255 less than the largest.
+    the lowest quant, and at most 255 less than the largest.
     """
 
     quant: str
@@ -101,15 +101,11 @@ LAYOUTS: dict[str, BlockLayout] = {
 }
 
 
-def _signed(x: Any) -> Any:
-    return (x ^ 128) - 128
-
-
 UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 FP4 = (0, 1, 2, 3, 4, 6, 8, 12)  # twice the values of the 4-bit floats of the Open Compute Project
 
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "signed": _signed,
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "signed": lambda x: (x ^ 128) - 128,
     "uneven": lambda n: np.array(UNEVEN, np.int32)[n],
     "twice_fp4": lambda n: np.array([*FP4, *(-v for v in FP4)], np.int32)[n],
 }
@@ -136,7 +132,7 @@ def dequantize_layout(raw: Array, dtype: DType) -> Array:
     s, l_ = np.indices((dtype.block // RUN, RUN))
 
     def value(expression: str) -> Array:
-        known = {**_FUNCTIONS, "__builtins__": {}, "B": _Bytes(raw), "s": s, "l": l_}
+        known = {**FUNCTIONS, "__builtins__": {}, "B": _Bytes(raw), "s": s, "l": l_}
         return np.asarray(eval(_code(expression), known), np.int32).astype(np.float32)
 
     def half(at: int) -> Array:
@@ -160,69 +156,3 @@ def power_of(e: Array) -> Array:
     wide = e.astype(np.uint32)
     small = np.uint32(0x00200000) << np.minimum(wide, 1)
     return np.where(wide < 2, small, (wide - 1) << 23).astype(np.uint32).view(np.float32)
-
-
-def layout_header() -> str:
-    """Return isokern_layouts.h: the layouts in the common subset of C, OpenCL C and CUDA C++.
-
-    isokern_blocks.h includes it, behind isokern_half.h.
-    """
-    low, high = (sum((v + 128) << 8 * i for i, v in enumerate(half)) for half in (UNEVEN[:8], UNEVEN[8:]))
-    floats = sum(v << 8 * i for i, v in enumerate(FP4))
-    lines = [
-        "/* The layouts of block types that are only decoded. Generated from isokern/block_layouts.py; do not edit. */",
-        "#ifndef ISOKERN_LAYOUTS_H",
-        "#define ISOKERN_LAYOUTS_H",
-        "#ifndef IK_GLOBAL",
-        "#define IK_GLOBAL",
-        "#endif",
-        "typedef IK_GLOBAL const uint8_t *ik_block_bytes;",
-        "enum { IK_RUN = 16 }; /* elements that share a scale */",
-        "/* Of a type: ik_quant_, ik_scale_ and ik_minimum_ are its integers, ik_d_ and ik_m_ what scales and minima are",
-        " * multiplied by, ik_of_ the value of element i of a block, and ik_load_ of a tensor that begins with a block. */",
-        "/* For each type: its name, the elements and the bytes of a block, and its least quant. */",
-        "#define IK_LAYOUTS(X) "
-        + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
-        "static IK_INLINE int32_t ik_layout_signed(int32_t x) { return (x ^ 128) - 128; }",
-        "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
-        f"{{ return (int32_t)(((n & 8) != 0 ? UINT64_C({high:#x}) : UINT64_C({low:#x})) >> ((n & 7) << 3)"
-        " & 255) - 128; }",
-        "static IK_INLINE int32_t ik_layout_twice_fp4(int32_t n)",
-        "{",
-        f"    const int32_t size = (int32_t)(UINT64_C({floats:#x}) >> ((n & 7) << 3) & 255);",
-        "    return (n & 8) != 0 ? -size : size;",
-        "}",
-        "static IK_INLINE float ik_layout_half(ik_block_bytes at)",
-        "{ return ik_f16_to_f32((uint16_t)(at[0] | at[1] << 8)); }",
-        "static IK_INLINE float ik_layout_power(ik_block_bytes at)",
-        "{ return ik_float(at[0] < 2 ? 0x00200000u << at[0] : (uint32_t)(at[0] - 1) << 23); }",
-    ]
-    for dtype in STORED_BLOCKS:
-        lines += _functions(dtype.name, LAYOUTS[dtype.name])
-        block = f"(x) + (int64_t)((i) / {dtype.block}) * {dtype.itemsize}"
-        lines.append(f"#define ik_load_{dtype}(x, i) ik_of_{dtype}({block}, (int32_t)((i) & {dtype.block - 1}))")
-    return "\n".join([*lines, "#endif", ""])
-
-
-def _functions(name: str, layout: BlockLayout) -> list[str]:
-    """Return the functions of one type: its integers, its scales, and the value of an element."""
-
-    def spell(expression: str) -> str:
-        for function in _FUNCTIONS:
-            expression = expression.replace(f"{function}(", f"ik_layout_{function}(")
-        return expression
-
-    own = "static IK_INLINE {} ik_{}_" + name + "(ik_block_bytes B{})\n{{ {}return {}; }}"
-    unused, half = "(void)B, (void)s; ", "ik_layout_power" if layout.power else "ik_layout_half"
-    m = "0.0f" if layout.m is None else f"ik_layout_half(B + {layout.m})"
-    value = f"ik_d_{name}(B) * (float)ik_scale_{name}(B, s) * (float)ik_quant_{name}(B, s, i & 15)"
-    if layout.m is not None:
-        value += f" - ik_m_{name}(B) * (float)ik_minimum_{name}(B, s)"
-    return [
-        own.format("int32_t", "quant", ", int32_t s, int32_t l", "(void)s; ", spell(layout.quant)),
-        own.format("int32_t", "scale", ", int32_t s", unused, spell(layout.scale)),
-        own.format("int32_t", "minimum", ", int32_t s", unused, spell(layout.minimum)),
-        own.format("float", "d", "", "", f"{half}(B + {layout.d})"),
-        own.format("float", "m", "", "(void)B; ", m),
-        own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_RUN; ", value),
-    ]
