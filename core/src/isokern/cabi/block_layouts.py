@@ -20,6 +20,11 @@ def layout_header() -> str:
         "#ifndef IK_GLOBAL",
         "#define IK_GLOBAL",
         "#endif",
+        "#ifdef IK_SIMT",
+        "typedef int32_t ik_run_index;",
+        "#else /* wide enough for an address, so that loops over it vectorise where integers wrap */",
+        "typedef int64_t ik_run_index;",
+        "#endif",
         "typedef IK_GLOBAL const uint8_t *ik_block_bytes;",
         "enum { IK_RUN = 16 }; /* elements that share a scale */",
         "/* Of a type: ik_quant_, ik_scale_ and ik_minimum_ are its integers, ik_d_ and ik_m_ what multiplies scales",
@@ -63,9 +68,9 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
     if layout.m is not None:
         value += f" - ik_m_{name}(B) * (float)ik_minimum_{name}(B, s)"
     return [
-        own.format("int32_t", "quant", ", int32_t s, int32_t l", "(void)s; ", spell(layout.quant)),
-        own.format("int32_t", "scale", ", int32_t s", unused, spell(layout.scale)),
-        own.format("int32_t", "minimum", ", int32_t s", unused, spell(layout.minimum)),
+        own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "(void)s; ", spell(layout.quant)),
+        own.format("int32_t", "scale", ", ik_run_index s", unused, spell(layout.scale)),
+        own.format("int32_t", "minimum", ", ik_run_index s", unused, spell(layout.minimum)),
         own.format("float", "d", "", "", f"{half}(B + {layout.d})"),
         own.format("float", "m", "", "(void)B; ", m),
         own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_RUN; ", value),

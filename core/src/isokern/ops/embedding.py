@@ -53,7 +53,7 @@ embedding = declare(
     samples=lambda: [
         *(
             Sample({"table": (5, d), "indices": i}, values={"indices": "index:5"}, types={"W": STORED_BLOCKS})
-            for d, i in ((512, (3,)), (256, (2, 1, 2)))
+            for d, i in ((512, (3,)), (256, (2, 1, 2)), (768, ()))
         ),
         *(
             Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)

@@ -195,7 +195,7 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(
                 (int32_t)(ik_min(end, (at / (block) + 1) * (block)) - at / (block) * (block)) / IK_RUN; \
             for (int32_t s = (int32_t)(at % (block)) / IK_RUN; s < last; s++, at += IK_RUN, y += IK_RUN) { \
                 const float scale = d * (float)ik_scale_##name(from, s), low = m * (float)ik_minimum_##name(from, s); \
-                IK_VECTORISE for (int32_t l = 0; l < IK_RUN; l++) \
+                IK_VECTORISE for (int64_t l = 0; l < IK_RUN; l++) \
                     y[l] = scale * (float)ik_quant_##name(from, s, l) - low; \
             } \
         } \
