@@ -26,7 +26,7 @@ def layout_header() -> str:
         "typedef int64_t ik_run_index;",
         "#endif",
         "typedef IK_GLOBAL const uint8_t *ik_block_bytes;",
-        "enum { IK_RUN = 16 }; /* elements that share a scale */",
+        "enum { IK_LAYOUT_RUN = 16 }; /* elements that share a scale */",
         "/* Of a type: ik_quant_, ik_scale_ and ik_minimum_ are its integers, ik_d_ and ik_m_ what multiplies scales",
         " * and minima, ik_of_ is the value of element i of a block, ik_load_ that of element i of a row of blocks. */",
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
@@ -73,5 +73,5 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
         own.format("int32_t", "minimum", ", ik_run_index s", unused, spell(layout.minimum)),
         own.format("float", "d", "", "", f"{half}(B + {layout.d})"),
         own.format("float", "m", "", "(void)B; ", m),
-        own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_RUN; ", value),
+        own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_LAYOUT_RUN; ", value),
     ]

@@ -195,7 +195,7 @@ linear_mixed = declare(
         ),
         *(
             Sample(
-                {"x": (3, 512), "w": (5, 512), "bias": (5,)},
+                {"x": (3, 512), "w": (5, 512), "bias": (5,), "c": (3, 5)},
                 {"lhs_quantization": q, "activation": "relu"},
                 types={"W": STORED_BLOCKS},
             )

@@ -192,10 +192,11 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(
             ik_block_bytes from = (ik_block_bytes)row + at / (block) * (bytes); \
             const float d = ik_d_##name(from), m = ik_m_##name(from); \
             const int32_t last = \
-                (int32_t)(ik_min(end, (at / (block) + 1) * (block)) - at / (block) * (block)) / IK_RUN; \
-            for (int32_t s = (int32_t)(at % (block)) / IK_RUN; s < last; s++, at += IK_RUN, y += IK_RUN) { \
+                (int32_t)(ik_min(end, (at / (block) + 1) * (block)) - at / (block) * (block)) / IK_LAYOUT_RUN; \
+            for (int32_t s = (int32_t)(at % (block)) / IK_LAYOUT_RUN; s < last; \
+                s++, at += IK_LAYOUT_RUN, y += IK_LAYOUT_RUN) { \
                 const float scale = d * (float)ik_scale_##name(from, s), low = m * (float)ik_minimum_##name(from, s); \
-                IK_VECTORISE for (int64_t l = 0; l < IK_RUN; l++) \
+                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
                     y[l] = scale * (float)ik_quant_##name(from, s, l) - low; \
             } \
         } \

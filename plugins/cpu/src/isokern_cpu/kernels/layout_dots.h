@@ -12,7 +12,7 @@ typedef struct ik_runs {
     float *scale, *low;
 } ik_runs;
 
-enum { IK_RUNS = IK_PAIR / IK_RUN }; /* runs of a pair of 32 elements */
+enum { IK_RUNS = IK_PAIR / IK_LAYOUT_RUN }; /* runs of a pair of 32 elements */
 
 static inline int64_t ik_runs_bytes(int64_t k)
 { return ik_pairs(k) * (IK_PAIR + 2 * IK_RUNS * (int64_t)sizeof(float)); }
@@ -30,10 +30,10 @@ static inline ik_runs ik_runs_at(char *at, int64_t k)
         ik_block_bytes from = (ik_block_bytes)row; \
         for (int64_t at = 0; at < k; at += (block), from += (bytes)) { \
             const float d = ik_d_##name(from), m = ik_m_##name(from); \
-            for (int32_t s = 0; s < (block) / IK_RUN; s++, to.u += IK_RUN) { \
+            for (int32_t s = 0; s < (block) / IK_LAYOUT_RUN; s++, to.u += IK_LAYOUT_RUN) { \
                 *to.scale++ = d * (float)ik_scale_##name(from, s); \
                 *to.low++ = m * (float)ik_minimum_##name(from, s); \
-                IK_VECTORISE for (int64_t l = 0; l < IK_RUN; l++) \
+                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
                     to.u[l] = (uint8_t)(ik_quant_##name(from, s, l) - (lowest)); \
             } \
         } \
@@ -86,9 +86,9 @@ static __attribute__((noinline, unused)) void ik_unpack_usual(int32_t dtype, ik_
 {
     const int64_t bytes = ik_itemsize(dtype);
     for (int64_t at = 0; at < k; at += 256, from += bytes) {
-        float *scale = to.scale + at / IK_RUN;
+        float *scale = to.scale + at / IK_LAYOUT_RUN;
         if (dtype != IK_Q6_K) {
-            ik_unpack_six(from, scale, to.low + at / IK_RUN);
+            ik_unpack_six(from, scale, to.low + at / IK_LAYOUT_RUN);
             if (dtype == IK_Q4_K)
                 ik_unpack_4_bits(from + 16, NULL, to.u + at);
             else
@@ -100,7 +100,7 @@ static __attribute__((noinline, unused)) void ik_unpack_usual(int32_t dtype, ik_
         memcpy(eight, from + 192, sizeof eight);
         for (int s = 0; s < 16; s++)
             scale[s] = d * (float)eight[s];
-        memset(to.low + at / IK_RUN, 0, 16 * sizeof *to.low);
+        memset(to.low + at / IK_LAYOUT_RUN, 0, 16 * sizeof *to.low);
         ik_unpack_6_bits(from, to.u + at);
     }
 }
@@ -128,8 +128,8 @@ static inline void ik_unpack_runs(int32_t dtype, const char *row, int64_t k, ik_
 {
     const int64_t rest = ik_pairs(k) * IK_PAIR - k;
     memset(to.u + k, 0, (size_t)rest);
-    memset(to.scale + k / IK_RUN, 0, (size_t)(rest / IK_RUN) * sizeof *to.scale);
-    memset(to.low + k / IK_RUN, 0, (size_t)(rest / IK_RUN) * sizeof *to.low);
+    memset(to.scale + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.scale);
+    memset(to.low + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.low);
     ik_unpack_whole(dtype, row, k, to);
 }
 
@@ -170,12 +170,12 @@ static inline __attribute__((always_inline)) void ik_runs_dots_of(
 #else
     for (int r = 0; r < rows; r++) {
         float sum = 0;
-        for (int64_t s = 0; s < k / IK_RUN; s++) {
-            const uint8_t *u = w.u + s * IK_RUN;
-            const int8_t *q = x[r].q + s * IK_RUN;
-            const int32_t *four = x[r].undo + s * (IK_RUN / 4), all = four[0] + four[1] + four[2] + four[3];
+        for (int64_t s = 0; s < k / IK_LAYOUT_RUN; s++) {
+            const uint8_t *u = w.u + s * IK_LAYOUT_RUN;
+            const int8_t *q = x[r].q + s * IK_LAYOUT_RUN;
+            const int32_t *four = x[r].undo + s * (IK_LAYOUT_RUN / 4), all = four[0] + four[1] + four[2] + four[3];
             int32_t dot = offset ? all : 0;
-            for (int i = 0; i < IK_RUN; i++)
+            for (int i = 0; i < IK_LAYOUT_RUN; i++)
                 dot += u[i] * q[i];
             sum += (w.scale[s] * (float)dot - (offset ? 0.0f : w.low[s] * (float)all)) * x[r].d[s / 2];
         }
@@ -214,7 +214,7 @@ static inline __attribute__((always_inline)) void ik_runs_floats(
     for (int64_t i = 0; i < n; i += 16) {
         const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(w.u + i)));
         const __m512 value = _mm512_fmsub_ps(_mm512_add_ps(_mm512_cvtepi32_ps(bytes), first),
-            _mm512_set1_ps(w.scale[i / IK_RUN]), _mm512_set1_ps(w.low[i / IK_RUN]));
+            _mm512_set1_ps(w.scale[i / IK_LAYOUT_RUN]), _mm512_set1_ps(w.low[i / IK_LAYOUT_RUN]));
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++)
             sum[r] = _mm512_fmadd_ps(value, _mm512_loadu_ps(x[r] + at + i), sum[r]);
@@ -226,7 +226,7 @@ static inline __attribute__((always_inline)) void ik_runs_floats(
     for (int64_t i = 0; i < n; i += 16) {
         float value[16];
         for (int l = 0; l < 16; l++)
-            value[l] = ((float)w.u[i + l] + from) * w.scale[i / IK_RUN] - w.low[i / IK_RUN];
+            value[l] = ((float)w.u[i + l] + from) * w.scale[i / IK_LAYOUT_RUN] - w.low[i / IK_LAYOUT_RUN];
         for (int r = 0; r < rows; r++)
             for (int l = 0; l < 16; l++)
                 sums[r][l] += value[l] * x[r][at + i + l];
@@ -240,7 +240,7 @@ static inline void ik_layout_dots(
 {
     enum { PIECE = 512 };
     uint8_t u[PIECE];
-    float sums[4][16] = { 0 }, scale[PIECE / IK_RUN], low[PIECE / IK_RUN];
+    float sums[4][16] = { 0 }, scale[PIECE / IK_LAYOUT_RUN], low[PIECE / IK_LAYOUT_RUN];
     const ik_runs runs = { u, scale, low };
     const int32_t factor = ik_undo_factor(dtype);
     const float from = factor == 1 ? 0.0f : (float)factor;

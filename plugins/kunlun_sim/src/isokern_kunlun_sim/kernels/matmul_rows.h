@@ -61,9 +61,9 @@ static inline __device__ float layout_product(int dtype, const char *w, int at, 
 #define IK_CASE(name, elements, bytes, lowest) \
     case IK_##name: { \
         ik_block_bytes from = (ik_block_bytes)w + at / (elements) * (bytes); \
-        for (int s = at % (elements) / IK_RUN, end = s + IK_BLOCK / IK_RUN; s < end; s++) { \
+        for (int s = at % (elements) / IK_LAYOUT_RUN, end = s + IK_BLOCK / IK_LAYOUT_RUN; s < end; s++) { \
             int dot = 0, all = 0; \
-            for (int i = 0; i < IK_RUN; i++) { \
+            for (int i = 0; i < IK_LAYOUT_RUN; i++) { \
                 const int q = *r++; \
                 dot += ik_quant_##name(from, s, i) * q; \
                 all += q; \
