@@ -1,7 +1,7 @@
 """Graphs for the MLIR tests: samples of one primitive in several dtypes, and functions of the scalar language."""
 
 from isokern.declare.samples import assignments, describe, fits
-from isokern.dtypes import BLOCKS, FP8, dtype
+from isokern.dtypes import BLOCKS, FP8, STORED_BLOCKS, dtype
 from isokern.expr.tree import ARITY, INTEGER_FUNCTIONS, SHARED_FUNCTIONS
 from isokern.graph import Builder
 from isokern.ops import find
@@ -17,7 +17,7 @@ def refused(case):
     """Return whether MLIR cannot express a case of a primitive."""
     back = case.operator.name == "slice" and -2 in case.sample.attrs.get("steps", ())
     dtypes = {*case.types, *(d for each in case.sample.each.values() for d in each)}
-    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or dtypes & {*BLOCKS, *FP8}
+    return back or case.sample.attrs.get("lhs_quantization") == "q8_0" or dtypes & {*BLOCKS, *STORED_BLOCKS, *FP8}
 
 
 def cases_of(name, values="drawn"):

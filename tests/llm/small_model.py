@@ -13,9 +13,9 @@ BLOCKS = {d.name: d for d in (Q4_0, Q4_1, Q8_0)}
 PROMPT = [3, 17, 90, 4, 4, 61, 33, 8]
 
 
-def made(path, architecture="llama", dtype="F32", tied=True, change=None, **metadata):
+def made(path, architecture="llama", dtype="F32", tied=True, change=None, width=64, inner=96, **metadata):
     """Write a small model with random weights: 2 layers, width 64, 4 heads that share 2, 97 tokens."""
-    width, inner, heads, kv_heads, dim, vocabulary = 64, 96, 4, 2, 32, 97
+    heads, kv_heads, dim, vocabulary = 4, 2, 32, 97
 
     def weight(*shape):
         array = (RNG.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)

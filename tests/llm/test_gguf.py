@@ -51,7 +51,7 @@ def tensors():
         "i8": rng.integers(-128, 128, (1, 2, 3, 4), dtype=np.int8),
         "f64": rng.standard_normal(1),
         "q4_0": ("Q4_0", (2, 64), rng.integers(0, 256, 72, dtype=np.uint8)),
-        "q6_k": ("Q6_K", (256,), rng.integers(0, 256, 210, dtype=np.uint8)),
+        "iq3_s": ("IQ3_S", (256,), rng.integers(0, 256, 110, dtype=np.uint8)),
     }
 
 
@@ -110,15 +110,16 @@ def test_views_outlive_the_file_object(written):
 
 def test_types_have_isokerns_sizes():
     known = {name: (block, size) for name, block, size in TYPES.values()}
-    assert {d.name for d in KNOWN} == {"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q8_0"}
+    plain = {"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"}
+    assert {d.name for d in KNOWN} == {*plain, *(d.name for d in (*dtypes.BLOCKS, *dtypes.STORED_BLOCKS))}
     for d in KNOWN:
         assert known[d.name] == (d.block, d.itemsize)
 
 
 def test_a_type_that_isokern_has_not(written):
-    tensor = GGUF.open(written).tensors["q6_k"]
-    assert (tensor.type, len(tensor.data)) == ("Q6_K", 210)
-    with pytest.raises(InvalidArgument, match=r"tensor 'q6_k' is of type Q6_K.*allowed: .*Q4_0.*convert"):
+    tensor = GGUF.open(written).tensors["iq3_s"]
+    assert (tensor.type, len(tensor.data)) == ("IQ3_S", 110)
+    with pytest.raises(InvalidArgument, match=r"tensor 'iq3_s' is of type IQ3_S.*allowed: .*Q4_0.*convert"):
         _ = tensor.dtype
     with pytest.raises(InvalidArgument, match="blocks, not elements"):
         _ = GGUF.open(written).tensors["q4_0"].array

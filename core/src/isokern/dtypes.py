@@ -17,7 +17,8 @@ class DType:
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
-    `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it.
+    `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it,
+    and of block types none quantises to it: `blocks.layouts` declares how its blocks are read.
     """
 
     name: str
@@ -55,6 +56,11 @@ class DType:
         return self.numpy is not None and self.numpy.isbuiltin != 1
 
     @property
+    def alignment(self) -> int:
+        """The number of bytes that divides an element's address; that of a block, too, which is 1 or an F16's."""
+        return self.itemsize if self.block == 1 else 2 - self.itemsize % 2
+
+    @property
     def in_memory(self) -> str:
         """The C type of an element in memory: floats narrower than F32 lie in unsigned integers, blocks in bytes."""
         if self.kind == "f" and self.compute is self:
@@ -81,6 +87,17 @@ Q4_1 = DType("Q4_1", 33, "q", 20, None, block=32)
 Q8_0 = DType("Q8_0", 34, "q", 34, None, block=32)
 F8E4M3FN = DType("F8E4M3FN", 6, "f", 1, np.dtype(ml_dtypes.float8_e4m3fn), 10, storage=True)
 F8E5M2 = DType("F8E5M2", 7, "f", 1, np.dtype(ml_dtypes.float8_e5m2), 12, storage=True)
+Q6_K = DType("Q6_K", 35, "q", 210, None, block=256, storage=True)
+Q4_K = DType("Q4_K", 36, "q", 144, None, block=256, storage=True)
+Q5_K = DType("Q5_K", 37, "q", 176, None, block=256, storage=True)
+Q2_K = DType("Q2_K", 38, "q", 84, None, block=256, storage=True)
+Q3_K = DType("Q3_K", 39, "q", 110, None, block=256, storage=True)
+Q5_0 = DType("Q5_0", 40, "q", 22, None, block=32, storage=True)
+Q5_1 = DType("Q5_1", 41, "q", 24, None, block=32, storage=True)
+IQ4_NL = DType("IQ4_NL", 42, "q", 18, None, block=32, storage=True)
+IQ4_XS = DType("IQ4_XS", 43, "q", 136, None, block=256, storage=True)
+MXFP4 = DType("MXFP4", 44, "q", 17, None, block=32, storage=True)
+TQ2_0 = DType("TQ2_0", 45, "q", 66, None, block=256, storage=True)
 
 ALL = tuple(d for d in globals().values() if isinstance(d, DType))
 PLAIN = tuple(d for d in ALL if d.block == 1)
@@ -92,8 +109,10 @@ INTEGERS = tuple(d for d in NUMBERS if d.kind in "iu")
 SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
 UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
-BLOCKS = tuple(d for d in ALL if d.block > 1)
+BLOCKS = tuple(d for d in ALL if d.block > 1 and not d.storage)
+STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # decoded, not encoded: blocks/layouts.py
 WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
+ALL_WEIGHTS = (*WEIGHTS, *STORED_BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters
 TOKENS = (*INDICES, U8)  # rows of a table, and text by the byte
 

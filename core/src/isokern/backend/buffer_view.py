@@ -54,7 +54,7 @@ class BufferView:
                 f"{desc} reaches byte {high} of a buffer of {buffer.nbytes}",
                 allowed=f"up to {buffer.nbytes}",
             )
-        itemsize = 2 if desc.dtype.block > 1 else desc.dtype.itemsize  # blocks begin with F16 scales
+        itemsize = desc.dtype.alignment
         if buffer.address % itemsize and desc.numel:
             raise BadTensorStrides(
                 type(self).__name__,

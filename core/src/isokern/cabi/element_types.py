@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ..dtypes import ALL, BLOCKS, BOOL, F64, INTEGERS, PLAIN, DType
+from ..dtypes import ALL, BLOCKS, BOOL, F64, INTEGERS, PLAIN, STORED_BLOCKS, DType
 
 FLOATS = tuple(d for d in PLAIN if d.kind == "f")  # those that are only stored, too
 
@@ -23,7 +23,7 @@ _DEFAULTS = """#ifndef IK_INLINE
 
 def dtype_header() -> str:
     """Return isokern_dtypes.h: what C code asks of an element type, and lists of them as X-macros."""
-    narrow = [d for d in INTEGERS if d.itemsize < 8]
+    every, narrow = (*BLOCKS, *STORED_BLOCKS), [d for d in INTEGERS if d.itemsize < 8]
     return "\n".join(
         [
             "/* The facts of element types. Generated from core's rows; do not edit. */",
@@ -36,7 +36,7 @@ def dtype_header() -> str:
             "/* Elements of a block; 1 for types that are not quantised. */",
             _switch("int32_t", "block_elements", lambda d: str(d.block), "1"),
             "/* The alignment of an element; 0 for a code that is none. */",
-            _switch("uint32_t", "alignment_of", lambda d: str(d.itemsize if d.block == 1 else 2), "0"),
+            _switch("uint32_t", "alignment_of", lambda d: str(d.alignment), "0"),
             "/* The type in which kernels compute. */",
             _switch("int32_t", "compute_of", lambda d: f"IK_{d.compute}", "IK_I64"),
             "/* The name; null for a code that is none. */",
@@ -45,11 +45,13 @@ def dtype_header() -> str:
             "static IK_INLINE int64_t ik_bytes(int32_t dtype, int64_t elements)",
             "{",
             "    switch (dtype) {",
-            *(f"    case IK_{d}: return elements / {d.block} * {d.itemsize};" for d in BLOCKS),
+            *(f"    case IK_{d}: return elements / {d.block} * {d.itemsize};" for d in every),
             "    default: return elements * ik_itemsize(dtype);",
             "    }",
             "}",
-            *(_predicate(*kind) for kind in (("float", FLOATS), ("integer", INTEGERS), ("blocks", BLOCKS))),
+            *map(_predicate, ("float", "integer", "blocks"), (FLOATS, INTEGERS, every)),
+            "/* Whether isokern_layouts.h has the type: blocks that are only decoded. */",
+            _predicate("layout", STORED_BLOCKS),
             f"#define IK_INTEGER_TYPES(X) {' '.join(f'X(IK_{d}, {d.in_memory})' for d in INTEGERS)}",
             f"#define IK_NARROW_INTEGER_TYPES(X) {' '.join(f'X(IK_{d}, {d.in_memory})' for d in narrow)}",
             "#endif",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import header, inference
+from .block_layouts import layout_header
 from .cdef import cdef
 from .element_types import dtype_header
 
@@ -25,6 +26,7 @@ def generate(destination: Path) -> list[Path]:
         "isokern.h": header.header(),
         "isokern_abi.h": header.abi_header(),
         "isokern_dtypes.h": dtype_header(),
+        "isokern_layouts.h": layout_header(),
         "operators.h": header.operator_table(),
         "elementwise_rows.h": header.elementwise_rows(),
         "elementwise_activations.h": header.elementwise_activations(),

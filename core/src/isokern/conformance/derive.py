@@ -18,7 +18,7 @@ from functools import lru_cache
 from ..backend import Device
 from ..declare.operator import LENGTHS, Operator, Sample
 from ..declare.samples import assignments, describe, fits, slots
-from ..dtypes import F16, F32, F64, I32, Q4_0, DType
+from ..dtypes import F16, F32, F64, I32, Q4_0, STORED_BLOCKS, DType
 from ..ops import all_operators
 from ..oracle.cases import Case, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
@@ -217,13 +217,21 @@ def choices(operator: Operator) -> list[dict[str, DType]]:
     """Return the choices of dtypes to judge.
 
     The computation does not depend on the dtype of indices. So every choice of the other dtypes is judged with the
-    first dtype of indices, and each further index dtype only with the first and the last of those choices.
+    first dtype of indices, and each further index dtype only with the first and the last of those choices. Blocks that
+    are only decoded become floats first, in one way for each type: the first of these types meets every choice of the
+    other dtypes, each further one only their first.
     """
     first = {name: operator.signature.types[name][0] for name in operator.index_types}
-    rest = assignments(operator, first)
+    rest = [bound for bound in assignments(operator, first) if _is_judged(operator, bound)]
     others = [(name, other) for name in first for other in operator.signature.types[name][1:]]
     ends = rest[:1] + rest[1:][-1:]
     return rest + [{**bound, name: other} for name, other in others for bound in ends]
+
+
+def _is_judged(operator: Operator, bound: Mapping[str, DType]) -> bool:
+    """Return whether no dtype is a further one of the blocks that are only decoded, or all others are their first."""
+    others = [element is operator.signature.types[name][0] for name, element in bound.items() if element.block == 1]
+    return all(others) or not set(bound.values()) & set(STORED_BLOCKS[1:])
 
 
 def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:

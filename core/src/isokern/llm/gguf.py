@@ -100,7 +100,7 @@ class GGUFTensor:
 
     @property
     def dtype(self) -> DType:
-        """Isokern's element type. Raises `InvalidArgument` where it has none of that name (Q6_K, IQ4_NL …)."""
+        """Isokern's element type. Raises `InvalidArgument` where it has none of that name (IQ3_S, Q8_1 …)."""
         if all(self.type != d.name for d in KNOWN):
             raise InvalidArgument(
                 "GGUF",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..declare.decomposition import Emitter, constant
-from ..dtypes import ACTIVATIONS, F32, WEIGHTS, DType, names
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, F32, DType, names
 from ..graph.ir import Value
 from ..graph.layer import Context, Layer
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
@@ -52,7 +52,7 @@ class Weighted(Layer):
         """Return the parameter for the tensor of this layer that is called `name`; `plain` ones become F32."""
         plain = plain or len(shape) == 1
         full, where = f"{ctx.path}.{name}", f"GGUF, layer {ctx.path}"
-        held, allowed = self.origin.gguf.tensors.get(full), ACTIVATIONS if plain else WEIGHTS
+        held, allowed = self.origin.gguf.tensors.get(full), ACTIVATIONS if plain else ALL_WEIGHTS
         if held is None:
             raise InvalidArgument(where, f"tensor {full} is missing", allowed=f"{list(shape)}")
         if held.shape != shape:

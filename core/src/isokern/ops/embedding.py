@@ -11,7 +11,7 @@ from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import as_given
-from ..dtypes import F32, F64, FLOATS, TOKENS, WEIGHTS, DType
+from ..dtypes import ALL_WEIGHTS, F32, F64, FLOATS, STORED_BLOCKS, TOKENS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
@@ -39,7 +39,7 @@ embedding = declare(
     "embedding",
     "EMBD",
     "table: W[n, d], indices: I[*i] -> y: T[*i, d]",
-    {"W": (*WEIGHTS, F64), "T": FLOATS, "I": TOKENS},
+    {"W": (*ALL_WEIGHTS, F64), "T": FLOATS, "I": TOKENS},
     combinations=_goes,
     family="movement",
     doc=(
@@ -51,17 +51,23 @@ embedding = declare(
     normal_form=as_given,
     decompose=_parts,
     samples=lambda: [
-        Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)
-        for n, d, i, size in [
-            (5, 64, (6,), "small"),
-            (7, 32, (), "small"),
-            (9, 33, (4, 3), "small"),
-            (3, 96, (2, 1, 2), "small"),
-            (4, 32, (0,), "small"),
-            (600, 1024, (603,), "wide"),
-            (4096, 256, (1024,), "medium"),
-            (32768, 1024, (8192,), "large"),
-        ]
+        *(
+            Sample({"table": (5, d), "indices": i}, values={"indices": "index:5"}, types={"W": STORED_BLOCKS})
+            for d, i in ((512, (3,)), (256, (2, 1, 2)), (768, ()))
+        ),
+        *(
+            Sample({"table": (n, d), "indices": i}, values={"indices": f"index:{n}"}, size=size)
+            for n, d, i, size in [
+                (5, 64, (6,), "small"),
+                (7, 32, (), "small"),
+                (9, 33, (4, 3), "small"),
+                (3, 96, (2, 1, 2), "small"),
+                (4, 32, (0,), "small"),
+                (600, 1024, (603,), "wide"),
+                (4096, 256, (1024,), "medium"),
+                (32768, 1024, (8192,), "large"),
+            ]
+        ),
     ],
     errors=[
         ErrorCase({"table": (3,), "indices": (2,)}, BadTensorShape),

@@ -15,7 +15,7 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integer
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import Descs, as_given
-from ..dtypes import ACTIVATIONS, BOOL, F32, F64, I64, INDICES, WEIGHTS
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BOOL, F32, F64, I64, INDICES, STORED_BLOCKS, WEIGHTS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude
@@ -251,7 +251,7 @@ declare(
     "matmul_id",
     "MMID",
     "x: T[*s], w: W[e, n, k], ids: I[m, top] -> y: T[m, top, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
     family="contraction",
     doc=(
         "y[i, t] = w[ids[i, t]] x[i], the products of each token with the weights of its experts, which may have a"
@@ -267,8 +267,11 @@ declare(
     constants=("w",),
     flops=_flops,
     samples=lambda: [
-        Sample({"x": x, "w": w, "ids": (x[0], top)}, {}, {"ids": f"length:{w[0] - 1}"}, size=size)
-        for x, w, top, size in PRODUCTS
+        Sample({"x": (3, 256), "w": (4, 5, 256), "ids": (3, 2)}, {}, {"ids": "length:3"}, types={"W": STORED_BLOCKS}),
+        *(
+            Sample({"x": x, "w": w, "ids": (x[0], top)}, {}, {"ids": f"length:{w[0] - 1}"}, size=size)
+            for x, w, top, size in PRODUCTS
+        ),
     ],
     errors=[
         ErrorCase({"x": (3, 64), "w": (4, 6, 32), "ids": (3, 2)}, BadTensorShape),

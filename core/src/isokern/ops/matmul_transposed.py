@@ -18,7 +18,7 @@ from ..declare.attributes import attrs, choice
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import ACTIVATIONS, BLOCKS, F32, F64, Q8_0, WEIGHTS
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BLOCKS, F32, F64, Q8_0, STORED_BLOCKS, names
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude, as_matrix
@@ -37,6 +37,7 @@ def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, 
     return [rows[0], w, *[bias, rows[2]][: len(rest)]], rows[1:2]
 
 
+QUANTISED = (*BLOCKS, *STORED_BLOCKS)  # weights that meet rows in Q8_0
 LHS_QUANTIZATION = choice("lhs_quantization", ("float", "q8_0"), "float", "how x enters the products")
 
 
@@ -84,7 +85,7 @@ def _check_linear(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]
 def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
     if w is not None and values[name] == "q8_0" and w.dtype.block == 1:
         raise InvalidArgument(
-            where, f"{name}=q8_0 with weights of {w.dtype}", allowed="Q4_0, Q4_1, Q8_0", hint=f"use {name}=float"
+            where, f"{name}=q8_0 with weights of {w.dtype}", allowed=names(QUANTISED), hint=f"use {name}=float"
         )
 
 
@@ -107,7 +108,7 @@ matmul_transposed = declare(
     "matmul_transposed",
     "MMTR",
     "x: T[*b, k], w: W[n, k] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     doc=(
         "x wᵀ, the weight one row an output, in a type of its own. lhs_quantization=float takes x as it is; q8_0"
@@ -123,7 +124,7 @@ matmul_transposed = declare(
     flops=_flops,
     samples=lambda: [
         *(
-            Sample({"x": x, "w": w}, {"lhs_quantization": a}, size=size, types={} if a == "float" else {"W": BLOCKS})
+            Sample({"x": x, "w": w}, {"lhs_quantization": a}, size=size, types={} if a == "float" else {"W": QUANTISED})
             for a in ("float", "q8_0")
             for x, w, size in [
                 ((3, 64), (5, 64), "small"),
@@ -165,7 +166,7 @@ linear_mixed = declare(
     "linear_mixed",
     "LNMX",
     "x: T[*b, k], w: W[n, k], bias?: T[n], c?: T[*b, n] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     stem="matmul_transposed",
     doc=(
@@ -183,7 +184,7 @@ linear_mixed = declare(
     flops=_flops,
     samples=lambda: [
         *(
-            Sample(shapes, {"lhs_quantization": q, **values}, types={} if q == "float" else {"W": BLOCKS})
+            Sample(shapes, {"lhs_quantization": q, **values}, types={} if q == "float" else {"W": QUANTISED})
             for q in ("float", "q8_0")
             for shapes, values in LINEAR_SAMPLES
         ),
@@ -191,6 +192,14 @@ linear_mixed = declare(
             {"x": (130, 256), "w": (131, 256), "bias": (131,), "c": (130, 131)},
             {"activation": "gelu_tanh"},
             size="wide",
+        ),
+        *(
+            Sample(
+                {"x": (3, 512), "w": (5, 512), "bias": (5,), "c": (3, 5)},
+                {"lhs_quantization": q, "activation": "relu"},
+                types={"W": STORED_BLOCKS},
+            )
+            for q in ("float", "q8_0")
         ),
         Sample({"x": (1, 2048), "w": (2048, 2048), "bias": (2048,)}, {"activation": "relu"}, size="medium"),
         Sample({"x": (1, 4096), "w": (4096, 4096), "bias": (4096,)}, {"activation": "relu"}, size="large"),
@@ -210,7 +219,7 @@ matmul_mixed = declare(
     "matmul_mixed",
     "MMMX",
     "x: T[*b, k], w: W[k, n] -> y: T[*b, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS},  # no F64: `linear` and `matmul` have it, and no block type comes with it
     family="contraction",
     stem="matmul_transposed",
     doc=(
@@ -226,20 +235,24 @@ matmul_mixed = declare(
     constants=("w",),
     flops=_flops,
     samples=lambda: [
-        Sample({"x": x, "w": w}, size=size)
-        for x, w, size in [
-            ((3, 5), (5, 64), "small"),
-            ((33,), (33, 32), "small"),
-            ((1, 70), (70, 1024), "small"),
-            ((17, 130), (130, 96), "small"),
-            ((2, 1, 3, 9), (9, 160), "small"),
-            ((3, 5), (5, 7), "small"),
-            ((0, 3), (3, 32), "small"),
-            ((2, 0), (0, 32), "small"),
-            ((130, 257), (257, 160), "wide"),
-            ((1, 2048), (2048, 2048), "medium"),
-            ((64, 4096), (4096, 4096), "large"),
-        ]
+        Sample({"x": (9, 17), "w": (17, 256)}, types={"W": STORED_BLOCKS}),
+        Sample({"x": (2, 3, 5), "w": (5, 512)}, types={"W": STORED_BLOCKS}),
+        *(
+            Sample({"x": x, "w": w}, size=size)
+            for x, w, size in [
+                ((3, 5), (5, 64), "small"),
+                ((33,), (33, 32), "small"),
+                ((1, 70), (70, 1024), "small"),
+                ((17, 130), (130, 96), "small"),
+                ((2, 1, 3, 9), (9, 160), "small"),
+                ((3, 5), (5, 7), "small"),
+                ((0, 3), (3, 32), "small"),
+                ((2, 0), (0, 32), "small"),
+                ((130, 257), (257, 160), "wide"),
+                ((1, 2048), (2048, 2048), "medium"),
+                ((64, 4096), (4096, 4096), "large"),
+            ]
+        ),
     ],
     errors=[
         ErrorCase({"x": (3, 5), "w": (4, 32)}, BadTensorShape),

@@ -1,4 +1,4 @@
-"""quantize and dequantize: floats to blocks of 32 elements and back; kernel stem `quantize`, normal form rows."""
+"""quantize and dequantize: floats to blocks of 32, and blocks to floats; kernel stem `quantize`, normal form rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .. import blocks
 from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.normal_form import rows
-from ..dtypes import ACTIVATIONS, BLOCKS
+from ..dtypes import ACTIVATIONS, BLOCKS, STORED_BLOCKS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
@@ -64,13 +64,22 @@ dequantize = declare(
     "dequantize",
     "DEQU",
     "x: Q[*b, k] -> y: T[*b, k]",
-    {"Q": BLOCKS, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
+    {
+        "Q": (*BLOCKS, *STORED_BLOCKS),
+        "T": ACTIVATIONS,
+    },  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
     family="conversion",
-    doc="The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y.",
+    doc=(
+        "The elements of blocks: (n - 8) d, n d + m, q d in F32, the sum rounded once, then in the type of y; of types"
+        " that are only decoded, such as Q4_K and Q6_K, by their layouts (isokern.blocks.layouts)."
+    ),
     reference=_dequantize,
     stem="quantize",
     normal_form=rows,
-    samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
+    samples=lambda: [
+        *(Sample({"x": s}, size=size) for s, size in _SHAPES),
+        *(Sample({"x": s}, types={"Q": STORED_BLOCKS}) for s in ((768,), (2, 3, 512))),
+    ],
     errors=[
         ErrorCase({"x": (3, 32)}, BadTensorShape, outputs={"y": (4, 32)}),
         ErrorCase({"x": (3, 32)}, BadTensorDtype, dtypes={"Q": ACTIVATIONS[0]}),

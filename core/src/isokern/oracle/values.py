@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from ..blocks import raw_shape
+from ..blocks.layouts import LAYOUTS, has_powers
 from ..dtypes import F16, F64, DType
 
 Array = np.ndarray[Any, Any]
@@ -189,21 +190,33 @@ CHECKED = ("index", "length", "logits", "slots")  # domains whose values the dev
 def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Return raw blocks with any quants, and scales that give elements of the domain's magnitude."""
     raw = rng.integers(0, 256, raw_shape(dtype, size), dtype=np.uint8)
+    if has_powers(dtype):
+        _scales(raw, dtype)[...] = rng.integers(122, 128, _scales(raw, dtype).shape)
+        return np.asarray(raw)
     scales = _scales(raw, dtype)
     spread = np.exp2(rng.integers(-3, 4, scales.shape)) if kind == "any" else np.ones(scales.shape)
     scales[...] = rng.choice([-1, 1], scales.shape) * rng.uniform(0.5, 1, scales.shape) * spread * _REACH[dtype.name]
     return np.asarray(raw)
 
 
-_REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128}  # scales for elements of about 1
+# Scales for elements of about 1
+_REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128, "Q5_0": 1 / 16, "Q5_1": 1 / 31, "IQ4_NL": 1 / 127}
+_REACH |= {"Q6_K": 1 / 4096, "Q5_K": 1 / 2048, "Q4_K": 1 / 1024, "Q3_K": 1 / 128, "Q2_K": 1 / 32, "IQ4_XS": 1 / 4096}
+_REACH |= {"TQ2_0": 1}
+_POWERS = (0, 1, 2, 96, 131)  # bytes of special scales that are powers of two: subnormal ones, small and larger ones
 
 
 def _scales(raw: Array, dtype: DType) -> Array:
-    """Return the F16 scales (and minima) of raw blocks as a view [..., blocks, 1 or 2].
+    """Return the F16 scales (and minima) of raw blocks as a view [..., blocks, 1 or 2], or bytes that are powers.
 
-    They lie before the 16 or 32 bytes of quants.
+    They lie before the 16 or 32 bytes of quants, or where the layout has them.
     """
     blocks = raw.reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
+    layout = LAYOUTS.get(dtype.name)
+    if layout is not None:
+        size = 1 if layout.power else 2 if layout.m is None else 4
+        own = blocks[..., layout.d : layout.d + size]
+        return own if layout.power else own.view(np.float16)
     return blocks[..., : dtype.itemsize % 16].view(np.float16)
 
 
@@ -323,6 +336,10 @@ def sprinkle_specials(
     if dtype.kind == "q":
         raw = plain.copy()
         scales = _scales(raw, dtype)
+        if has_powers(dtype):
+            at = rng.random(scales.shape) < 1 / 8
+            scales[at] = rng.choice(_POWERS, scales.shape)[at]
+            return np.asarray(raw)
         scales[...] = sprinkle_specials(scales.copy(), F16, rng, subnormal, infinite)
         return np.asarray(raw)
     choices = special_values(dtype, subnormal)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..cabi.block_layouts import layout_header
 from ..cabi.element_types import portable_types
 from ..cabi.plan import Plan
 from ..declare.attributes import Attr
 from ..declare.conversion import convert
-from ..dtypes import F32, DType
+from ..dtypes import F32, STORED_BLOCKS, DType
 from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
 from ..ops import all_operators
@@ -250,6 +251,9 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
         if not found:
             made.append(line)
             continue
+        if found[1] == "isokern_layouts.h":
+            made += [layout_header(), f'#line {number + 1} "{path.name}"']
+            continue
         included = next((f for f in (path.parent / found[1], KERNELS / found[1], ABI / found[1]) if f.is_file()), None)
         if included is None:
             raise FileNotFoundError(f"{path}:{number}: no {found[1]} beside it, in {KERNELS} or in {ABI}")
@@ -264,7 +268,7 @@ def expand(path: Path, seen: set[Path] | None = None) -> str:
 def _read_conversions() -> frozenset[str]:
     """Return the names of the floats and blocks that the portable kernels convert: those with a function or macro."""
     text = _text(KERNELS / "simt.h") + _text(KERNELS / "blocks.h")
-    return frozenset(re.findall(r"\bik_(?:load|dot)_(\w+)\(", text))
+    return frozenset(re.findall(r"\bik_(?:load|dot)_(\w+)\(", text)) | {d.name for d in STORED_BLOCKS}
 
 
 def find_missing_dtype(plan: Plan) -> str | None:

@@ -1,15 +1,16 @@
 /* The arithmetic of block-quantised types, one value at a time: `quantize` and the q8_0 activations of
  * `matmul_transposed` share it. Written in the common subset of C, OpenCL C and CUDA C++. Each step rounds once
- * (contraction is off); isokern/blocks.py specifies it. */
+ * (contraction is off); isokern/blocks specifies it. */
 #ifndef ISOKERN_BLOCKS_H
 #define ISOKERN_BLOCKS_H
 #include "isokern_half.h"
+#include "isokern_layouts.h"
 
 #ifndef IK_DIV_F32
 #define IK_DIV_F32(a, b) ((a) / (b))
 #endif
 
-enum { IK_BLOCK = 32 }; /* elements of a block */
+enum { IK_BLOCK = 32 }; /* elements of a block that is quantised here; others have ik_block_elements */
 
 static IK_INLINE int ik_is_finite(float x) { return (ik_bits(x) & 0x7f800000u) != 0x7f800000u; }
 

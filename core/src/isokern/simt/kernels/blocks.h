@@ -1,5 +1,6 @@
-/* Tensors of block types: bytes, with IK_SIZE_x of them for each block of 32 elements; see isokern/blocks.py. Blocks
- * lie at even addresses. */
+/* Tensors of block types: bytes, with IK_SIZE_x of them for each block of 32 elements; see isokern/blocks. Blocks
+ * lie at even addresses. Types that are only decoded have other blocks, of which ik_load_ reads an element
+ * (isokern_layouts.h). */
 #ifndef IK_BLOCKS_H
 #define IK_BLOCKS_H
 #include "simt.h"

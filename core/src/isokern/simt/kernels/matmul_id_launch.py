@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from isokern.dtypes import BLOCKS
 from isokern.simt.launch import Call, ceil_div
 from isokern.simt.launch_shared import choose_tile
 
@@ -31,7 +32,7 @@ def launch(call: Call) -> None:
         macros: dict[str, Any] = {"TILE_ROWS": height, "TILE_COLS": width}
         call.launch("experts_tiles", groups=tiles, local=256, rows=rows, **macros, **steps)
         return
-    dense = b.dtype.block > 1
+    dense = b.dtype in BLOCKS
     if call.device.group > 1 and k >= 512:
         call.launch("experts_dots", groups=t.y.numel, local=32 if dense else 128, DENSE=int(dense), **steps)
     else:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from isokern.dtypes import BLOCKS
 from isokern.simt.launch import Call, ceil_div
 from isokern.simt.launch_shared import choose_tile
 
@@ -27,7 +28,7 @@ def launch(call: Call) -> None:
         macros: dict[str, Any] = {"TILE_ROWS": rows, "TILE_COLS": cols, "ROUNDED": int(rounded)}
         call.launch("matmul_tiles", groups=tiles, local=256, **macros, a_along=a_along, **b_steps)
         return
-    dense = t.b.dtype.block > 1 and not mixed
+    dense = t.b.dtype in BLOCKS and not mixed
     macros = {"DENSE": int(dense), "ROUNDED": int(rounded)}
     if call.device.group > 1 and not mixed and k >= 512:
         call.launch("matmul_dots", groups=t.y.numel, local=32 if dense else 128, **macros, **b_steps)

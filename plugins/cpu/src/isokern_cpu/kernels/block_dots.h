@@ -64,15 +64,31 @@ static inline float ik_quantise_block(const float *x, int32_t *q)
 static inline int ik_place_in_pair(const int32_t dtype, int i)
 {
 #if defined(__AVX512VNNI__)
-    return dtype == IK_Q8_0 ? i : (i & 15) | (i & 32) >> 1 | (i & 16) << 1;
+    return dtype != IK_Q4_0 && dtype != IK_Q4_1 ? i : (i & 15) | (i & 32) >> 1 | (i & 16) << 1;
 #else
     return (void)dtype, i;
 #endif
 }
 
+/* What the sum of four quants is multiplied by: the offset of the weights, which are unsigned bytes; 1 for a layout
+ * without one, whose minima are multiplied by the sums. */
+static inline int32_t ik_undo_factor(int32_t dtype)
+{
+    switch (dtype) {
+    case IK_Q4_0: return -8;
+    case IK_Q8_0: return -128;
+#define IK_CASE(name, block, bytes, lowest) \
+    case IK_##name: return (lowest) != 0 ? (lowest) : 1;
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    default: return 0;
+    }
+}
+
 static inline void ik_quantise(int32_t dtype, const float *x, int64_t k, ik_quants to)
 {
     const int64_t pairs = ik_pairs(k);
+    const int32_t factor = ik_undo_factor(dtype);
     for (int64_t p = 0; p < pairs; p++) {
         int8_t *q = to.q + p * IK_PAIR;
         int32_t quants[IK_BLOCK];
@@ -92,10 +108,8 @@ static inline void ik_quantise(int32_t dtype, const float *x, int64_t k, ik_quan
             to.s[block] = d * (float)sum;
         }
         for (int lane = 0; lane < IK_PAIR / 4; lane++)
-            to.undo[p * (IK_PAIR / 4) + lane] = (dtype == IK_Q4_0          ? -8
-                                                        : dtype == IK_Q8_0 ? -128
-                                                                           : 0)
-                * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
+            to.undo[p * (IK_PAIR / 4) + lane] =
+                factor * (q[4 * lane] + q[4 * lane + 1] + q[4 * lane + 2] + q[4 * lane + 3]);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Runs of block-quantised elements to and from F32: the arithmetic of isokern_blocks.h, many blocks at a time.
+/* Runs of block-quantised elements to and from F32: the arithmetic of isokern_blocks.h, many blocks at a time, and of
+ * isokern_layouts.h, a run of 16 elements at a time.
  *
  * A group of blocks is converted in steps that vectorise: scales first, then quants. In a block whose scale and its
  * inverse are finite, every scaled element is finite and in range; other blocks are converted element by element. */
@@ -182,9 +183,39 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(
     }
 }
 
+/* Dequantise n elements from element `at` on of a row of blocks that are only decoded; whole runs of 16. */
+#define IK_DEQUANTIZE(name, block, bytes, lowest) \
+    static __attribute__((noinline, unused)) void ik_dequantize_##name( \
+        const char *row, int64_t at, int64_t n, float *y) \
+    { \
+        for (int64_t end = at + n; at < end;) { \
+            ik_block_bytes from = (ik_block_bytes)row + at / (block) * (bytes); \
+            const float d = ik_d_##name(from), m = ik_m_##name(from); \
+            const int32_t last = \
+                (int32_t)(ik_min(end, (at / (block) + 1) * (block)) - at / (block) * (block)) / IK_LAYOUT_RUN; \
+            for (int32_t s = (int32_t)(at % (block)) / IK_LAYOUT_RUN; s < last; \
+                s++, at += IK_LAYOUT_RUN, y += IK_LAYOUT_RUN) { \
+                const float scale = d * (float)ik_scale_##name(from, s), low = m * (float)ik_minimum_##name(from, s); \
+                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+                    y[l] = scale * (float)ik_quant_##name(from, s, l) - low; \
+            } \
+        } \
+    }
+IK_LAYOUTS(IK_DEQUANTIZE)
+#undef IK_DEQUANTIZE
+
+/* Dequantise n elements from element `at` on of a row of blocks; both are multiples of 32, which may cut a block of
+ * more elements. */
+static inline __attribute__((unused)) void ik_dequantize_at(
+    int32_t dtype, const char *row, int64_t at, int64_t n, float *y);
+
 /* Dequantise n elements, a multiple of 32, from blocks. */
 static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int64_t n, const char *from, float *y)
 {
+    if (ik_is_layout(dtype)) {
+        ik_dequantize_at(dtype, from, 0, n, y);
+        return;
+    }
     for (int64_t at = 0; at < n; at += IK_GROUP, y += IK_GROUP) {
         const int64_t count = ik_min_blocks(n - at);
         switch (dtype) {
@@ -193,6 +224,18 @@ static inline __attribute__((unused)) void ik_dequantize_run(int32_t dtype, int6
         default: ik_dequantize_group(IK_Q8_0, count, from, y);
         }
         from += ik_bytes(dtype, count * IK_BLOCK);
+    }
+}
+
+static inline __attribute__((unused)) void ik_dequantize_at(
+    int32_t dtype, const char *row, int64_t at, int64_t n, float *y)
+{
+    switch (dtype) {
+#define IK_CASE(name, ...) \
+    case IK_##name: ik_dequantize_##name(row, at, n, y); return;
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    default: ik_dequantize_run(dtype, n, row + ik_bytes(dtype, at), y);
     }
 }
 

@@ -2,7 +2,7 @@
  * unpacked on the way; with several quantised rows of x, to bytes first. */
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
-#include "block_dots.h"
+#include "layout_dots.h"
 #include "elementwise_activations.h"
 #include "operators/linear_mixed.h"
 #include "operators/matmul_transposed.h"
@@ -91,7 +91,8 @@ static job job_of(const ik_plan *plan)
     j.quantised = is_quantised(plan);
     const bool lies = !j.quantised && j.tx->dtype == IK_F32 && j.tx->strides[j.tx->ndim - 1] == 1;
     j.converted_bytes = lies ? 0 : ik_round_up(j.quantised ? ik_quants_bytes(j.k) : 4 * j.k, 64);
-    j.scratch_bytes = j.quantised ? ik_round_up(ik_max(GROUP * ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4), 4 * j.k), 64) : 0;
+    const int64_t own = ik_is_layout(j.tw->dtype) ? ik_runs_bytes(j.k) : ik_pairs(j.k) * (IK_PAIR + 2 * 2 * 4);
+    j.scratch_bytes = j.quantised ? ik_round_up(ik_max(GROUP * own, 4 * j.k), 64) : 0;
     return j;
 }
 
@@ -181,6 +182,39 @@ static inline __attribute__((always_inline)) void unpacked_dots(
     }
 }
 
+/* Compute the same for weights of a layout; quantised as bytes, floats as floats of a piece of a row. */
+static void layout_dots(const job *j, int64_t first, int64_t count, char *scratch)
+{
+    float sums[AT_ONCE * GROUP];
+    ik_runs w[GROUP];
+    const int32_t dtype = j->tw->dtype;
+    const char *from = j->w + ik_bytes(dtype, first * j->tw->strides[0]);
+    const int64_t step = ik_bytes(dtype, j->tw->strides[0]);
+    for (int64_t c = 0; c < count && j->quantised; c++) {
+        w[c] = ik_runs_at(scratch + c * ik_runs_bytes(j->k), j->k);
+        ik_unpack_runs(dtype, from + c * step, j->k, w[c]);
+    }
+    for (int64_t row = 0; row < j->m; row += AT_ONCE) {
+        const int64_t rows = ik_min(AT_ONCE, j->m - row);
+        ik_quants quants[AT_ONCE];
+        const float *x[AT_ONCE];
+        for (int64_t r = 0; r < rows; r++) {
+            char *own = j->converted + (row + r) * j->converted_bytes;
+            if (j->quantised)
+                quants[r] = ik_quants_at(own, j->k);
+            else
+                x[r] = (const float *)(const void *)(j->converted != NULL ? own : row_of(j, row + r));
+        }
+        for (int64_t c = 0; c < count; c++)
+            if (j->quantised)
+                ik_runs_dots(ik_undo_factor(dtype) != 1, (int)rows, w[c], j->k, quants, sums + c, GROUP);
+            else
+                ik_layout_dots(dtype, (int)rows, from + c * step, j->k, x, sums + c, GROUP);
+        for (int64_t r = 0; r < rows; r++)
+            finish_sums(&j->finish, j->ty, j->y, row + r, first, count, sums + r * GROUP);
+    }
+}
+
 /* Run tasks begin .. end, each of GROUP rows of w. */
 static void dots(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -188,6 +222,10 @@ static void dots(void *context, int64_t begin, int64_t end, int32_t worker)
     char *scratch = j->thread_scratch + worker * j->scratch_bytes;
     for (int64_t first = begin * GROUP; first < ik_min(j->n, end * GROUP); first += GROUP) {
         const int64_t count = ik_min(GROUP, j->n - first);
+        if (ik_is_layout(j->tw->dtype)) {
+            layout_dots(j, first, count, scratch);
+            continue;
+        }
         switch (j->tw->dtype * 2 + j->quantised) {
         case IK_Q4_0 * 2: unpacked_dots(IK_Q4_0, j, first, count); break;
         case IK_Q4_1 * 2: unpacked_dots(IK_Q4_1, j, first, count); break;

@@ -17,11 +17,11 @@ static void pack_rows(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t firs
     float wide[4][IK_BLOCK_K];
     const int64_t row = ik_bytes(g->b.dtype, g->b.col);
     for (int64_t panel = 0; panel < cols; panel += PANEL_WIDTH, to += k * PANEL_WIDTH) {
-        const char *from = g->b.at + (first + panel) * row + ik_bytes(g->b.dtype, p0);
+        const char *from = g->b.at + (first + panel) * row;
         for (int64_t j = 0; j < PANEL_WIDTH; j += 4) {
             for (int64_t i = 0; i < 4; i++)
                 if (panel + j + i < cols)
-                    ik_dequantize_run(g->b.dtype, k, from + (j + i) * row, wide[i]);
+                    ik_dequantize_at(g->b.dtype, from + (j + i) * row, p0, k, wide[i]);
                 else
                     memset(wide[i], 0, (size_t)k * sizeof *wide[i]);
             ik_transpose_4((const char *)wide, sizeof wide[0], k, to + j, PANEL_WIDTH);
@@ -39,7 +39,7 @@ static void pack_columns(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t f
         for (int64_t at = 0; at < cols; at += RUN) { /* RUN is a multiple of the panel */
             const int64_t begin = first + at, lead = begin % IK_BLOCK, count = ik_min(RUN, cols - at);
             const int64_t held = ik_round_up(lead + count, IK_BLOCK);
-            ik_dequantize_run(g->b.dtype, held, row + ik_bytes(g->b.dtype, begin - lead), wide);
+            ik_dequantize_at(g->b.dtype, row, begin - lead, held, wide);
             for (int64_t j = 0; j < count; j += PANEL_WIDTH) {
                 float *panel = to + (at + j) * k + p * PANEL_WIDTH;
                 const int64_t width = ik_min(PANEL_WIDTH, count - j);

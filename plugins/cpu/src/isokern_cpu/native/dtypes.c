@@ -10,10 +10,7 @@ const char *ik_dtype_missing(int32_t dtype)
 #undef IK_CASE
     case IK_F32:
     case IK_F64:
-    case IK_BOOL:
-    case IK_Q4_0:
-    case IK_Q4_1:
-    case IK_Q8_0: return NULL;
-    default: return "the kernels have no conversion for it";
+    case IK_BOOL: return NULL;
+    default: return ik_is_blocks(dtype) ? NULL : "the kernels have no conversion for it";
     }
 }

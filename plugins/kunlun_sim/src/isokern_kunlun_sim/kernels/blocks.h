@@ -17,9 +17,28 @@ static inline __device__ float ik_block_minimum(const char *block)
 static inline __device__ const unsigned char *ik_block_quants(int dtype, const char *block)
 { return (const unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2); }
 
+/* Unpack a block that is only decoded, which `to` may overlap. */
+template <class Of>
+static inline __device__ void ik_unpack_layout(const char *block, int elements, int bytes, float *to, Of of)
+{
+    unsigned char own[256];
+    for (int i = 0; i < bytes; i++)
+        own[i] = (unsigned char)block[i];
+    for (int i = 0; i < elements; i++)
+        to[i] = of(own, i);
+}
+
 /* Unpack a block's elements, front to back, so that the block may be the last bytes of the memory it is unpacked to. */
 static inline __device__ void ik_unpack_block(int dtype, const char *block, float *to)
 {
+    switch (dtype) {
+#define IK_CASE(name, elements, bytes, lowest) \
+    case IK_##name: \
+        ik_unpack_layout(block, elements, bytes, to, [](ik_block_bytes of, int i) { return ik_of_##name(of, i); }); \
+        return;
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    }
     const float d = ik_block_scale(block), m = dtype == IK_Q4_1 ? ik_block_minimum(block) : 0;
     const unsigned char *q = ik_block_quants(dtype, block);
     switch (dtype) {
@@ -55,7 +74,8 @@ static inline __device__ void ik_widen_weights(int dtype, float *tile, int n)
         return;
     }
     const char *from = ik_weights_end(dtype, tile, n);
-    for (int i = 0; i < n; i += IK_BLOCK)
+    const int block = ik_block_elements(dtype);
+    for (int i = 0; i < n; i += block)
         ik_unpack_block(dtype, from + ik_bytes(dtype, i), tile + i);
 }
 
@@ -164,24 +184,25 @@ static inline ik_geometry ik_geometry_in_blocks(const ik_tensor *y, const ik_ten
     ik_geometry g = {};
     g.ndim = y->ndim;
     g.tensors = 2;
-    const int last = g.ndim - 1;
+    const int last = g.ndim - 1, block = (int)ik_max(ik_block_elements(y->dtype), ik_block_elements(x->dtype));
     for (int d = 0; d < g.ndim; d++)
-        g.shape[d] = d == last ? y->shape[d] / IK_BLOCK : y->shape[d];
+        g.shape[d] = d == last ? y->shape[d] / block : y->shape[d];
     for (int t = 0; t < 2; t++) {
         g.dtype[t] = of[t]->dtype;
         const bool blocks = ik_block_elements(of[t]->dtype) > 1;
         for (int d = 0; d < last; d++)
-            g.strides[t][d] = blocks ? of[t]->strides[d] / IK_BLOCK : of[t]->strides[d];
-        g.strides[t][last] = blocks ? 1 : of[t]->strides[last] * IK_BLOCK;
+            g.strides[t][d] = blocks ? of[t]->strides[d] / block : of[t]->strides[d];
+        g.strides[t][last] = blocks ? 1 : of[t]->strides[last] * block;
     }
     ik_set_order(g);
     return g;
 }
 
-/* Host: the tiling of `blocks` blocks; where there are many, no two cores share a line. */
-static inline ik_tiling ik_blocks_tiling(const ik_xpu_stream *s, long long blocks)
+/* Host: the tiling of `blocks` blocks of `elements`; where there are many, no two cores share a line. */
+static inline ik_tiling ik_blocks_tiling(const ik_xpu_stream *s, long long blocks, int elements = IK_BLOCK)
 {
-    return { ik_max(0, blocks), ik_max(1, blocks),
-        blocks < (long long)IK_BLOCK_BATCH * IK_CORES * ik_clusters(s) ? 1 : IK_BLOCK_BATCH, IK_BLOCK_BATCH };
+    const int batch = IK_BLOCK_BATCH * IK_BLOCK / elements;
+    return { ik_max(0, blocks), ik_max(1, blocks), blocks < (long long)batch * IK_CORES * ik_clusters(s) ? 1 : batch,
+        batch };
 }
 #endif

@@ -50,6 +50,35 @@ static inline __device__ float block_product(int dtype, const char *w, __shared_
     }
 }
 
+/* The same for the 32 elements from `at` on of a row of blocks that are only decoded. */
+static inline __device__ float layout_product(int dtype, const char *w, int at, __shared_ptr__ const char *x)
+{
+    unsigned short half;
+    __builtin_memcpy(&half, x, 2);
+    __shared_ptr__ const signed char *r = (__shared_ptr__ const signed char *)x + 2;
+    float sum = 0;
+    switch (dtype) {
+#define IK_CASE(name, elements, bytes, lowest) \
+    case IK_##name: { \
+        ik_block_bytes from = (ik_block_bytes)w + at / (elements) * (bytes); \
+        for (int s = at % (elements) / IK_LAYOUT_RUN, end = s + IK_BLOCK / IK_LAYOUT_RUN; s < end; s++) { \
+            int dot = 0, all = 0; \
+            for (int i = 0; i < IK_LAYOUT_RUN; i++) { \
+                const int q = *r++; \
+                dot += ik_quant_##name(from, s, i) * q; \
+                all += q; \
+            } \
+            sum += ik_d_##name(from) * (float)ik_scale_##name(from, s) * (float)dot \
+                - ik_m_##name(from) * (float)ik_minimum_##name(from, s) * (float)all; \
+        } \
+        break; \
+    }
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    }
+    return sum * ik_f16_to_f32(half);
+}
+
 /* How a stretch of rows of x, as blocks or as floats, is brought to shared memory, and what a row of w adds to the sums
  * of these rows. Units are blocks or floats; `stretch` is the most units of a stretch. A task has `tile_rows` rows of
  * x, and multiplies them as at_row of the first one says. */
@@ -77,13 +106,18 @@ struct by_blocks {
         __shared_ptr__ const char *shared, float *sums) const
     {
         const int bytes = ik_itemsize(dtype);
+        const bool decoded = ik_is_layout(dtype);
         for (int b = 0; b < n; b += W_BLOCKS) {
             const int count = (int)ik_min(W_BLOCKS, n - b);
-            GM2LM(w + ik_bytes(dtype, row * w_row + (at + b) * IK_BLOCK), memory, count * bytes);
+            GM2LM(
+                w + ik_bytes(dtype, row * w_row + (at + b) * IK_BLOCK), memory, (int)ik_bytes(dtype, count * IK_BLOCK));
             for (int i = 0; i < rows; i++) {
                 float sum = 0;
-                for (int k = 0; k < count; k++)
-                    sum += block_product(dtype, memory + k * bytes, shared + (i * stretch + b + k) * size);
+                for (int k = 0; k < count; k++) {
+                    __shared_ptr__ const char *block = shared + (i * stretch + b + k) * size;
+                    sum += decoded ? layout_product(dtype, memory, k * IK_BLOCK, block)
+                                   : block_product(dtype, memory + k * bytes, block);
+                }
                 sums[i] += sum;
             }
         }

@@ -21,6 +21,15 @@ static inline __device__ void ik_unpack_as(const From *from, int step, int n, __
 static inline __device__ void ik_unpack_blocks(
     int dtype, const char *from, int step, int n, __shared_ptr__ float *to, int to_step)
 {
+    switch (dtype) {
+#define IK_CASE(name, elements, bytes, lowest) \
+    case IK_##name: \
+        for (int i = 0; i < n; i++) \
+            to[i * to_step] = ik_load_##name((ik_block_bytes)from, step + i); \
+        return;
+        IK_LAYOUTS(IK_CASE)
+#undef IK_CASE
+    }
     float block[IK_BLOCK];
     for (int i = 0; i < n; i++) {
         const int at = (step + i) % IK_BLOCK;
@@ -41,10 +50,11 @@ static inline __device__ void ik_unpack(
         return;
         IK_SMALL_FLOATS(IK_CASE)
 #undef IK_CASE
-    case IK_Q4_0:
-    case IK_Q4_1:
-    case IK_Q8_0: ik_unpack_blocks(dtype, from, step, n, to, to_step); return;
-    default: ik_unpack_as((const float *)from, step, n, to, to_step);
+    default:
+        if (ik_is_blocks(dtype))
+            ik_unpack_blocks(dtype, from, step, n, to, to_step);
+        else
+            ik_unpack_as((const float *)from, step, n, to, to_step);
     }
 }
 
@@ -152,13 +162,14 @@ struct ik_stager {
             bring(base + (row + at * stride) * size, stride, n, to, to_step);
             return;
         }
+        const int block = ik_block_elements(dtype);
         while (n > 0) {
-            const int place = (int)(at % IK_BLOCK), space = (IK_BUFFER_BYTES - used) / size * IK_BLOCK - place;
+            const int place = (int)(at % block), space = (IK_BUFFER_BYTES - used) / size * block - place;
             if (space <= 0 || count == RUNS) {
                 flush();
                 continue;
             }
-            const int m = (int)ik_min(n, space), bytes = (int)ik_ceil_div(place + m, IK_BLOCK) * size;
+            const int m = (int)ik_min(n, space), bytes = (int)ik_ceil_div(place + m, block) * size;
             GM2LM_ASYNC(base + ik_bytes(dtype, row + at - place), buffer + used, bytes);
             runs[count++] = { used, place, m, to, to_step };
             used += bytes;

@@ -20,12 +20,9 @@ const char *ik_dtype_missing(int32_t dtype)
         IK_INTEGER_TYPES(IK_CASE)
 #undef IK_CASE
     case IK_F32:
-    case IK_BOOL:
-    case IK_Q4_0:
-    case IK_Q4_1:
-    case IK_Q8_0: return nullptr;
+    case IK_BOOL: return nullptr;
     case IK_F64: return "the cores have no unit for double";
-    default: return "the kernels have no conversion for it";
+    default: return ik_is_blocks(dtype) ? nullptr : "the kernels have no conversion for it";
     }
 }
 

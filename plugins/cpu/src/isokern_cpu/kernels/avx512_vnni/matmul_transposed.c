@@ -6,7 +6,7 @@ IK_SUPPORTED(matmul_transposed) { return is_quantised(plan) ? NULL : "only x tha
 
 IK_PACKED_LAYOUT(matmul_transposed)
 {
-    if (tensor != IK_MATMUL_TRANSPOSED_W)
+    if (tensor != IK_MATMUL_TRANSPOSED_W || ik_is_layout(plan->tensors[tensor].dtype))
         return NULL;
     *bytes = packed_bytes(&plan->tensors[tensor]);
     return "panels of 16 rows";

@@ -11,6 +11,7 @@
  * tensors(y, a, b, indices)
  * refuse(when=b.strides[2] != 1 or indices.numel == 0, reason="weights that are not contiguous along the sum")
  * refuse(when=b.dtype.itemsize == 1, reason="weights of 8 bits, which are no vectors here")
+ * refuse(when=b.dtype.kind == "q" and b.dtype.storage, reason="blocks that are only decoded")
  * let(n=b.shape[1], k=b.shape[2], count=b.shape[0], pairs=indices.numel)
  * let(rows=ceil_div(8 * (pairs + 2 * count + 3), 256) * 256, of_blocks=int(b.dtype.block > 1))
  * let(groups=min(pairs, pairs // 64 + count + 1) * ceil_div(n, 16))

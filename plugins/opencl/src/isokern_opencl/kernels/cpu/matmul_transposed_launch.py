@@ -15,6 +15,8 @@ def launch(call: Call) -> None:
         return
     if call.op == "matmul_mixed":
         call.refuse("weights in blocks along the columns")
+    if t.b.dtype.storage:
+        call.refuse("blocks that are only decoded")
     n, k = t.y.shape[-1], t.a.shape[-1]
     m = t.y.numel // max(1, n)
     down = 1 if m == 1 else 2 if m < 4 else 4

@@ -3,7 +3,7 @@
 A block holds 32 elements along the last dim. Q4_0 is a scale d (F16) and 16 bytes of nibbles n, each worth (n - 8) d;
 the low nibbles are elements 0 to 15, the high ones 16 to 31. Q4_1 is a scale d, a minimum m (both F16) and nibbles
 worth n d + m. Q8_0 is a scale d (F16) and 32 signed bytes q worth q d. An array of blocks is uint8; its last dim is the
-bytes of a row's blocks, 18, 20 or 34 for every 32 elements.
+bytes of a row's blocks, 18, 20 or 34 for every 32 elements. Other types are only decoded (`layouts`).
 
 Quantising is float32 arithmetic with every step rounded. For Q4_0 d is the element of largest magnitude (the first of
 several) over -8, for Q4_1 it is (max - min) / 15, for Q8_0 the largest magnitude over 127. The quants are x (1/d) + 8.5
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import Q4_0, Q4_1, Q8_0, DType
+from ..dtypes import Q4_0, Q4_1, Q8_0, DType
+from .layouts import LAYOUTS, dequantize_layout
 
 Array = np.ndarray[Any, Any]
 BLOCK = 32
@@ -32,6 +33,8 @@ def raw_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
 def dequantize(raw: Array, dtype: DType) -> Array:
     """Return the float32 elements of rows of raw blocks (uint8 [..., bytes]); the sum of Q4_1 is rounded once."""
     blocks = np.ascontiguousarray(raw).reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
+    if dtype.name in LAYOUTS:
+        return dequantize_layout(blocks, dtype).reshape(*raw.shape[:-1], blocks.shape[-2] * dtype.block)
     d = _half(blocks, 0)
     with np.errstate(invalid="ignore", over="ignore"):
         if dtype is Q8_0:

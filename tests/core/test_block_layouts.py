@@ -1,0 +1,120 @@
+"""Test the layouts of block types: values worked out by hand, and digests of those of the `gguf` package."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from isokern import blocks
+from isokern.blocks.layouts import LAYOUTS, RUN, dequantize_layout
+from isokern.cabi.block_layouts import layout_header
+from isokern.dtypes import STORED_BLOCKS, dtype
+from isokern.oracle.values import draw
+
+EACH = pytest.mark.parametrize("element", STORED_BLOCKS, ids=str)
+# crc32 of the elements of `drawn`, by the package's dequantizers
+DIGESTS = {
+    "Q6_K": 0x37B55452,
+    "Q4_K": 0xB47B3390,
+    "Q5_K": 0xF9C721CC,
+    "Q2_K": 0xD24690E5,
+    "Q3_K": 0xCD8E1010,
+    "Q5_0": 0xC7FC9753,
+    "Q5_1": 0xB6D6CD69,
+    "IQ4_NL": 0xA3B7DAC7,
+    "IQ4_XS": 0x2BA6C65B,
+    "MXFP4": 0x18D4C6FF,
+    "TQ2_0": 0x91381EB7,
+}
+
+
+def drawn(element):
+    """Return blocks of any quants, with scales that are numbers."""
+    return draw("any", element, (5, 1024), np.random.default_rng(29))
+
+
+def test_each_type_has_a_layout():
+    assert list(LAYOUTS) == [d.name for d in STORED_BLOCKS]
+
+
+@EACH
+def test_elements_are_those_of_the_package(element):
+    values = blocks.dequantize(drawn(element), element)
+    assert zlib.crc32(values.astype("<f4").tobytes()) == DIGESTS[element.name]
+
+
+@EACH
+@pytest.mark.full
+def test_elements_are_those_of_the_package_itself(element):
+    gguf = pytest.importorskip("gguf")
+    type_ = gguf.GGMLQuantizationType[element.name]
+    assert gguf.GGML_QUANT_SIZES[type_] == (element.block, element.itemsize)
+    raw = np.random.default_rng(31).integers(0, 256, (64, 4 * element.itemsize), np.uint8)
+    for given in (drawn(element), raw):  # any bytes at all, too
+        with np.errstate(all="ignore"):
+            wanted = gguf.quants.dequantize(given, type_)
+        got = blocks.dequantize(given, element)
+        assert np.all((got.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(got) & np.isnan(wanted)))
+
+
+@pytest.mark.full
+def test_types_that_are_encoded_are_those_of_the_package():
+    gguf = pytest.importorskip("gguf")
+    raw = np.random.default_rng(37).integers(0, 256, (8, 340), np.uint8)
+    x = np.random.default_rng(38).standard_normal((8, 320)).astype(np.float32)
+    for name in ("Q4_0", "Q4_1", "Q8_0"):
+        element, type_ = dtype(name), gguf.GGMLQuantizationType[name]
+        given = raw[:, : 320 // 32 * element.itemsize]
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(blocks.dequantize(given, element), gguf.quants.dequantize(given, type_))
+        np.testing.assert_array_equal(blocks.quantize(x, element), gguf.quants.quantize(x, type_))
+
+
+@EACH
+def test_quants_are_bytes_from_the_least_one_on(element):
+    """A kernel keeps them in unsigned bytes; and an offset and minima do not come together."""
+    layout = LAYOUTS[element.name]
+    raw = np.random.default_rng(41).integers(0, 256, (400, element.itemsize), np.uint8)
+    own = blocks.dequantize(raw, element)
+    assert own.shape == (400, element.block)
+    plain = raw.copy()
+    plain[:, layout.d : layout.d + 2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
+    if layout.power:
+        plain[:, layout.d] = 128
+    if layout.m is not None:
+        plain[:, layout.m : layout.m + 2] = 0
+    if layout.scale == "1":
+        quants = dequantize_layout(plain, element)
+        assert quants.min() == layout.lowest and quants.max() <= layout.lowest + 255
+        assert np.array_equal(quants, np.round(quants))
+    assert layout.m is None or layout.lowest == 0
+
+
+def test_a_block_of_q6_k_by_hand():
+    raw = np.zeros((1, 210), np.uint8)
+    raw[0, 208:] = np.frombuffer(np.float16(0.5).tobytes(), np.uint8)
+    raw[0, 192 + 9] = 0xFE  # the scale of elements 144 to 159: -2
+    raw[0, 64 + 16 + 3] = 0x07  # the low four bits of element 128 + 16 + 3
+    raw[0, 128 + 32 + 16 + 3] = 0x02  # its high two bits
+    values = blocks.dequantize(raw, dtype("Q6_K"))[0]
+    assert values[147] == 0.5 * -2 * (7 + 32 - 32)
+    assert (
+        set(np.delete(values[144:160], 3)) == {0.5 * -2 * -32} and not np.any(values[:144]) and not np.any(values[160:])
+    )
+
+
+def test_a_block_of_q4_k_by_hand():
+    raw = np.zeros((1, 144), np.uint8)
+    raw[0, :2], raw[0, 2:4] = (np.frombuffer(np.float16(v).tobytes(), np.uint8) for v in (0.25, 2))
+    raw[0, 4 + 1] = 41 | 2 << 6  # the scale of elements 32 to 63, and the high bits of that of 160 to 191
+    raw[0, 4 + 5] = 9 | 3 << 6  # the minimum of the first, and the high bits of that of the second
+    raw[0, 4 + 9] = 0x85  # the low bits of both of the second: 5 and 8
+    raw[0, 16 + 7] = 0xC0  # element 32 + 7
+    values = blocks.dequantize(raw, dtype("Q4_K"))[0]
+    assert values[39] == 0.25 * 41 * 12 - 2 * 9 and values[38] == -2 * 9
+    assert values[160] == -2 * (8 | 3 << 4)
+
+
+def test_the_header_has_each_type():
+    header = layout_header()
+    assert RUN == 16 and all(f"ik_of_{d}(" in header and f"ik_load_{d}(" in header for d in STORED_BLOCKS)

@@ -1,0 +1,112 @@
+"""Test models whose weights are of the block types that stock quantisers write, several in one file."""
+
+import numpy as np
+import pytest
+from float64 import logits as reference
+from small_model import PROMPT, RNG, made
+
+import isokern
+from isokern import BadTensorDtype, blocks
+from isokern.blocks.layouts import LAYOUTS
+from isokern.dtypes import STORED_BLOCKS, dtype
+from isokern.llm import GGUF, Model, Session
+from isokern.oracle.values import draw
+
+# As the mixes of a size have them: what a row does not fill with whole blocks is of a type with smaller ones
+MIXES = {
+    "Q4_K_M": {"output": "Q6_K", "attn_v": "Q6_K", "attn_output": "Q5_0", "": "Q4_K"},
+    "Q5_K_M": {"output": "Q6_K", "attn_v": "Q6_K", "attn_output": "Q5_1", "": "Q5_K"},
+    "Q2_K": {"output": "Q6_K", "attn_v": "Q3_K", "attn_output": "IQ4_NL", "": "Q2_K"},
+    "Q4_0": {"output": "Q6_K", "": "Q4_0"},
+    "others": {"output": "Q6_K", "ffn_up": "TQ2_0", "attn_output": "MXFP4", "": "IQ4_XS"},
+}
+
+
+def raw_blocks(name, shape):
+    """Return random blocks whose elements are about 1 / √width."""
+    element = dtype(name)
+    size = 1 / np.sqrt(shape[-1])
+    if element not in STORED_BLOCKS:
+        return blocks.quantize(RNG.standard_normal(shape) * size, element)
+    raw = draw("normal", element, shape, RNG)
+    each = raw.reshape(-1, element.itemsize)
+    layout = LAYOUTS[name]
+    if layout.power:
+        each[:, layout.d] -= 4
+        return raw
+    for at in (layout.d, *([] if layout.m is None else [layout.m])):
+        half = np.ascontiguousarray(each[:, at : at + 2]).view(np.float16)
+        each[:, at : at + 2] = (half * np.float16(size)).view(np.uint8)
+    return raw
+
+
+def mix(types):
+    def change(facts, held):
+        for name, array in held.items():
+            if array.ndim == 2:
+                type_ = types.get(name.split(".")[-2], types[""])
+                held[name] = type_, array.shape, raw_blocks(type_, array.shape).reshape(-1)
+
+    return change
+
+
+def write(path, types):
+    return made(path, tied=False, change=mix(types), width=256, inner=512)
+
+
+CASES = [(name, how) for name in MIXES for how in ("float", "q8_0")]
+QUICK = {("Q4_K_M", "q8_0"), ("Q4_0", "float"), ("others", "float")}
+
+
+@pytest.mark.parametrize(
+    ("name", "activations"), [pytest.param(*c, marks=[] if c in QUICK else pytest.mark.full) for c in CASES]
+)
+def test_logits_are_those_of_float64(tmp_path, device, name, activations):
+    gguf = write(tmp_path / "m.gguf", MIXES[name])
+    assert {t.type for t in gguf.tensors.values()} == {"F32", *MIXES[name].values()}
+    session = Session(Model(gguf, device=device, activations=activations), dtype="F32")
+    got, wanted = session.logits(PROMPT, every=True), reference(gguf, PROMPT, activations)
+    error = np.abs(got - wanted) / np.max(np.abs(wanted))
+    # A quant of an activation may be another one where it is near a half: some tokens may be off by more
+    assert np.median(error) < 1e-5 and np.max(error) < (1e-5 if activations == "float" else 2e-2)
+    other = reference(gguf, PROMPT, "q8_0" if activations == "float" else "float")
+    assert np.median(np.abs(got - other)) / np.max(np.abs(wanted)) > 1e-4, "products of the weights are in the logits"
+
+
+@pytest.mark.parametrize("element", STORED_BLOCKS, ids=str)
+def test_blocks_in_memory(device, element):
+    raw = draw("any", element, (3, 2, 512), np.random.default_rng(5))
+    held, worth = isokern.empty((3, 2, 512), element, device=device), blocks.dequantize(raw, element)
+    held.raw.copy_from(raw)
+    np.testing.assert_array_equal(held.numpy(), raw)
+    for view, wanted in [
+        (held[1:], worth[1:]),
+        (held[::-2, 1], worth[::-2, 1]),
+        (held[..., 256:], worth[..., 256:]),
+        (held.permute(1, 0, 2), worth.transpose(1, 0, 2)),
+    ]:
+        np.testing.assert_array_equal(isokern.cast(view, dtype="F32").numpy(), wanted)
+        np.testing.assert_array_equal(isokern.cast(view, dtype="F16").numpy(), wanted.astype(np.float16))
+    with pytest.raises(BadTensorDtype, match=rf"{element}.*Q4_0, Q4_1, Q8_0"):
+        isokern.cast(isokern.zeros((2, 256), device=device), dtype=element)
+
+
+def test_blocks_of_an_odd_size_lie_anywhere(device):
+    if not device.memory.wraps:
+        pytest.skip("host memory is not used in place")
+    memory = np.zeros(1 + 4 * 2 * 17, np.uint8)
+    for begin in (0, 1):
+        raw = memory[begin : begin + 4 * 2 * 17].reshape(4, 34)
+        raw[...] = draw("any", isokern.MXFP4, (4, 64), np.random.default_rng(7))
+        held = isokern.from_blocks(raw, "MXFP4", device=device)
+        np.testing.assert_array_equal(isokern.cast(held, dtype="F32").numpy(), blocks.dequantize(raw, isokern.MXFP4))
+
+
+def test_types_that_are_not_read_are_refused_by_name(tmp_path, device):
+    def change(facts, held):
+        held["output.weight"] = "IQ3_S", (97, 256), np.zeros(97 * 110, np.uint8)
+
+    gguf = made(tmp_path / "m.gguf", tied=False, change=change, width=256)
+    assert isinstance(gguf, GGUF)
+    with pytest.raises(BadTensorDtype, match=r"output\.weight is IQ3_S; allowed: .*Q6_K, Q4_K"):
+        Model(gguf, device=device)
