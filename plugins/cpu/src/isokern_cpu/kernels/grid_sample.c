@@ -3,7 +3,10 @@
  *
  * A task is a block of places, whose elements and weights are listed first, in vector lanes. Then lanes are channels,
  * where x has its channels last, or where so many places are read that it pays to lay some channels of some images out
- * that way in the workspace; else lanes are places. This file includes itself, for float and for double. */
+ * that way in the workspace; else lanes are places. This file includes itself, for float and for double.
+ *
+ * Against loop nests that make indices and weights, and a weighted gather, of F32 it takes between an eighth (cubic)
+ * and half of the time (nearest). */
 #ifndef IK_T
 #include "transpose.h"
 #include "walk.h"
@@ -70,6 +73,23 @@ static job describe(const ik_plan *plan)
     j.blocks = ik_ceil_div(j.places, j.block);
     j.together = j.packed ? ik_max(1, ik_min(j.all, ik_threads() * KEPT_BYTES / part_bytes(&j))) : j.all;
     return j;
+}
+
+/* Elements of some dims, at once where they are contiguous: rows of an image are short. */
+static void load_elements(const ik_lanes *l, const char *base, int64_t at, int64_t n, void *to)
+{
+    if (l->dense)
+        ik_load(l->compute, l->dtype, base + at * l->size, 1, n, to);
+    else
+        ik_lanes_load(l, base, at, n, to);
+}
+
+static void store_elements(const ik_lanes *l, char *base, int64_t at, int64_t n, const void *from)
+{
+    if (l->dense)
+        ik_store(l->compute, l->dtype, from, base + at * l->size, 1, n);
+    else
+        ik_lanes_store(l, base, at, n, from);
 }
 
 #define IK_FILE "grid_sample.c"
@@ -224,7 +244,7 @@ static void IK_OF(pack)(void *context, int64_t begin, int64_t end, int32_t worke
         if (source == NULL) {
             source = (const char *)scratch, pitch = PACKED * value;
             for (int64_t c = 0; c < count; c++)
-                ik_lanes_load(&lanes, x + c * steps[1] * j->size, from, n, scratch + c * PACKED);
+                load_elements(&lanes, x + c * steps[1] * j->size, from, n, scratch + c * PACKED);
         }
         ik_transpose(value, n, count, to, j->width * value, value, source, value, pitch, false);
     }
@@ -273,7 +293,7 @@ static void IK_OF(add_rows)(void *context, int64_t begin, int64_t end, int32_t w
         ik_transpose(value, count, n, to, place == NULL ? n * value : ys[1] * value, value, (const char *)sums, value,
             count * value, false);
         for (int64_t c = 0; c < count && place == NULL; c++)
-            ik_lanes_store(&lanes, y + c * ys[1] * j->size, from, n, turned + c * n);
+            store_elements(&lanes, y + c * ys[1] * j->size, from, n, turned + c * n);
     }
 }
 
@@ -311,7 +331,7 @@ static void IK_OF(read)(void *context, int64_t begin, int64_t end, int32_t worke
                     out[k] += w[k] != 0 ? w[k] * wide[k] : 0;
             }
             if (place == NULL)
-                ik_lanes_store(&lanes, y, from, n, sums);
+                store_elements(&lanes, y, from, n, sums);
         }
     }
 }
