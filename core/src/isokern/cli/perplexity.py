@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..status import InvalidArgument
+from ._language_models import Activations, Cache, Device, Prepack, load
 from ._output import Json, emit, quiet
-from .generate import Activations, Cache, Device, Prepack, load
 
 
 def perplexity(

@@ -21,6 +21,14 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.
 SPACE = "\u2581"  # SentencePiece's sign for a space
 MAX_PIECE = 512  # characters of a token whose merges have to be found: each place to cut it is tried
 
+# Texts of tokens after which the models that have them write no more
+ENDS = {
+    *("</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "[e~["),
+    *("<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>"),
+    *("<turn|>", "<|tool_response>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|fim_pad|>", "<fim-pad>"),
+    *("<fim_pad>", "<|file_sep|>", "<|repo_name|>", "<|fim_repo|>"),
+}
+
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -41,8 +49,8 @@ class Tokenizer:
     """The tokenizer of a GGUF file.
 
     `tokens` are the vocabulary's texts as the file has them; `bos`, `eos` and `unknown` are ids or None; `ends` are the
-    ids after which there is nothing more to generate; `add_bos` is whether `encode` puts BOS first by default; `len()`
-    is the size of the vocabulary.
+    ids after which there is nothing more to generate, some known by their texts; `add_bos` and `add_eos` are whether
+    `encode` puts BOS first, and `last` at the end, by default; `len()` is the size of the vocabulary.
     """
 
     def __init__(self, metadata: Mapping[str, Value]) -> None:
@@ -62,7 +70,10 @@ class Tokenizer:
         self.bos, self.eos = keys.token("bos_token_id", len(self.tokens)), keys.token("eos_token_id", len(self.tokens))
         self.unknown = keys.token("unknown_token_id", len(self.tokens))
         others = (keys.token(key, len(self.tokens)) for key in ("eot_token_id", "eom_token_id"))
-        self.ends = frozenset(i for i in (self.eos, *others) if i is not None)
+        known = self._find_ends()
+        self.ends = frozenset(i for i in (self.eos, *others) if i is not None) | known
+        for i in known:  # some files give these tokens another type: they would be written as text
+            self._types[i] = CONTROL
         own = {text: i for i, (text, kind) in enumerate(zip(self.tokens, self._types, strict=True)) if kind == NORMAL}
         pre = keys.get("pre", str, "default") if self.model == "gpt2" else ""
         if self.model == "gpt2":
@@ -76,7 +87,18 @@ class Tokenizer:
         self.add_bos = keys.get("add_bos_token", bool, self.model == "llama" or pre in _BOS_FIRST)
         if self.add_bos and self.bos is None:
             raise keys.wrong("bos_token_id", "is missing, and add_bos_token asks for it", "the id of a token")
+        self.last = self.eos
+        self.add_eos = keys.get("add_eos_token", bool, False)
+        if self.add_eos and self.last is None:
+            raise keys.wrong("eos_token_id", "is missing, and add_eos_token asks for it", "the id of a token")
         self._cutters: dict[bool, tuple[re.Pattern[str] | None, dict[str, int]]] = {}
+
+    def _find_ends(self) -> set[int]:
+        """Return the tokens that end a text by what they are called, for files that do not name them all."""
+        found = {text: i for i, text in enumerate(self.tokens) if text in ENDS}
+        if "<|return|>" in found and "<|call|>" in found:  # harmony: there, an answer has several messages
+            found.pop("<|end|>", None)
+        return set(found.values())
 
     @classmethod
     def from_gguf(cls, gguf: GGUF) -> Tokenizer:
@@ -90,11 +112,14 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def encode(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
+    def encode(
+        self, text: str, bos: bool | None = None, special: bool = False, eos: bool | None = None, guard: str = ""
+    ) -> list[int]:
         """Return the tokens of `text`, with BOS before them if `bos`, or where that is None if `add_bos`.
 
-        The text of a control token, such as `</s>`, is text like any other unless `special`. Raises `InvalidArgument`
-        for what is not text.
+        `eos` and `add_eos` say the same of the token after them, which is EOS. The text of a control token, such as
+        `</s>`, is text like any other unless `special`; with `special`, text may be kept apart from the tokens by
+        `guard_text(text, guard)`. Raises `InvalidArgument` for what is not text.
         """
         if not isinstance(text, str):
             raise InvalidArgument("Tokenizer.encode", f"text is {type(text).__name__}", allowed="str")
@@ -109,8 +134,19 @@ class Tokenizer:
                 raise InvalidArgument("Tokenizer.encode", "bos=True, and the vocabulary names no BOS", allowed="False")
             ids.append(self.bos)
         for part in self._parts(text, special):
-            ids += [part] if isinstance(part, int) else self._merge(part)
+            ids += [part] if isinstance(part, int) else self._merge(part.replace(guard, "") if guard else part)
+        if self.add_eos if eos is None else eos:
+            if self.last is None:
+                raise InvalidArgument("Tokenizer.encode", "eos=True, and the vocabulary names no EOS", allowed="False")
+            ids.append(self.last)
         return ids
+
+    def guard_text(self, text: str, guard: str) -> str:
+        """Return `text` with `guard`, one character, inside each text of a control token: `encode` takes it out."""
+        cutter, ids = self._cutter(special=True)
+        parts = [text] if cutter is None else cutter.split(text)
+        control = {found for found, i in ids.items() if self._types[i] != USER_DEFINED}
+        return "".join(f"{part[0]}{guard}{part[1:]}" if part in control else part for part in parts)
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
         """Return the text of tokens that begin a text; what is not UTF-8 becomes U+FFFD.
@@ -137,16 +173,20 @@ class Tokenizer:
 
     def _parts(self, text: str, special: bool) -> Iterator[str | int]:
         """Cut `text` at tokens that are found as they stand: user-defined, and with `special` control tokens."""
+        cutter, ids = self._cutter(special)
+        for i, part in enumerate([text] if cutter is None else cutter.split(text)):
+            if part:
+                yield ids[part] if i % 2 else part
+
+    def _cutter(self, special: bool) -> tuple[re.Pattern[str] | None, dict[str, int]]:
+        """Return the pattern of tokens that are found as they stand, and their ids by text."""
         if special not in self._cutters:
             kinds = (USER_DEFINED, CONTROL, UNKNOWN) if special else (USER_DEFINED,)
             ids = {text: i for i, text in enumerate(self.tokens) if text and self._types[i] in kinds}
             longest_first = sorted(ids, key=len, reverse=True)
             cutter = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if ids else None
             self._cutters[special] = cutter, ids
-        cutter, ids = self._cutters[special]
-        for i, part in enumerate([text] if cutter is None else cutter.split(text)):
-            if part:
-                yield ids[part] if i % 2 else part
+        return self._cutters[special]
 
     def _merge(self, text: str) -> list[int]:
         """Return the tokens of text that holds none of the tokens found as they stand."""
