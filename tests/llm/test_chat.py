@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from isokern.llm import Chat, Generation, Model, Sampling, Session, Tokenizer, templates, text, tokens
 from isokern.llm.render import render as render_here
 from isokern.llm.templates import NAMED, find_template, render
-from isokern.llm.tokenizer import CONTROL, ENDS, NORMAL, _alphabet
+from isokern.llm.tokenizer import ENDS
+from isokern.llm.vocabularies import CONTROL, NORMAL, _alphabet
 from isokern.status import InvalidArgument, OutOfMemory
 
 pytest.importorskip("tokenizers")

@@ -37,7 +37,7 @@ def perplexity(
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer = loaded.tokenizer()
-        ids = tokenizer.encode(text, bos=False)
+        ids = tokenizer.encode(text, bos=False, eos=False)
         length = loaded.config.context if window is None else window
         begin = time.perf_counter()
         total, count = negative_log_likelihood(Session(loaded, length, cache), ids, length, tokenizer.bos)
