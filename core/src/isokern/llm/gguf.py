@@ -178,6 +178,14 @@ class GGUF:
         return _join(os.fspath(path)[: -len(name.group())], int(name[1]), int(name[2]), found)
 
     @classmethod
+    def from_parts(cls, metadata: Mapping[str, Value], tensors: Mapping[str, GGUFTensor]) -> GGUF:
+        """Return an object of metadata and tensors that come from elsewhere."""
+        made = object.__new__(cls)
+        made.version, made.alignment = VERSIONS[-1], ALIGNMENT
+        made.metadata, made.tensors = MappingProxyType(dict(metadata)), MappingProxyType(dict(tensors))
+        return made
+
+    @classmethod
     def _open_one(cls, path: str | os.PathLike[str]) -> GGUF:
         """Map and parse one file."""
         name = os.fspath(path)
@@ -237,8 +245,7 @@ def _join(stem: str, number: int, count: int, opened: GGUF) -> GGUF:
         found = f"{next(iter(parts))}: split.tensors.count is {whole.metadata.get('split.tensors.count')}"
         raise InvalidArgument("GGUF", found, allowed=f"{len(tensors)}, the tensors of all parts")
     own = {key: value for key, value in whole.metadata.items() if not key.startswith("split.")}
-    whole.metadata, whole.tensors = MappingProxyType(own), MappingProxyType(tensors)
-    return whole
+    return GGUF.from_parts(own, tensors)
 
 
 def _equal(a: object, b: object) -> bool:

@@ -97,8 +97,8 @@ class Tokenizer:
             if self.bos is None:
                 raise InvalidArgument("Tokenizer.encode", "bos=True, and the vocabulary names no BOS", allowed="False")
             ids.append(self.bos)
-        for part in self._parts(text, special):
-            ids += [part] if isinstance(part, int) else self._merge(part.replace(guard, "") if guard else part)
+        for i, part in enumerate(self._parts(text, special)):
+            ids += [part] if isinstance(part, int) else self._merge(part.replace(guard, "") if guard else part, i == 0)
         if self.add_eos if eos is None else eos:
             if self.last is None:
                 raise InvalidArgument("Tokenizer.encode", "eos=True, and the vocabulary names no EOS", allowed="False")
@@ -152,12 +152,13 @@ class Tokenizer:
             self._cutters[special] = cutter, ids
         return self._cutters[special]
 
-    def _merge(self, text: str) -> list[int]:
+    def _merge(self, text: str, first: bool) -> list[int]:
         """Return the tokens of text that holds none of the tokens found as they stand."""
         made = self._vocabulary
         if made.spaces:
             text = made.prefix + text.replace(" ", SPACE)
-        ids: list[int] = made.library.encode(text, add_special_tokens=False).ids
+        library = made.library if first or made.rest is None else made.rest
+        ids: list[int] = library.encode(text, add_special_tokens=False).ids
         return ids
 
 

@@ -2,11 +2,12 @@
 
 `tokenizer.ggml.model` is `gpt2`, byte-level BPE from tokens and merges; `llama`, SentencePiece's BPE, whose merges
 follow from the scores, with byte tokens for what has no token; `t5`, SentencePiece's unigram model; `bert`, WordPiece;
-and `gemma4`, BPE of plain text from tokens and merges.
+`gemma4`, BPE of plain text from tokens and merges; and `huggingface`, what a tokenizer.json in a folder says.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Vocabulary:
     `pieces` are the bytes of each token. With `prefix`, text begins with it, and decoded text loses its first space;
     with `spaces`, U+2581 stands for a space. `first` and `last` are the tokens that may enclose a text, `add_first` and
     `add_last` whether they do by default; with `sep`, the last is SEP and not EOS.
+    `rest` is the model of the library for what does not begin a text, where that differs.
     """
 
     library: Any
@@ -44,6 +46,7 @@ class Vocabulary:
     spaces: bool = False
     drop_space: bool = False
     sep: bool = False
+    rest: Any = None
 
 
 T = TypeVar("T")
@@ -66,6 +69,13 @@ class Keys:
             raise self.wrong(key, "is missing", f"a {kind.__name__}", "give a file that carries its tokenizer")
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self.wrong(key, f"is of type {type(value).__name__}", kind.__name__)
+        return value
+
+    def text(self, key: str) -> str:
+        """Return a string whose key is given in full."""
+        value = self._metadata.get(key)
+        if not isinstance(value, str):
+            raise InvalidArgument("Tokenizer", f"{key} is {type(value).__name__}", allowed="a string")
         return value
 
     def token(self, key: str, count: int, default: int | None = None) -> int | None:
@@ -297,7 +307,49 @@ def _bert(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     return Vocabulary(made, pieces, first, last, True, True, unknown, drop_space=True, sep=True)
 
 
-_BUILDERS = {"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2}
+def _huggingface(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
+    """Return the library's own tokenizer, of the text of a `tokenizer.json` in the key tokenizer.huggingface.json.
+
+    Its added tokens and the tokens around a text are left to `Tokenizer`, which knows them from the other keys.
+    """
+    library, text = _library(), keys.text("tokenizer.huggingface.json")
+    try:
+        whole = library.Tokenizer.from_str(text)
+        file = json.loads(text)
+        made, rest = (library.Tokenizer.from_str(json.dumps(_strip(file, scheme))) for scheme in (None, "never"))
+        enclosed, plain = whole.encode("a").ids, whole.encode("a", add_special_tokens=False).ids
+    except Exception as error:  # the library has no type of its own
+        raise InvalidArgument("Tokenizer", f"tokenizer.json cannot be read: {error}") from error
+    letters = "ByteLevel" in json.dumps([file.get("pre_tokenizer"), file.get("decoder")])
+    pieces = _byte_level(tokens, types) if letters else _sentence_piece(keys, tokens, types)
+    first, last = _ends(keys, len(tokens), sep=False)
+    starts = first is not None and enclosed[:1] == [first] != plain[:1]
+    ends = last is not None and enclosed[-1:] == [last] != plain[-1:]
+    drops = not letters and (made.encode("a").tokens or [""])[0].startswith(SPACE)
+    unknown = keys.token("unknown_token_id", len(tokens))
+    return Vocabulary(made, pieces, first, last, starts, ends, unknown, drop_space=drops, rest=rest)
+
+
+def _strip(file: dict[str, Any], scheme: str | None) -> dict[str, Any]:
+    """Return a tokenizer.json without added tokens and post-processor.
+
+    With `scheme`, a Metaspace that puts a space before the first part of a text alone has that scheme instead.
+    """
+
+    def change(part: Any) -> Any:
+        if isinstance(part, list):
+            return [change(p) for p in part]
+        if isinstance(part, dict):
+            if scheme is not None and part.get("prepend_scheme") == "first":
+                part = part | {"prepend_scheme": scheme}
+            return {key: change(value) for key, value in part.items()}
+        return part
+
+    parts = {key: change(file.get(key)) for key in ("normalizer", "pre_tokenizer")}
+    return file | parts | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
+
+
+_BUILDERS = {"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2, "huggingface": _huggingface}
 
 
 def build(keys: Keys, model: str, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
