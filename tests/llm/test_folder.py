@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from small_model import PROMPT, made, replace
+from small_model import PROMPT, made
 
 from isokern.llm import Chat, Model, Session
 from isokern.llm.folder import NAMES, PARTS
@@ -98,15 +98,17 @@ def test_logits_are_those_of_the_gguf_file(tmp_path, kind, dtype, tied, parts):
 def test_rope_is_scaled_as_in_the_gguf_file(tmp_path, scaling, keys):
     metadata = {f"llama.rope.scaling.{key}": value for key, value in keys.items()} | {"llama.rope.freq_base": 500.0}
     gguf = made(tmp_path / "m.gguf", **metadata)
-    wanted = logits(Model(gguf, device="cpu:0"))
+    wanted = Model(gguf, device="cpu:0").config
     for changed in (
         {"rope_scaling": scaling, "rope_theta": 500.0},
         {"rope_parameters": {**scaling, "rope_theta": 500.0}},
     ):
         folder = write_folder(tmp_path / "m", gguf, "llama", **changed)
-        assert np.abs(logits(Model.open(folder, device="cpu:0")) - wanted).max() < 1e-5 * np.abs(wanted).max()
-    plain = logits(Model.open(write_folder(tmp_path / "m", gguf, "llama"), device="cpu:0"))
-    assert np.abs(plain - wanted).max() > 1e-2 * np.abs(wanted).max()
+        found = Model.open(folder, device="cpu:0").config
+        assert np.allclose(found.frequencies, wanted.frequencies, rtol=1e-6, atol=0)
+        assert found.magnitude == pytest.approx(wanted.magnitude)
+    plain = Model.open(write_folder(tmp_path / "m", gguf, "llama"), device="cpu:0").config
+    assert not np.allclose(plain.frequencies, wanted.frequencies, rtol=1e-2, atol=0)
 
 
 def test_llama_3_s_rope(tmp_path):
@@ -259,3 +261,55 @@ def test_files_that_are_refused(folder, tmp_path, name, content, message):
         (copy / name).write_bytes(content)
     with pytest.raises(InvalidArgument, match=message):
         Model.open(copy, device="cpu:0").tokenizer()
+
+
+CASES = {
+    "llama": ("Llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama 3": (
+        "Llama",
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500000.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+    ),
+    "yarn": (
+        "Llama",
+        {
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+            }
+        },
+    ),
+    "mistral": ("Mistral", {"sliding_window": None}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True, "hidden_size": 128, "head_dim": ...}),
+    "qwen3": ("Qwen3", {}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", CASES)
+def test_logits_are_transformers_s(tmp_path, case):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    name, changed = CASES[case]
+    sizes = {k: v for k, v in CONFIG.items() if k not in ("architectures", "torch_dtype", "hidden_act", "rms_norm_eps")}
+    config = getattr(transformers, f"{name}Config")(**{k: v for k, v in (sizes | changed).items() if v is not ...})
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, mean=float(weight.ndim == 1), std=0.2)
+    model.save_pretrained(tmp_path)
+    ids = [*PROMPT, *range(40)]
+    with torch.no_grad():
+        wanted = model(torch.tensor([ids])).logits[0].numpy()
+    got = Session(Model.open(tmp_path, device="cpu:0"), 48, "F32").logits(ids, every=True)
+    assert np.abs(got - wanted).max() < 1e-5 * np.abs(wanted).max()

@@ -34,19 +34,19 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _CJK = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 
 
-def _digits(most: str, signs: str = r" ?[^\s\p{L}\p{N}]+[\r\n]*", word: str = _WORD) -> str:
+def _cut_plainly(most: str, signs: str = r" ?[^\s\p{L}\p{N}]+[\r\n]*", word: str = _WORD) -> str:
     """Return the pattern of Llama 3 and Qwen 2: contractions, words, numbers of so many digits, signs, spaces."""
     return f"{_SUFFIX}|{word}|{_N}{most}|{signs}|{_SPACES}"
 
 
-def _cased(suffix: str, digits: str) -> str:
+def _cut_at_case(suffix: str, digits: str) -> str:
     """Return the pattern of Tekken and GPT-4o: words are cut where lower case turns to upper case."""
     words = f"{_START}{_UPPER}*{_LOWER}+{suffix}|{_START}{_UPPER}+{_LOWER}*{suffix}"
     return f"{words}|{digits}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*|{_SPACES}"
 
 
 _N, _START = r"\p{N}", r"[^\r\n\p{L}\p{N}]?"
-_LLAMA3, _QWEN2 = _digits("{1,3}"), _digits("")
+_LLAMA3, _QWEN2 = _cut_plainly("{1,3}"), _cut_plainly("")
 _ASCII_SIGNS = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
 _DEEPSEEK3 = _ASCII_SIGNS + r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _NO_HAN = "&&[^\\p{Han}]]"
@@ -96,7 +96,7 @@ _ROWS: tuple[tuple[str, Cut], ...] = (
         Cut((_LLAMA3,), whole=True, bos=True),
     ),
     ("dbrx smaug-bpe glm4 chatglm-bpe", Cut((_LLAMA3,))),
-    ("minicpm5", Cut((r"\p{N}{1,3}", _digits("+")), whole=True)),
+    ("minicpm5", Cut((r"\p{N}{1,3}", _cut_plainly("+")), whole=True)),
     (
         "jais-2",
         Cut(
@@ -110,11 +110,11 @@ _ROWS: tuple[tuple[str, Cut], ...] = (
     ("qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", Cut((_QWEN2,))),
     (
         "qwen35",
-        Cut((_digits("", r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"),)),
+        Cut((_cut_plainly("", r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"),)),
     ),
     ("ufakzeka", Cut((_QWEN2.removeprefix(f"{_SUFFIX}|"),))),
     ("laguna", Cut((r"[^\n]+|[\n]+", _QWEN2))),
-    ("seed-coder", Cut((_digits("{1}", r" ?[^\s\p{L}\p{N}\r\n]+"),))),
+    ("seed-coder", Cut((_cut_plainly("{1}", r" ?[^\s\p{L}\p{N}\r\n]+"),))),
     (
         "bailingmoe bailingmoe2 llada-moe",
         Cut(
@@ -151,15 +151,15 @@ _ROWS: tuple[tuple[str, Cut], ...] = (
         ),
     ),
     ("afmoe", Cut((r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))", _AFMOE, _DEEPSEEK3))),
-    ("youtu", Cut((_YOUTU, _cased(f"{_SUFFIX}?", r"\p{N}")), whole=True)),
+    ("youtu", Cut((_YOUTU, _cut_at_case(f"{_SUFFIX}?", r"\p{N}")), whole=True)),
     ("falcon", Cut((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, r"[0-9][0-9][0-9]"))),
     ("starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", Cut((r"\p{N}", _GPT2))),
     ("bloom poro-chat gpt3-finnish", Cut((_BLOOM,))),
     ("viking", Cut((_BLOOM, r"\p{N}"))),
-    ("tekken", Cut((_cased("", r"\p{N}"),), whole=True, bos=True)),
-    ("gpt-4o llama4 kanana2 talkie minimax-m2", Cut((_cased(f"{_SUFFIX}?", r"\p{N}{1,3}"),))),
-    ("granite-embed-multi-97m", Cut((_cased(f"{_SUFFIX}?", r"\p{N}{1,3}"),), whole=True)),
-    ("tiny_aya cohere2moe", Cut((r"\d{1,3}(?=(?:\d{3})*\b)", _cased(f"{_SUFFIX}?", r"\p{N}{1,3}")))),
+    ("tekken", Cut((_cut_at_case("", r"\p{N}"),), whole=True, bos=True)),
+    ("gpt-4o llama4 kanana2 talkie minimax-m2", Cut((_cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}"),))),
+    ("granite-embed-multi-97m", Cut((_cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}"),), whole=True)),
+    ("tiny_aya cohere2moe", Cut((r"\d{1,3}(?=(?:\d{3})*\b)", _cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}")))),
     ("kimi-k2", Cut((_KIMI,))),
     ("superbpe", Cut((r"\p{N}+", r"(?=(\d{3})+(?!\d))"))),
     (
