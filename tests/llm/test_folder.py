@@ -181,6 +181,9 @@ def test_tokens_are_the_library_s(tmp_path, build):
 
 WRONG = [
     ({"model_type": "gemma7"}, "config.json: model_type is 'gemma7'; allowed: llama, mistral, qwen2, qwen3"),
+    ({"model_type": []}, r"config.json: model_type is '\[\]'"),
+    ({"num_attention_heads": True}, "rows; allowed: even rows"),
+    ({"vocab_size": 2**70}, "vocab_size is '1180591620717411303424'; allowed: 97"),
     ({"rms_norm_epsilon": 1}, "config.json: 1 keys are not known here: 'rms_norm_epsilon'"),
     ({"quantization_config": {}}, "not known here: 'quantization_config'"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; allowed: silu"),
@@ -245,7 +248,7 @@ FILES = [
     (
         "tokenizer.json",
         b'{"model": {"vocab": {"a": 99}}}',
-        "tokenizer.json: it has token 99; allowed: below vocab_size, 97",
+        "tokenizer.json: it has token 99; allowed: below 97, the rows",
     ),
     ("tokenizer.json", b'{"model": {"vocab": [3]}}', "not of the known form"),
     ("tokenizer.json", b'{"model": {"vocab": {"a": 0}}}', "tokenizer.json cannot be read"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import is_integer
 from ..ops.rope import frequencies, yarn_magnitude
 from ..status import InvalidArgument
 from .gguf import GGUF, GGUFTensor, Value, quote_name
@@ -74,7 +75,7 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
     folder = Path(path)
     config = _read_json(folder / "config.json")
     kind = config.get("model_type")
-    if kind not in ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
         raise _wrong("config.json", f"model_type is {quote_name(str(kind))}", ", ".join(ARCHITECTURES))
     strange = [key for key in config if key not in READ_KEYS | UNUSED_KEYS]
     if strange:
@@ -86,7 +87,8 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
     _add_sizes(metadata, f"{architecture}.", config)
     _add_rope(metadata, extra, f"{architecture}.", config)
     tensors = _tensors(folder, config, permuted) | extra
-    _add_tokenizer(metadata, folder, config)
+    table = tensors.get("token_embd.weight")
+    _add_tokenizer(metadata, folder, config, 0 if table is None else table.shape[0])
     return GGUF.from_parts(metadata, tensors)
 
 
@@ -218,14 +220,14 @@ def _rename(name: str) -> str | None:
 def _permute(tensor: GGUFTensor, heads: Any) -> GGUFTensor:
     """Return a weight or bias whose rows of each head alternate between the head's halves."""
     rows = tensor.shape[0]
-    if not isinstance(heads, int) or heads < 1 or rows % (2 * heads):
+    if not is_integer(heads) or heads < 1 or rows % (2 * heads):
         raise _wrong("safetensors", f"tensor {quote_name(tensor.name)} has {rows} rows", f"even rows for {heads} heads")
     halves = tensor.data.reshape(heads, 2, rows // heads // 2, -1)
     data = np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(-1)
     return GGUFTensor(tensor.name, tensor.shape, tensor.type, tensor.offset, data)
 
 
-def _add_tokenizer(metadata: dict[str, Value], folder: Path, config: Mapping[str, Any]) -> None:
+def _add_tokenizer(metadata: dict[str, Value], folder: Path, config: Mapping[str, Any], size: int) -> None:
     """Add what tokenizer.json and tokenizer_config.json say, where they are."""
     if not (folder / "tokenizer.json").exists():
         return
@@ -240,10 +242,9 @@ def _add_tokenizer(metadata: dict[str, Value], folder: Path, config: Mapping[str
         special = {int(token["id"]): (str(token["content"]), bool(token["special"])) for token in added}
     except (KeyError, TypeError, ValueError, IndexError):
         raise _wrong("tokenizer.json", "its vocab or added_tokens are not of the known form") from None
-    size = config.get("vocab_size")
     texts |= {i: text for i, (text, _) in special.items()}
-    if not isinstance(size, int) or not all(0 <= i < size for i in texts):
-        raise _wrong("tokenizer.json", f"it has token {max(texts, default=0)}", f"below vocab_size, {size}")
+    if not all(0 <= i < size for i in texts):
+        raise _wrong("tokenizer.json", f"it has token {max(texts)}", f"below {size}, the rows of the embedding table")
     fallback = bool(model.get("byte_fallback"))
     types = np.full(size, UNUSED, np.int32)
     for i, text in texts.items():
