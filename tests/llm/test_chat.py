@@ -9,6 +9,7 @@ from small_model import made, put
 from typer.testing import CliRunner
 
 from isokern.llm import Chat, Generation, Model, Sampling, Session, Tokenizer, templates, text, tokens
+from isokern.llm.generate import _Ending
 from isokern.llm.render import render as render_here
 from isokern.llm.templates import NAMED, find_template, render
 from isokern.llm.tokenizer import ENDS
@@ -184,16 +185,24 @@ def test_templates_render_as_with_transformers(template):
 
 def test_an_answer_is_what_the_whole_dialogue_gives(model):
     """What the cache kept of earlier messages does not change the text, with and without a penalty that looks back."""
-    for sampling, bias in ((Sampling(), None), (Sampling(0.9, 20, 0.9, 0.0, 1.3, 4), None), (Sampling(), {70: 1.0})):
+    letters = [i for i, text in enumerate(model.tokenizer().tokens) if len(text) == 1 and text.isascii()]
+    # Only letters, so that the answer's text becomes the same tokens again
+    only = {i: float("-inf") for i in range(model.config.vocabulary) if i not in letters}
+    drawn = Sampling(0.9, 20, 0.9, 0.0, 1.3, 4)
+    for sampling, bias in ((Sampling(), only), (Sampling(penalty=4.0), only), (drawn, None)):
         chat = Chat(Session(model, 400), "Be brief.", sampling=sampling, max_tokens=12, bias=bias)
+        lengths = []
         for said in ("Who art thou?", "Why?"):
             answer = "".join(chat.say(said))
             ids = chat.encode(chat.messages[:-1])
+            lengths.append(len(ids))
             fresh = "".join(text(Session(model, 400), chat.tokenizer, ids, 12, sampling, bias=bias))
             assert answer == fresh
             assert chat.messages[-1] == {"role": "assistant", "content": answer}
         assert len(chat.messages) == 5
         assert chat.reports[1].prompt_tokens < len(ids) - 20  # the first message was not computed again
+        if bias is not None:  # nor was the answer, but for its last token
+            assert chat.reports[1].prompt_tokens == lengths[1] - lengths[0] - 11
 
 
 def test_what_a_user_writes_is_no_control_token(model):
@@ -268,6 +277,8 @@ def test_text_ends_before_a_stop_string(model):
         got, report = write(["never so", stop + "never", stop])
         assert got == whole[: whole.index(stop)]
         assert report.stopped == stop
+    ending = _Ending(["de", "bc", "cx"])
+    assert [ending.push("abcde"), ending.found] == ["a", "bc"]
     got, report = write([whole[-4:] + "x"])
     assert (got, report.stopped) == (whole, "")  # what was held back is told at the end
     for wrong in ("ab", [""], [3]):
