@@ -14,7 +14,8 @@ import pytest
 from gguf_write import write_gguf
 
 from isokern.llm import GGUF, Tokenizer
-from isokern.llm.tokenizer import BYTE, CONTROL, CUTS, NORMAL, UNKNOWN, USER_DEFINED, _alphabet
+from isokern.llm.pre_tokenizers import CUTS
+from isokern.llm.vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, _alphabet
 from isokern.status import InvalidArgument
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -81,10 +82,13 @@ def llama_metadata(**changed):
     return {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
 
 
-MADE = {"gpt2": gpt2_metadata, "llama": llama_metadata}
+MADE = {"gpt2": gpt2_metadata, "llama": llama_metadata}  # see also bert_metadata and gemma4_metadata
 
 
-@pytest.fixture(params=[*CUTS, "llama"])
+BYTE_LEVEL = {cut: name for name, cut in CUTS.items() if not cut.raw}  # one name of each way to cut
+
+
+@pytest.fixture(params=["default", "gpt-2", "llama-bpe", "qwen2", "tekken", "superbpe", "llama"])
 def tokenizer(request):
     return Tokenizer(llama_metadata() if request.param == "llama" else gpt2_metadata(request.param))
 
@@ -98,6 +102,21 @@ def test_text_comes_back(tokenizer):
         assert all(0 <= i < len(tokenizer) for i in ids)
 
 
+def test_the_page_counts_the_names():
+    page = (Path(__file__).parents[2] / "docs" / "language_models.md").read_text(encoding="utf-8")
+    assert f"{len(CUTS)} names of `tokenizer.ggml.pre`" in page
+
+
+@pytest.mark.parametrize("pre", BYTE_LEVEL.values())
+def test_text_comes_back_however_it_is_cut(pre):
+    tokenizer = Tokenizer(gpt2_metadata(pre, **{f"{name}_token_id": i for i, name in enumerate(("cls", "seperator"))}))
+    for text in TEXTS:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert ids[0] == tokenizer.bos
+        assert (ids[-1] == 1) == CUTS[pre].sep
+
+
 def test_every_character_of_the_first_planes_comes_back(tokenizer):
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000, 7)]))
     if tokenizer.model == "llama":
@@ -108,7 +127,9 @@ def test_every_character_of_the_first_planes_comes_back(tokenizer):
 @pytest.mark.parametrize("kind", MADE)
 def test_every_byte_has_a_token(kind):
     tokenizer = Tokenizer(MADE[kind]())
-    of_byte = {tokenizer._bytes[i]: i for i in range(len(tokenizer)) if len(tokenizer._bytes[i]) == 1}
+    of_byte = {
+        tokenizer._vocabulary.pieces[i]: i for i in range(len(tokenizer)) if len(tokenizer._vocabulary.pieces[i]) == 1
+    }
     assert set(of_byte) >= {bytes([byte]) for byte in range(256)}
     for text in ("é", "🦙", "\U0010ffff"):
         ids = [of_byte[bytes([byte])] for byte in text.encode()]
@@ -178,10 +199,22 @@ def test_gpt2_cuts_as_the_librarys_byte_level():
         ("default", ["I", "'", "m", " ", "123", "45", " ", "...", " HE", "'", "S", "\n\n", " x"]),
         ("llama-bpe", ["I", "'m", " ", "123", "45", " ...", " HE", "'S", "\n\n", " x"]),
         ("qwen2", ["I", "'m", " ", "1", "2", "3", "4", "5", " ...", " HE", "'S", "\n\n", " x"]),
+        ("falcon", ["I", "'", "m", " ", "123", "45", " ", "...", " HE", "'", "S", "\n\n", " x"]),
+        ("starcoder", ["I", "'m", " ", "1", "2", "3", "4", "5", " ...", " HE", "'", "S", "\n\n", " x"]),
+        ("tekken", ["I", "'m", " ", "1", "2", "3", "4", "5", " ...", " HE", "'S", "\n\n", " x"]),
+        ("gpt-4o", ["I'm", " ", "123", "45", " ...", " HE'S", "\n\n", " x"]),
+        ("deepseek-llm", ["I", "'", "m", " ", "12345", " ...", " HE", "'", "S", "\n", "\n", " x"]),
+        ("deepseek-coder", ["I", "'", "m", " ", "1", "2", "3", "4", "5", " ...", " HE", "'", "S", "\n", "\n", " x"]),
+        ("deepseek-v3", ["I", "'m", " ", "123", "45", " ...", " HE", "'S", "\n\n", " x"]),
+        ("bloom", ["I'm", " 12345", " ...", " HE'S", "\n\n", " x"]),
+        ("afmoe", ["I", "'m", " ", "12", "345", " ...", " HE", "'S", "\n\n", " x"]),
+        ("tiny_aya", ["I'm", " ", "12", "345", " ...", " HE'S", "\n\n", " x"]),
+        ("superbpe", ["I'm ", "12", "345", " ... HE'S\n\n x"]),
+        ("kimi-k2", ["I'm", " ", "123", "45", " ...", " HE'S", "\n\n", " x"]),
     ],
 )
 def test_how_each_kind_cuts(pre, pieces):
-    library = Tokenizer(gpt2_metadata(pre))._library
+    library = Tokenizer(gpt2_metadata(pre))._vocabulary.library
     cut = [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str("I'm 12345 ... HE'S\n\n x")]
     assert [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in cut] == pieces
 
@@ -240,6 +273,125 @@ def test_sentencepiece_agrees(tmp_path):
             assert ours.decode(ours.encode(text)) == text
 
 
+def charsmap(proto):
+    """Return `precompiled_charsmap` of a serialized SentencePiece model: field 2 of the message in its field 3."""
+
+    def fields(data):
+        at = 0
+        while at < len(data):
+            numbers = []
+            for _ in range(2):  # the key, and the length or value
+                value = shift = 0
+                while True:
+                    byte = data[at]
+                    at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+                    if byte < 128:
+                        break
+                numbers.append(value)
+                if value & 7 == 5 and len(numbers) == 1:
+                    numbers.append(4)
+                    break
+            kind, size = numbers[0] & 7, numbers[1] if numbers[0] & 7 in (2, 5) else 0
+            yield numbers[0] >> 3, kind, data[at : at + size]
+            at += size
+
+    (spec,) = [part for field, kind, part in fields(proto) if (field, kind) == (3, 2)]
+    return next((part for field, kind, part in fields(spec) if (field, kind) == (2, 2)), b"")
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+@pytest.mark.parametrize("rule", ["identity", "nmt_nfkc", "nfkc_cf"])
+def test_sentencepiece_s_unigram_agrees(tmp_path, rule, fallback):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (tmp_path / "text").write_text(PROSE)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"),
+        model_prefix=str(tmp_path / "m"),
+        vocab_size=600,
+        model_type="unigram",
+        byte_fallback=fallback,
+        normalization_rule_name=rule,
+        pad_id=3,
+        minloglevel=2,
+    )
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    count = range(theirs.vocab_size())
+    kinds = [
+        UNKNOWN if theirs.is_unknown(i) else CONTROL if theirs.is_control(i) else BYTE if theirs.is_byte(i) else NORMAL
+        for i in count
+    ]
+    keys = {
+        "model": "t5",
+        "tokens": tuple(theirs.id_to_piece(i) for i in count),
+        "scores": np.array([theirs.get_score(i) for i in count], np.float32),
+        "token_type": np.array(kinds, np.int32),
+        "unknown_token_id": theirs.unk_id(),
+        "eos_token_id": theirs.eos_id(),
+        "precompiled_charsmap": np.frombuffer(charsmap(theirs.serialized_model_proto()), np.int8),
+        "remove_extra_whitespaces": True,
+    }
+    ours = Tokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    for text in [*TEXTS, *PROSE.splitlines(), "ﬁ ① Ⅷ ｱ", " \t a \u3000 b  "]:
+        if "\x00" not in text:
+            assert ours.encode(text) == [*theirs.encode(text), theirs.eos_id()], text
+            assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)).replace(" \u2047 ", "")
+
+
+def bert_metadata(**changed):
+    """Return (vocabulary, metadata) of WordPiece, its tokens as GGUF has them."""
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    library.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=changed.get("normalizer.lowercase", True))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=500, special_tokens=special, show_progress=False)
+    library.train_from_iterator([PROSE], trainer)
+    vocabulary = library.get_vocab()
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    shown = [t if t in special else t[2:] if t.startswith("##") else f"▁{t}" for t in tokens]
+    keys = {"model": "bert", "tokens": tuple(shown), "unknown_token_id": 1, "cls_token_id": 2, "seperator_token_id": 3}
+    kinds = [CONTROL, UNKNOWN, CONTROL, CONTROL, *[NORMAL] * (len(tokens) - 4)]
+    keys |= {"token_type": np.array(kinds, np.int32), "bos_token_id": 2} | changed
+    return vocabulary, {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_wordpiece_is_the_librarys(lowercase):
+    vocabulary, metadata = bert_metadata(**{"normalizer.lowercase": lowercase})
+    theirs = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=lowercase)
+    ours = Tokenizer(metadata)
+    for text in [*TEXTS, *PROSE.splitlines()]:
+        assert ours.encode(text) == theirs.encode(text).ids, text
+        assert ours.encode(text, bos=False, eos=False) == ours.encode(text)[1:-1]
+    assert ours.decode(ours.encode("The test, twice")) == "the test , twice" if lowercase else "The test , twice"
+
+
+def gemma4_metadata(**changed):
+    """Return metadata of BPE over plain text: letters, merges with spaces, and bytes."""
+    keys = {key.removeprefix("tokenizer.ggml."): value for key, value in llama_metadata().items()}
+    tokens = keys["tokens"]
+    keys |= {"model": "gemma4", "merges": ("▁ t", "h e", "▁t he", "i n"), "tokens": (*tokens[:-1], "<|mine|>")}
+    return {f"tokenizer.ggml.{key}": value for key, value in (keys | changed).items() if key != "scores"}
+
+
+def test_merges_of_plain_text():
+    tokenizer = Tokenizer(gemma4_metadata())
+    assert [tokenizer.tokens[i] for i in tokenizer.encode(" the\n thin é")] == (
+        ["<s>", "▁the", "<0x0A>", "▁t", "h", "in", "▁", "<0xC3>", "<0xA9>"]
+    )
+    for text in TEXTS:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_digits_are_cut_as_by_the_librarys():
+    """StarCoder's own tokenizer cuts digits by the library's Digits, and the rest by its ByteLevel."""
+    ours = Tokenizer(gpt2_metadata("starcoder"))._vocabulary.library.pre_tokenizer
+    library = tokenizers.pre_tokenizers
+    theirs = library.Sequence([library.Digits(individual_digits=True), library.ByteLevel(add_prefix_space=False)])
+    for text in TEXTS:
+        if "²" not in text:  # a digit to the pattern alone
+            assert [p for p, _ in ours.pre_tokenize_str(text)] == [p for p, _ in theirs.pre_tokenize_str(text)]
+
+
 def test_without_bytes_the_unknown_token():
     metadata = llama_metadata(
         tokens=("<unk>", "<s>", "</s>", "▁", "a"),
@@ -279,9 +431,9 @@ def test_when_bos_comes_first():
 GPT2_TOKENS = gpt2_metadata()["tokenizer.ggml.tokens"]
 WRONG = [
     ("gpt2", {"model": None}, "tokenizer.ggml.model is missing; allowed: a str; give a file"),
-    ("gpt2", {"model": "bert"}, "tokenizer.ggml.model is 'bert'; allowed: 'gpt2' and 'llama'"),
+    ("gpt2", {"model": "rwkv"}, "tokenizer.ggml.model is 'rwkv'; allowed: gpt2, llama, t5, bert, gemma4"),
     ("gpt2", {"model": 3}, "tokenizer.ggml.model is of type int; allowed: str"),
-    ("gpt2", {"pre": "tekken"}, "tokenizer.ggml.pre is 'tekken'; allowed: default, gpt-2, llama-bpe, qwen2"),
+    ("gpt2", {"pre": "tiktoken"}, "tokenizer.ggml.pre is 'tiktoken'; allowed: default, gpt-2, phi-2"),
     ("gpt2", {"tokens": None}, "tokenizer.ggml.tokens is missing"),
     ("gpt2", {"tokens": ()}, "tokenizer.ggml.tokens is empty"),
     ("gpt2", {"tokens": np.zeros(3)}, "tokenizer.ggml.tokens is of type ndarray"),

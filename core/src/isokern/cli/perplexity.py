@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..status import InvalidArgument
+from ._language_models import Activations, Cache, Device, Prepack, load
 from ._output import Json, emit, quiet
-from .generate import Activations, Cache, Device, Prepack, load
 
 
 def perplexity(
@@ -37,7 +37,7 @@ def perplexity(
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer = loaded.tokenizer()
-        ids = tokenizer.encode(text, bos=False)
+        ids = tokenizer.encode(text, bos=False, eos=False)
         length = loaded.config.context if window is None else window
         begin = time.perf_counter()
         total, count = negative_log_likelihood(Session(loaded, length, cache), ids, length, tokenizer.bos)

@@ -1,8 +1,9 @@
 """Language models: GGUF files, their tokenizers, and what runs them.
 
-`pip install isokern[llm]` brings what the tokenizer needs.
+`pip install isokern[llm]` brings what tokenizers and chat templates need.
 """
 
+from .chat import Chat
 from .decoder import Sampling
 from .generate import Generation, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
@@ -12,6 +13,7 @@ from .tokenizer import TextStream, Tokenizer
 
 __all__ = [
     "GGUF",
+    "Chat",
     "GGUFTensor",
     "Generation",
     "KVCache",

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..arguments import integer
+from ..arguments import integer, is_integer
 from ..backend import Device
 from ..dtypes import U8
-from ..status import InvalidArgument
-from .decoder import Sampling
+from ..eager import calls
+from ..ops import find
+from ..status import InvalidArgument, quote
+from ..tensors import Tensor, tensor
+from .decoder import HISTORY, Sampling
 from .model import PREFILL, Model, Session
-from .tokenizer import Tokenizer
+from .tokenizer import TextStream, Tokenizer
 
 
 @dataclass
 class Generation:
     """What a generation made and how long it took.
 
-    Times are seconds, by the wall clock; `ended` is whether the model itself ended the text.
+    Times are seconds, by the wall clock; `ended` is whether the model itself ended the text, and `stopped` the stop
+    string that did.
     """
 
     prompt_tokens: int = 0
@@ -30,6 +35,7 @@ class Generation:
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     ended: bool = False
+    stopped: str = ""
 
     @property
     def prefill_rate(self) -> float:
@@ -43,30 +49,56 @@ class Generation:
 
 
 def tokens(
-    session: Session, prompt: Sequence[int], most: int, sampling: Sampling, ends: frozenset[int], report: Generation
+    session: Session,
+    prompt: Sequence[int],
+    most: int,
+    sampling: Sampling,
+    ends: frozenset[int],
+    report: Generation,
+    *,
+    before: Sequence[int] = (),
+    bias: Mapping[int, float] | None = None,
 ) -> Iterator[int]:
-    """Yield up to `most` tokens after `prompt`, until one of `ends`; `report` is filled in as they come.
+    """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
-    Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not
-    fit the cache; and where logits hold NaN.
+    `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
+    back on; `bias` is added to the logits of its tokens, and -inf rules one out. Everything is checked and compiled
+    before this returns. Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens
+    asked for, does not fit the cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond
+    the context that the model was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
     session.check(prompt, most - 1)
-    report.prompt_tokens = len(prompt)
-    history = list(prompt)
-    step = session.program(1, sampling=sampling)  # compiled before the clock starts
+    trained, last = session.model.config.context, session.position + len(prompt) + most - 1
+    if last > trained:
+        warnings.warn(
+            f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
+            stacklevel=2,
+        )
+    draw = _Recorded(session, sampling) if not bias else _Biased(session, sampling, bias)
     parts = [prompt[at : at + PREFILL] for at in range(0, len(prompt), PREFILL)]
-    last = session.program(len(parts[-1]), sampling=sampling)
     for part in parts[:-1]:
         session.program(len(part))
+    draw.prepare(len(parts[-1]))  # compiled before the clock starts
+    report.prompt_tokens = len(prompt)
+    return _steps(session, parts, draw, most, ends, report, [*before, *prompt])
+
+
+def _steps(
+    session: Session,
+    parts: Sequence[Sequence[int]],
+    draw: _Recorded | _Biased,
+    most: int,
+    ends: frozenset[int],
+    report: Generation,
+    history: list[int],
+) -> Iterator[int]:
+    """Run the prompt's parts, then one token a step."""
     begin = time.perf_counter()
     for part in parts[:-1]:
         session.program(len(part)).run(part)
-    last.remember(history)
-    last.run(parts[-1])
-    token = int(last.tokens.numpy()[-1])
+    token = draw.after(parts[-1], history)
     report.prefill_seconds = time.perf_counter() - begin
-    given: list[int] | None = [token]
     while True:
         if token in ends:
             report.ended = True
@@ -77,32 +109,140 @@ def tokens(
         if len(report.tokens) == most:
             return
         begin = time.perf_counter()
-        if sampling.penalty != 1:
-            step.remember(history)
-        step.run(given)
-        token, given = int(step.tokens.numpy()[0]), None
+        token = draw.after([token], history)
         report.decode_seconds += time.perf_counter() - begin
+
+
+class _Recorded:
+    """Draws tokens within the programs of the model: a step whose token the last step left there is one replay."""
+
+    def __init__(self, session: Session, sampling: Sampling) -> None:
+        self.session, self.sampling = session, sampling
+        self.step = session.program(1, sampling=sampling)
+        self.left: int | None = None  # the token that a step of one left in its input
+
+    def prepare(self, count: int) -> None:
+        """Compile the program for `count` tokens."""
+        self.session.program(count, sampling=self.sampling)
+
+    def after(self, part: Sequence[int], history: list[int]) -> int:
+        """Append a part of the sequence, the last of `history`, and return the token that is drawn after it."""
+        program = self.step if len(part) == 1 else self.session.program(len(part), sampling=self.sampling)
+        if self.sampling.penalty != 1:
+            program.remember(history)
+        program.run(None if self.left is not None else part)
+        token = int(program.tokens.numpy()[-1])
+        self.left = token if program is self.step else None
+        return token
+
+
+class _Biased:
+    """Draws tokens from a program's logits plus a bias, by calls of operators after each run."""
+
+    def __init__(self, session: Session, sampling: Sampling, bias: Mapping[int, float]) -> None:
+        self.session, self.sampling, size = session, sampling, session.model.config.vocabulary
+        row = np.zeros((1, size), np.float32)
+        for token, value in bias.items():
+            if not is_integer(token) or not 0 <= token < size:
+                raise InvalidArgument(
+                    "generate", f"logit bias of token {quote(token)}", allowed=f"an integer from 0 to {size - 1}"
+                )
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value < np.inf:
+                raise InvalidArgument(
+                    "generate", f"logit bias {quote(value)} of token {token}", allowed="a number, or -inf"
+                )
+            row[0, token] = value
+        if np.isneginf(row).all():
+            raise InvalidArgument("generate", "the logit bias rules out every token", allowed="at least one left")
+        self.bias = tensor(row, "F32", device=session.device)
+        self.draw(self.bias, [])  # says now what is wrong with the sampling
+
+    def prepare(self, count: int) -> None:
+        """Compile the programs for `count` tokens and for one."""
+        self.session.program(1)
+        self.session.program(count)
+
+    def after(self, part: Sequence[int], history: list[int]) -> int:
+        """Append a part of the sequence, the last of `history`, and return the token that is drawn after it."""
+        program = self.session.program(len(part))
+        program.run(part)
+        return self.draw(calls.call(find("add"), [program.logits, self.bias]), history)
+
+    def draw(self, logits: Tensor, history: Sequence[int]) -> int:
+        """Return the token that the recorded program would draw from these logits."""
+        seen = None
+        if self.sampling.penalty != 1:
+            last = list(history)[-HISTORY:]
+            seen = tensor(np.array([[-1] * (HISTORY - len(last)) + last]), "I64", device=logits.device)
+        position = tensor(np.array([self.session.position]), "I64", device=logits.device)
+        drawn = calls.call(find("random_sample"), [logits, seen, position], **asdict(self.sampling))
+        return int(drawn.numpy()[0])
 
 
 def text(
     session: Session,
     tokenizer: Tokenizer,
-    prompt: str,
+    prompt: str | Sequence[int],
     most: int,
     sampling: Sampling | None = None,
     report: Generation | None = None,
+    *,
+    stop: Sequence[str] = (),
+    special: bool = False,
+    before: Sequence[int] = (),
+    bias: Mapping[int, float] | None = None,
 ) -> Iterator[str]:
-    """Yield the text that follows `prompt` piece by piece, each of whole characters."""
-    stream = tokenizer.stream()
-    for token in tokens(
-        session, tokenizer.encode(prompt), most, sampling or Sampling(), tokenizer.ends, report or Generation()
-    ):
-        piece = stream.push(token)
+    """Return an iterator of the text that follows `prompt`, each piece of whole characters.
+
+    The text ends before the first of the strings `stop`, wherever in a token it begins. With `special`, the texts of
+    control tokens in `prompt` are these tokens; a prompt may be tokens, too. Checks and errors are as for `tokens`.
+    """
+    ending = _Ending(stop)
+    ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
+    report = Generation() if report is None else report
+    each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, before=before, bias=bias)
+    return _pieces(each, tokenizer.stream(), ending, report)
+
+
+def _pieces(each: Iterator[int], stream: TextStream, ending: _Ending, report: Generation) -> Iterator[str]:
+    for token in each:
+        piece = ending.push(stream.push(token))
         if piece:
             yield piece
-    rest = stream.end()
-    if rest:
-        yield rest
+        if ending.found:
+            report.stopped = ending.found
+            return
+    piece = ending.push(stream.end()) + ending.end()
+    report.stopped = ending.found
+    if piece:
+        yield piece
+
+
+class _Ending:
+    """Text up to the first of some strings, in pieces; what may begin one of them is held back until that is known."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        if isinstance(stop, str) or not all(isinstance(s, str) and s for s in stop):
+            raise InvalidArgument("generate", f"stop={quote(stop)}", allowed="a sequence of strings that are not empty")
+        self.stop = tuple(stop)
+        self.held, self.found = "", ""
+
+    def push(self, piece: str) -> str:
+        """Return what can be told of the text so far."""
+        self.held += piece
+        places = [(at, s) for s in self.stop if (at := self.held.find(s)) >= 0]
+        if places:
+            at, self.found = min(places, key=lambda place: place[0])
+        else:
+            longest = min(len(self.held), max(map(len, self.stop), default=1) - 1)
+            tails = (len(self.held) - k for k in range(longest, 0, -1))
+            at = next((t for t in tails if any(s.startswith(self.held[t:]) for s in self.stop)), len(self.held))
+        told, self.held = self.held[:at], self.held[at:]
+        return told
+
+    def end(self) -> str:
+        """Return what was held back, where the text ends without a stop string."""
+        return "" if self.found else self.held
 
 
 def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, bos: int | None) -> tuple[float, int]:

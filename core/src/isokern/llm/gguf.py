@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import re
 import stat
 import struct
 from collections.abc import Mapping
@@ -81,6 +82,7 @@ TYPES: dict[int, tuple[str, int, int]] = {
     40: ("NVFP4", 64, 36),
     41: ("Q1_0", 128, 18),
 }
+PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf")  # the end of the name of a part of a split file, counted from 1
 KNOWN = tuple(d for d in ALL if d.name in {name for name, _, _ in TYPES.values()})
 
 
@@ -89,7 +91,7 @@ class GGUFTensor:
     """One tensor of a file.
 
     `shape` has the innermost dim last, `type` is GGUF's name of the element type, `offset` is the position of the first
-    byte in the file, and `data` are the bytes: a read-only uint8 view of the map, not a copy.
+    byte in its file, and `data` are the bytes: a read-only uint8 view of the map, not a copy.
     """
 
     name: str
@@ -163,7 +165,29 @@ class GGUF:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GGUF:
-        """Map the file read-only and parse it. Raises `InvalidArgument` also where it cannot be opened."""
+        """Map the file read-only and parse it. Raises `InvalidArgument` also where it cannot be opened.
+
+        Of a split file, whose parts are named `…-00001-of-00003.gguf` and have `split.no`, `split.count` and
+        `split.tensors.count`, any part stands for all of them: the metadata are those of the first without these keys,
+        the tensors those of all. A part that is missing, or belongs to other parts, is an error that names it.
+        """
+        found = cls._open_one(path)
+        name = PART.search(os.path.basename(os.fspath(path)))
+        if name is None or name.end() != len(os.path.basename(os.fspath(path))) or "split.count" not in found.metadata:
+            return found
+        return _join(os.fspath(path)[: -len(name.group())], int(name[1]), int(name[2]), found)
+
+    @classmethod
+    def from_parts(cls, metadata: Mapping[str, Value], tensors: Mapping[str, GGUFTensor]) -> GGUF:
+        """Return an object of metadata and tensors that come from elsewhere."""
+        made = object.__new__(cls)
+        made.version, made.alignment = VERSIONS[-1], ALIGNMENT
+        made.metadata, made.tensors = MappingProxyType(dict(metadata)), MappingProxyType(dict(tensors))
+        return made
+
+    @classmethod
+    def _open_one(cls, path: str | os.PathLike[str]) -> GGUF:
+        """Map and parse one file."""
         name = os.fspath(path)
         try:
             with open(path, "rb", opener=_opener) as file:
@@ -183,6 +207,52 @@ class GGUF:
 
 def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # does not wait for a pipe
+
+
+def _join(stem: str, number: int, count: int, opened: GGUF) -> GGUF:
+    """Return the parts `stem`-00001-of-`count` as one; part `number` is open already."""
+    if not 1 <= number <= count:
+        raise InvalidArgument("GGUF", f"{os.path.basename(stem)}: part {number} of {count}", allowed=f"1 to {count}")
+    parts: dict[str, GGUF] = {}
+    for i in range(1, count + 1):
+        path = f"{stem}-{i:05}-of-{count:05}.gguf"
+        name = os.path.basename(path)
+        try:
+            part = parts[name] = opened if i == number else GGUF._open_one(path)
+        except InvalidArgument as error:
+            hint = f"all {count} parts have to be in one folder"
+            raise InvalidArgument(error.where, error.problem, allowed=error.allowed, hint=hint) from error
+        first = next(iter(parts.values()))
+        wanted: dict[str, object] = {"split.no": i - 1, "split.count": count}
+        wanted["split.tensors.count"] = first.metadata.get("split.tensors.count")
+        for key, value in wanted.items():
+            if part.metadata.get(key) != value:
+                found = f"{name}: {key} is {quote_name(str(part.metadata.get(key)))}"
+                raise InvalidArgument("GGUF", found, allowed=f"{value}", hint="it belongs to other parts")
+        for key, given in part.metadata.items():
+            if not key.startswith("split.") and not _equal(given, first.metadata.get(key)):
+                found = f"{name}: {quote_name(key)} is not as in the first part"
+                raise InvalidArgument("GGUF", found, allowed="parts of one file")
+    tensors: dict[str, GGUFTensor] = {}
+    for name, part in parts.items():
+        for key in part.tensors.keys() & tensors.keys():
+            raise InvalidArgument(
+                "GGUF", f"{name}: tensor {quote_name(key)} is in an earlier part, too", allowed="each tensor once"
+            )
+        tensors.update(part.tensors)
+    whole = next(iter(parts.values()))
+    if whole.metadata.get("split.tensors.count") != len(tensors):
+        found = f"{next(iter(parts))}: split.tensors.count is {whole.metadata.get('split.tensors.count')}"
+        raise InvalidArgument("GGUF", found, allowed=f"{len(tensors)}, the tensors of all parts")
+    own = {key: value for key, value in whole.metadata.items() if not key.startswith("split.")}
+    return GGUF.from_parts(own, tensors)
+
+
+def _equal(a: object, b: object) -> bool:
+    """Return whether two metadata values are the same; NaN is as NaN."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and repr(a) == repr(b)
 
 
 def quote_name(name: str) -> str:

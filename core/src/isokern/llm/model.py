@@ -19,6 +19,7 @@ from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
 from .decoder import HISTORY, Sampling, TokenStep, decoder, updated_inputs
+from .folder import open_folder
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .recurrent import LayerState
@@ -64,8 +65,8 @@ class Model:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], **options: Any) -> Model:
-        """Return the model of a GGUF file; `options` as for `Model`."""
-        return cls(GGUF.open(path), **options)
+        """Return the model of a GGUF file, or of a Hugging Face folder; `options` as for `Model`."""
+        return cls(open_folder(path) if os.path.isdir(path) else GGUF.open(path), **options)
 
     def tokenizer(self) -> Tokenizer:
         """Return the file's tokenizer, whose tokens are those of the embedding table."""

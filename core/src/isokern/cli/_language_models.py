@@ -1,0 +1,104 @@
+"""What commands that run language models share: options, loading, and the line on speed and memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from ..status import InvalidArgument, OutOfMemory
+from ._output import note
+
+if TYPE_CHECKING:
+    from ..llm.gguf import GGUFTensor
+
+T = TypeVar("T")
+File = Annotated[Path, typer.Argument(help="A GGUF file; of a split one, any part.")]
+Device = Annotated[str | None, typer.Option("--device", help="The device; the default one where it is not given.")]
+Activations = Annotated[
+    str,
+    typer.Option("--activations", help="How activations meet quantised weights: float, or q8_0 for integer products."),
+]
+Prepack = Annotated[
+    bool,
+    typer.Option("--prepack", help="Bring weights into the device's own layout first, where it has one; more memory."),
+]
+Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
+Context = Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")]
+Temperature = Annotated[float, typer.Option("--temperature", help="0 takes the likeliest token.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Draw among that many; 0 for all.")]
+TopP = Annotated[float, typer.Option("--top-p", help="Draw among the fewest that weigh this share.")]
+MinP = Annotated[float, typer.Option("--min-p", help="Draw among those of this share of the likeliest.")]
+Penalty = Annotated[float, typer.Option("--penalty", help="Repetition penalty; 1 for none.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text on every device.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="Text before which to end; may be given repeatedly.")]
+LogitBias = Annotated[
+    list[str] | None,
+    typer.Option("--logit-bias", help="TOKEN=NUMBER, added to the logit of a token's id; -inf rules it out."),
+]
+
+
+def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = False) -> Any:
+    """Load the model, with a progress bar on stderr where that is a terminal."""
+    from ..llm.model import Model
+
+    if not path.exists():
+        raise InvalidArgument("generate", f"{path} does not exist", allowed="a GGUF file")
+    bar = None if silent else _bar
+    return Model.open(path, device=device, activations=activations, prepack=prepack, progress=bar)
+
+
+def read_bias(given: list[str] | None) -> dict[int, float]:
+    """Return the logit bias by token of the option's values."""
+    found = {}
+    for pair in given or []:
+        token, _, value = pair.partition("=")
+        try:
+            found[int(token)] = float(value)
+        except ValueError:
+            raise InvalidArgument(
+                "generate", f"--logit-bias {pair}", allowed="TOKEN=NUMBER, such as 13=-2.5 or 13=-inf"
+            ) from None
+    return found
+
+
+def with_room(make: Callable[[], T]) -> T:
+    """Return what `make` returns; where memory is short, the error tells of `--context`."""
+    try:
+        return make()
+    except OutOfMemory as error:
+        hint = "give --context a smaller number: the cache has a place for each position"
+        hint = "; ".join(part for part in (error.hint, hint) if part)
+        raise OutOfMemory(error.where, error.problem, allowed=error.allowed, hint=hint) from error
+
+
+def note_warnings(make: Callable[[], T]) -> T:
+    """Return what `make` returns; its warnings become lines on stderr."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        made = make()
+    for warning in told:
+        note(f"warning: {warning.message}")
+    return made
+
+
+def mib(nbytes: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{nbytes / 2**20:.1f} MiB"
+
+
+def _bar(tensors: Iterable[GGUFTensor], total: int) -> Iterator[GGUFTensor]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    out = Console(stderr=True)
+    with Progress(
+        TextColumn("loading"), BarColumn(), DownloadColumn(), console=out, transient=True, disable=not out.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=total)
+        for held in tensors:
+            yield held
+            bar.advance(task, held.data.nbytes)

@@ -1,0 +1,152 @@
+"""`isokern chat`: a dialogue with a GGUF model on any device, by its chat template."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from ..status import InvalidArgument, IsokernError
+from ._language_models import (
+    Activations,
+    Cache,
+    Context,
+    Device,
+    File,
+    LogitBias,
+    MinP,
+    Penalty,
+    Prepack,
+    Seed,
+    Stop,
+    Temperature,
+    TopK,
+    TopP,
+    load,
+    note_warnings,
+    read_bias,
+    with_room,
+)
+from ._output import complain, note
+
+HELP = (
+    "/reset begins again, /quit or the end of input ends. A line that ends with \\ goes on in the next one, and so does"
+    ' everything between two lines of """.'
+)
+
+
+def chat(
+    model: File,
+    system: Annotated[str | None, typer.Option("--system", help="What the model is told first.")] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", help="The name of a known template, or a file with one; the model's own."),
+    ] = None,
+    device: Device = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", help="Tokens of an answer at most; the room in the cache.")
+    ] = None,
+    temperature: Temperature = 0.8,
+    top_k: TopK = 40,
+    top_p: TopP = 0.95,
+    min_p: MinP = 0.0,
+    penalty: Penalty = 1.0,
+    seed: Seed = 0,
+    stop: Stop = None,
+    logit_bias: LogitBias = None,
+    context: Context = None,
+    cache: Cache = "F16",
+    activations: Activations = "float",
+    prepack: Prepack = False,
+) -> None:
+    """Answer what is typed, line by line; the answers go to stdout, all else to stderr.
+
+    Ends with the rates of all answers. Ctrl-C ends an answer, and at the prompt the dialogue.
+    """
+    from ..llm.chat import Chat
+    from ..llm.decoder import Sampling
+    from ..llm.model import Session
+
+    bias = read_bias(logit_bias)
+    loaded = load(model, device, activations, False, prepack)
+    session = with_room(lambda: Session(loaded, context, cache))
+    sampling = Sampling(temperature, top_k, top_p, min_p, penalty, seed)
+    talk = Chat(
+        session, system, template=template, sampling=sampling, max_tokens=max_tokens, stop=stop or (), bias=bias
+    )
+    session.program(1, sampling=sampling)  # compiled, and its options checked, before anything is typed
+    note(f"{model.name} on {loaded.device.name}. {HELP}")
+    for said in _messages():
+        if said == "/quit":
+            break
+        if said == "/reset":
+            talk.reset()
+            note("The dialogue begins again.")
+        elif said == "/help":
+            note(HELP)
+        elif said.strip():
+            _answer(talk, said)
+    note(_tell_speed(talk.reports))
+
+
+def _answer(talk: Any, said: str) -> None:
+    """Write the answer to one message; an error leaves the dialogue as it was."""
+    try:
+        for piece in note_warnings(lambda: with_room(lambda: talk.say(said))):
+            typer.echo(piece, nl=False)
+            sys.stdout.flush()
+        typer.echo()
+    except KeyboardInterrupt:
+        typer.echo()
+        note("The answer was cut off.")
+    except IsokernError as error:
+        complain(str(error))
+
+
+def _messages() -> Iterator[str]:
+    """Yield what is typed: lines, joined where they go on."""
+    lines = _lines()
+    for line in lines:
+        said = line
+        if line.strip() == '"""':
+            block = []
+            for more in lines:
+                if more.strip() == '"""':
+                    break
+                block.append(more)
+            said = "\n".join(block)
+        else:
+            while said.endswith("\\"):
+                said = f"{said[:-1]}\n{next(lines, '')}"
+        yield said
+
+
+def _lines() -> Iterator[str]:
+    """Yield the lines of standard input; where that is a terminal, with a prompt on stderr before each."""
+    shown = sys.stdin.isatty()
+    while True:
+        if shown:
+            typer.echo("> ", nl=False, err=True)
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            typer.echo(err=True)
+            return
+        except UnicodeDecodeError as error:
+            raise InvalidArgument("chat", f"standard input: {error}", allowed="a text in UTF-8") from None
+        if not line:
+            return
+        yield line.removesuffix("\n").removesuffix("\r")
+
+
+def _tell_speed(reports: list[Any]) -> str:
+    """Return one line on all answers."""
+    prompt, written = sum(r.prompt_tokens for r in reports), sum(len(r.tokens) for r in reports)
+    prefill, decode = sum(r.prefill_seconds for r in reports), sum(r.decode_seconds for r in reports)
+    steps = sum(max(len(r.tokens) - 1, 0) for r in reports)
+    return (
+        f"{len(reports)} answers: read {prompt} tokens, {prompt / prefill if prefill else 0:.1f} tokens/s;"
+        f" wrote {written} tokens, {steps / decode if decode else 0:.1f} tokens/s"
+    )

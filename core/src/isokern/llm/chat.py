@@ -1,0 +1,132 @@
+"""A dialogue with a model: messages by its template, history kept in the session's cache, answers streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..arguments import integer
+from ..status import InvalidArgument
+from .decoder import Sampling
+from .generate import Generation, text
+from .model import Session
+from .templates import find_template, render
+
+GUARD = "\ue000"  # for private use: it keeps what a user writes from becoming a control token
+
+
+class Chat:
+    """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
+
+    `template` is one of `templates.NAMED` or a file; by default it is the model file's own. `values` are further names
+    that the template knows, such as `enable_thinking`. An answer has at most `max_tokens` tokens, by default what the
+    cache has room for, and ends before the first of the strings `stop`. A user's text never becomes a control token,
+    whatever it says. InvalidArgument where there is no template, or `system` is not text.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        system: str | None = None,
+        *,
+        template: str | None = None,
+        sampling: Sampling | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        bias: Mapping[int, float] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.session, self.tokenizer = session, session.model.tokenizer()
+        self.template, stops = find_template(session.model.gguf, template)
+        self.stop = (*stop, *stops)
+        self.system = None if system is None else check_text("system", system)
+        self.sampling, self.bias = sampling or Sampling(), bias
+        self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
+        self.values = dict(values or {})
+        self.messages: list[dict[str, Any]] = []
+        self.reports: list[Generation] = []
+        self._cached: list[int] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the dialogue; the system's message stays."""
+        self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
+        self.session.clear()
+        self._cached = []
+
+    def say(self, text: str) -> Iterator[str]:
+        """Return an iterator of the answer's text, piece by piece.
+
+        What the cache has of the dialogue is not computed again. The message and the answer, also one that is not read
+        to its end, join the history. InvalidArgument, before anything is written, where the template refuses the
+        messages, or the dialogue has no room in the cache: the history is then as it was.
+        """
+        messages = [*self.messages, {"role": "user", "content": check_text("text", text)}]
+        ids = self.encode(messages)
+        room = self.session.length - len(ids)
+        if room < 0:
+            raise InvalidArgument(
+                "chat",
+                f"the dialogue has {len(ids)} tokens",
+                allowed=f"{self.session.length}, the length of the cache",
+                hint="begin again, or give it a longer cache (--context)",
+            )
+        shared = next((i for i, (a, b) in enumerate(zip(ids, self._cached, strict=False)) if a != b), len(self._cached))
+        kept = _rewind(self.session, min(shared, len(ids) - 1))
+        self._cached = ids[:kept]
+        report = Generation()
+        most = room + 1 if self.most is None else min(self.most, room + 1)
+        pieces = self._generate(ids, kept, most, report)
+        return self._answer(messages, ids, report, pieces)
+
+    def encode(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the tokens of messages, and of what begins the answer."""
+        guarded = [
+            {**m, "content": self.tokenizer.guard_text(m["content"].replace(GUARD, ""), GUARD)}
+            if m["role"] == "user"
+            else m
+            for m in messages
+        ]
+        names = {name: self._text_of(i) for name, i in (("bos", self.tokenizer.bos), ("eos", self.tokenizer.eos))}
+        values = {"bos_token": names["bos"], "eos_token": names["eos"], "add_generation_prompt": True, "tools": None}
+        rendered = render(self.template, guarded, {**values, **self.values})
+        has_bos = bool(names["bos"]) and rendered.startswith(names["bos"])
+        ids = self.tokenizer.encode(rendered, bos=False if has_bos else None, special=True, eos=False, guard=GUARD)
+        if not ids:
+            raise InvalidArgument("chat", "the template made no text of the messages", allowed="at least one token")
+        return ids
+
+    def _text_of(self, token: int | None) -> str:
+        return "" if token is None else self.tokenizer.tokens[token]
+
+    def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Iterator[str]:
+        given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias}
+        return text(self.session, self.tokenizer, ids[kept:], most, self.sampling, report, **given)
+
+    def _answer(
+        self, messages: list[dict[str, Any]], ids: list[int], report: Generation, pieces: Iterator[str]
+    ) -> Iterator[str]:
+        """Pass the pieces on, and keep the books when they end, however that comes."""
+        answer = []
+        try:
+            for piece in pieces:
+                answer.append(piece)
+                yield piece
+        finally:
+            self._cached = [*ids, *report.tokens][: self.session.position]
+            self.reports.append(report)
+            self.messages = [*messages, {"role": "assistant", "content": "".join(answer)}]
+
+
+def check_text(name: str, given: object) -> str:
+    """Return what was given, which has to be text."""
+    if not isinstance(given, str):
+        raise InvalidArgument("chat", f"{name} is {type(given).__name__}", allowed="str")
+    return given
+
+
+def _rewind(session: Session, position: int) -> int:
+    """Forget what the session's caches have from `position` on; return how much they have then."""
+    for cache in session.caches:
+        cache.current_pos = position
+    return position
