@@ -191,7 +191,7 @@ WRONG = [
     ({"hidden_size": ...}, "embedding_length is missing"),
     ({"num_attention_heads": 0}, "rows; allowed: even rows|attention.head_count"),
     ({"vocab_size": 96}, "vocab_size is '96'; allowed: 97"),
-    ({"sliding_window": 16}, "sliding_window is 16"),
+    ({"sliding_window": "x"}, "sliding_window is 'x'"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has others than full_attention"),
     ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type is 'dynamic'; allowed: default, linear"),
     ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "more": 1}}, "rope of type linear has more=1"),
@@ -292,7 +292,7 @@ CASES = {
             }
         },
     ),
-    "mistral": ("Mistral", {"sliding_window": None}),
+    "mistral": ("Mistral", {"sliding_window": 5}),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True, "hidden_size": 128, "head_dim": ...}),
     "qwen3": ("Qwen3", {}),
 }

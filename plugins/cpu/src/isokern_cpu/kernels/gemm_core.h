@@ -117,7 +117,7 @@ static inline void ik_choose_blocking(
 
 enum { IK_SKINNY_ROWS = 8, IK_SKINNY_BYTES = 1 << 19 };
 
-/* Whether the loops that read a matrix in place load vectors of this dtype (gemm_tile.h); others are converted first. */
+/* Whether loops that read a matrix in place load vectors of this dtype (gemm_tile.h): others are converted first. */
 static inline bool ik_has_vectors(int32_t dtype)
 {
     return dtype == ik_compute_of(dtype) || dtype == IK_F16 || dtype == IK_BF16 || dtype == IK_F8E4M3FN
