@@ -30,6 +30,15 @@ def import_torchvision() -> ModuleType:
     return torchvision
 
 
+def import_transformers() -> ModuleType:
+    """Return transformers, whose models import torchvision where there is one."""
+    with suppress(ImportError):
+        import_torchvision()
+    import transformers
+
+    return transformers
+
+
 def images(size: int = SIZE) -> Any:
     """Return an image."""
     return torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(1))
@@ -52,10 +61,7 @@ def transformer(model: str, config: str, **named: Any) -> Callable[[], Any]:
     """Return a function that makes a model of transformers from a small configuration."""
 
     def build() -> Any:
-        with suppress(ModuleNotFoundError):
-            import_torchvision()  # which transformers imports where it is installed
-        import transformers
-
+        transformers = import_transformers()
         made = getattr(transformers, config)(**named)
         made.use_cache = False
         return getattr(transformers, model)(made)
