@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import reference_models
+import small_architectures
 from float64 import logits as reference
 from small_model import PROMPT, RNG, made
 
@@ -110,3 +112,23 @@ def test_types_that_are_not_read_are_refused_by_name(tmp_path, device):
     assert isinstance(gguf, GGUF)
     with pytest.raises(BadTensorDtype, match=r"output\.weight is IQ3_S; allowed: .*Q6_K, Q4_K"):
         Model(gguf, device=device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "opencl", "cuda_sim", "kunlun_sim"])
+@pytest.mark.parametrize(("model", "kind"), [("gpt-oss", "MXFP4"), ("mixtral", "Q5_0")])
+def test_experts_of_block_types(tmp_path, model, kind, device):
+    try:
+        there = isokern.device(device)
+    except isokern.DeviceNotAvailable as error:
+        pytest.skip(str(error))
+
+    def change(facts, held):
+        for name, array in held.items():
+            if array.ndim == 3:
+                held[name] = kind, array.shape, raw_blocks(kind, array.shape).reshape(-1)
+
+    gguf = small_architectures.made(tmp_path / "m.gguf", model, change=change)
+    assert kind in {tensor.type for tensor in gguf.tensors.values()}
+    wanted = reference_models.logits(gguf, model, PROMPT)
+    got = Session(Model(gguf, device=there), dtype="F32").logits(PROMPT, every=True)
+    assert np.max(np.abs(got - wanted)) < 1e-5 * np.max(np.abs(wanted))
