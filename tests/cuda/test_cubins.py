@@ -32,18 +32,18 @@ REGISTERS, THREAD = 65536, 255  # of a block; of a thread
 SHARED = 32 << 10  # bytes of a portable kernel, by simt/README.md
 STATIC = 48 << 10  # CUDA's limit for arrays of a fixed size
 # Bytes of spill stores and loads where ptxas prefers more blocks at once to more registers: argmax_join with 40
-# registers on sm_100, 103 and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121 by
-# CUDA 12.9; rms_norm of 8 packs of F64 with 64 on sm_110; matmul_tiles (64 by 64, F32) with 64 on sm_75; topk of 64-bit
-# keys with 32 on sm_80; random_sample with 40 on sm_80 and 110; 16 elements of I8 that are compared as I64 on sm_121;
-# 64-bit sums of U16 that become booleans in a loop nest on sm_120 and 121; lu_factor, whose steps of a block are
-# unrolled, by up to 32 bytes before sm_100 and by more from there on; sample_regions in F64 with 48 on sm_103 and 110;
-# selective_scan from sm_100 on.
+# registers on sm_100, 103 and 110; gemm_tiles (64 by 64, F32) with 64 on sm_110 and 120; gemm_items in U64 on sm_121
+# by CUDA 12.9; rms_norm of 8 packs of F64 with 64 on sm_110; matmul_tiles (64 by 64, F32) with 64 up to sm_90; topk
+# of 64-bit keys with 32 on sm_80; random_sample with 40 on sm_80 and 110; 16 elements of I8 that are compared as I64
+# on sm_121; 64-bit sums of U16 that become booleans in a loop nest on sm_120 and 121; lu_factor, whose steps of a
+# block are unrolled, by up to 32 bytes before sm_100 and by more from there on; sample_regions in F64 with 48 on
+# sm_103 and 110; selective_scan from sm_100 on.
 SPILLS = {
     "argmax": 16,
     "generic": 80,
     "gemm": 40,
     "lu_factor": 228,
-    "matmul_transposed": 8,
+    "matmul_transposed": 24,
     "random_sample": 48,
     "sample_regions": 52,
     "selective_scan": 16,
