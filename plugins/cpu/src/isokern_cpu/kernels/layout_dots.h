@@ -127,9 +127,11 @@ static inline void ik_unpack_whole(int32_t dtype, const char *row, int64_t k, ik
 static inline void ik_unpack_runs(int32_t dtype, const char *row, int64_t k, ik_runs to)
 {
     const int64_t rest = ik_pairs(k) * IK_PAIR - k;
-    memset(to.u + k, 0, (size_t)rest);
-    memset(to.scale + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.scale);
-    memset(to.low + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.low);
+    if (rest > 0) { /* without elements there is no scratch memory */
+        memset(to.u + k, 0, (size_t)rest);
+        memset(to.scale + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.scale);
+        memset(to.low + k / IK_LAYOUT_RUN, 0, (size_t)(rest / IK_LAYOUT_RUN) * sizeof *to.low);
+    }
     ik_unpack_whole(dtype, row, k, to);
 }
 
