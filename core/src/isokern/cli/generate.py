@@ -1,4 +1,4 @@
-"""`isokern generate`: text that a GGUF model of the Llama family writes after a prompt, on any device."""
+"""`isokern generate`: text that a language model writes after a prompt, on any device."""
 
 from __future__ import annotations
 

@@ -145,6 +145,7 @@ def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool,
         if attr.kind == "choice" and f"IK_ROW_{attr.name}" in text:
             lines.append(f"#define IK_ROW_{attr.name}(v) {_row(plan.attrs[attr.name], compute)}")
     lines += _loop_nest(plan, text, compute)
+    # A result that is an input as it is, or has its sign, has the bits of its NaN
     chooses = (
         expression is not None and expression.kind == "select" and all(a.kind == "name" for a in expression.args[1:])
     )
