@@ -17,7 +17,8 @@ from isokern.graph import parse, verify
 from isokern.llm import Generation, Model, Sampling, Session, tokens
 from isokern.llm.architecture import Config
 from isokern.llm.architectures import ARCHITECTURES
-from isokern.llm.decoder import TokenStep, decoder
+from isokern.llm.decoder import decoder
+from isokern.llm.steps import TokenStep
 
 PAGE = Path(__file__).parents[2] / "docs" / "language_models.md"
 TEXT = [int(t) for t in np.random.default_rng(2).integers(0, 97, 30)]

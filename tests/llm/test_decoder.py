@@ -15,7 +15,8 @@ from isokern.cli import main
 from isokern.graph import parse, verify
 from isokern.llm import GGUF, Model, Sampling, Session
 from isokern.llm.architecture import Config
-from isokern.llm.decoder import TokenStep, decoder, updated_inputs
+from isokern.llm.decoder import decoder, updated_inputs
+from isokern.llm.steps import TokenStep
 from isokern.runtime import cache
 
 FILE = Path(__file__).parents[2] / "examples" / "models" / "kjv-2.7m-q4_0.gguf"

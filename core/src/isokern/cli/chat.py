@@ -66,8 +66,8 @@ def chat(
     Ends with the rates of all answers. Ctrl-C ends an answer, and at the prompt the dialogue.
     """
     from ..llm.chat import Chat
-    from ..llm.decoder import Sampling
     from ..llm.model import Session
+    from ..llm.steps import Sampling
 
     bias = read_bias(logit_bias)
     loaded = load(model, device, activations, False, prepack)

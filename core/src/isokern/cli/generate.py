@@ -62,9 +62,9 @@ def generate(
 
     Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
     """
-    from ..llm.decoder import Sampling
     from ..llm.generate import Generation, summary, text
     from ..llm.model import Session
+    from ..llm.steps import Sampling
 
     begin, bias = read_prompt(prompt, prompt_file), read_bias(logit_bias)
     with quiet(json):

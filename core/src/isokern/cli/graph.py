@@ -257,7 +257,8 @@ def _of_file(path: Path) -> Model:
     """Return the graph of a GGUF file's model for a step of one token; its parameters stay in the file."""
     from .. import llm
     from ..llm.architecture import Config
-    from ..llm.decoder import TokenStep, decoder
+    from ..llm.decoder import decoder
+    from ..llm.steps import TokenStep
 
     file = llm.GGUF.open(path)
     config = Config.of(file)

@@ -4,11 +4,11 @@
 """
 
 from .chat import Chat
-from .decoder import Sampling
 from .generate import Generation, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .model import Model, Session
+from .steps import Sampling
 from .tokenizer import TextStream, Tokenizer
 
 __all__ = [

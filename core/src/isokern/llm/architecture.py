@@ -15,6 +15,7 @@ from .gguf import GGUF, quote_name
 from .metadata import Metadata
 from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
+from .steps import Kept, Step
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,11 @@ class Config:
             return LOCAL
         return LONG if LONG in self.ropes and length > self.original else ROPE
 
-    def states(self, length: int, cache: object) -> dict[str, tuple[tuple[int, ...], object]]:
-        """Return the shape and the dtype of what a layer keeps of `length` tokens, by name."""
+    def keep(self, step: Step) -> Kept:
+        """Return the shape and the dtype of what a layer keeps of the tokens of a step, by name."""
         if self.recurrent is not None:
             return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
-        dims = {"keys": self.head_dim, "values": self.value_dim}
-        return {name: ((1, length, self.kv_heads, dim), cache) for name, dim in dims.items()}
+        return step.keep(self.kv_heads, {"keys": self.head_dim, "values": self.value_dim})
 
     @classmethod
     def of(cls, gguf: GGUF) -> Config:

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..arguments import integer
 from ..status import InvalidArgument
-from .decoder import Sampling
 from .generate import Generation, text
 from .model import Session
+from .steps import Sampling
 from .templates import find_template, render
 
 GUARD = "\ue000"  # for private use: it keeps what a user writes from becoming a control token

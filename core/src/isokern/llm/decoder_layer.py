@@ -7,8 +7,9 @@ from ..graph.layer import Context
 from .architectures import RESIDUAL
 from .experts import Mixture
 from .latent import LatentAttention
-from .layers import Attention, FeedForward, Origin, Places, Weighted, multiply
+from .layers import Attention, FeedForward, Origin, Weighted, multiply
 from .ropes import Rope
+from .steps import Places
 
 
 class DecoderLayer(Weighted):

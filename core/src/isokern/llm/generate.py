@@ -17,8 +17,8 @@ from ..eager import calls
 from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
-from .decoder import HISTORY, Sampling
 from .model import PREFILL, Model, Session
+from .steps import HISTORY, Sampling
 from .tokenizer import TextStream, Tokenizer
 
 

@@ -18,6 +18,7 @@ from .architecture import Config
 from .architectures import SCORES_CAP
 from .gguf import GGUF
 from .ropes import Rope
+from .steps import Places
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,6 @@ class Origin:
     def has(self, name: str) -> bool:
         """Return whether the file has a tensor."""
         return name in self.gguf.tensors
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the new tokens are: positions [n], the first one [1], how many keys there are [1]."""
-
-    positions: Value
-    start: Value
-    lengths: Value
 
 
 class Weighted(Layer):
@@ -169,20 +161,16 @@ class Attention(Weighted):
 
     def attend(self, ctx: Context, made: Sequence[Value], keys: Value, values: Value) -> Value:
         """Return the attention of the new q to the caches, to which the new k and v are added."""
-        c, (q, k, v) = self.config, made
-        start, lengths = self.places.start, self.places.lengths
-        keys, values = (ctx.emit("cache_update", [new, start, held]) for new, held in ((k, keys), (v, values)))
-        given: list[Value | None] = [q, keys, values, None, lengths]
-        if c.form.sinks:
-            given += [None, self.parameter(ctx, "attn_sinks.weight", c.heads)]
-        how: dict[str, Any] = {"causal": True}
+        c = self.config
+        sinks = self.parameter(ctx, "attn_sinks.weight", c.heads) if c.form.sinks else None
+        how: dict[str, Any] = {}
         if c.windows[self.layer]:
             how["window"] = c.windows[self.layer]
-        if c.scale != q.spec.shape[3] ** -0.5:
+        if c.scale != made[0].spec.shape[3] ** -0.5:
             how["scale"] = c.scale
         if c.scales.get(SCORES_CAP):
             how["softcap"] = c.scales[SCORES_CAP]
-        return ctx.emit("attention", given, how)
+        return self.places.attend(ctx, made, [keys, values], sinks, how)
 
     def _heads(self, ctx: Context, y: Value, name: str, heads: int, dim: int) -> Value:
         """Return y [n, heads · dim] as [1, n, heads, dim], with the norm of q and k."""

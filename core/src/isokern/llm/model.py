@@ -18,11 +18,12 @@ from ..runtime import compile
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
-from .decoder import HISTORY, Sampling, TokenStep, decoder, updated_inputs
+from .decoder import decoder, updated_inputs
 from .folder import open_folder
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .recurrent import LayerState
+from .steps import HISTORY, Sampling, TokenStep
 from .tokenizer import Tokenizer
 
 PREFILL = 64  # tokens of a prompt that are computed at once

@@ -1,0 +1,216 @@
+"""What a graph of a decoder computes: the next tokens of one sequence, or of many over a cache of pages.
+
+A step says what the inputs and the caches are; the layers are the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from ..graph.ir import Value
+from ..graph.layer import Context
+from ..graph.model import Model
+
+HISTORY = 64  # tokens that a repetition penalty looks back on
+Kept = Mapping[str, tuple[tuple[int, ...], object]]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn: the attributes of `random_sample`."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    penalty: float = 1.0
+    seed: int = 0
+
+
+class Places(Protocol):
+    """Where the new tokens of a step are: `tokens` and `positions` are I64 [n]."""
+
+    @property
+    def tokens(self) -> Value:
+        """The tokens' ids."""
+
+    @property
+    def positions(self) -> Value:
+        """Their places in their sequences."""
+
+    def attend(
+        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+    ) -> Value:
+        """Return the attention [1, n, heads, dim] of the new q to the kept keys and values.
+
+        `new` are q, k and v [1, n, heads, dim]; k and v join the kept ones first.
+        """
+
+    def choose(self, made: Model, x: Value) -> Value:
+        """Return the rows of x [n, width] whose logits are wanted."""
+
+    def end(self, made: Model, logits: Value) -> None:
+        """Emit what is made of the logits, which are a result already."""
+
+
+class Step(Protocol):
+    """What a graph computes; a sequence has up to `length` positions."""
+
+    @property
+    def length(self) -> int:
+        """The positions that a sequence may have."""
+
+    @property
+    def activations(self) -> str:
+        """How activations enter products with quantised weights."""
+
+    def begin(self, made: Model) -> Places:
+        """Emit the inputs, except those of layers."""
+
+    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
+        """Return the shape and the dtype of a layer's cache of keys and of values, whose heads have these widths."""
+
+
+@dataclass(frozen=True)
+class TokenStep:
+    """`tokens` new tokens of one sequence, over caches of `length` positions and the dtype `cache`.
+
+    Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,
+    length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. The result is the logits of the last
+    token, or of all with `every`. With `sampling` the graph also draws the next token and leaves it, and its position,
+    in its inputs `tokens` and `start`: run again, it computes the next step.
+    """
+
+    length: int
+    tokens: int = 1
+    cache: object = "F16"
+    activations: str = "float"
+    every: bool = False
+    sampling: Sampling | None = None
+
+    def begin(self, made: Model) -> Places:
+        """Emit the inputs, except those of layers."""
+        emit, n = made.builder.emit, self.tokens
+        tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
+        (count,) = emit("fill", [], {"value": n, "shape": (1,)}, name="count", dtypes={"T": "I64"})
+        (lengths,) = emit("add", [start, count], name="lengths")
+        positions = start
+        if n > 1:
+            (numbers,) = emit("iota", [], {"shape": (n,)}, name="positions", dtypes={"T": "I64"})
+            (positions,) = emit("add", [numbers, start], name="positions")
+        return _OneSequence(self, tokens, positions, start, lengths)
+
+    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
+        """Return the shape and the dtype of a layer's cache of keys and of values."""
+        return {name: ((1, self.length, heads, width), self.cache) for name, width in widths.items()}
+
+
+@dataclass(frozen=True)
+class _OneSequence:
+    """The places of one sequence's new tokens: the first is at `start` [1], and there are `lengths` keys [1]."""
+
+    step: TokenStep
+    tokens: Value
+    positions: Value
+    start: Value
+    lengths: Value
+
+    def attend(
+        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+    ) -> Value:
+        """Return the attention of the new q to the kept keys and values."""
+        q, *pair = new
+        keys, values = (ctx.emit("cache_update", [x, self.start, y]) for x, y in zip(pair, kept, strict=True))
+        given = [q, keys, values, None, self.lengths] + ([] if sinks is None else [None, sinks])
+        return ctx.emit("attention", given, {"causal": True, **how})
+
+    def choose(self, made: Model, x: Value) -> Value:
+        """Return the last row, or all."""
+        return x if self.step.every else _last_row(made, x)
+
+    def end(self, made: Model, logits: Value) -> None:
+        """Draw the next token, where the step says how; it and its position become inputs of the next step."""
+        sampling, emit = self.step.sampling, made.builder.emit
+        if sampling is None:
+            return
+        history = made.input("history", (1, HISTORY), "I64") if sampling.penalty != 1 else None
+        given = [_last_row(made, logits), history, self.lengths]
+        (token,) = emit("random_sample", given, asdict(sampling), name="sample")
+        at = {"count": 1, "y_offset": self.step.tokens - 1}
+        (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
+        (moved,) = emit("copy_slice", [self.lengths, self.start], {"count": 1}, name="start")
+        made.output(drawn, moved)
+
+
+def _last_row(made: Model, x: Value) -> Value:
+    n = x.spec.shape[0]
+    if n == 1:
+        return x
+    (x,) = made.builder.emit("slice", [x], {"starts": (n - 1,), "ends": (n,), "axes": (0,)}, name="last")
+    return x
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """`tokens` new tokens of up to `sequences` sequences, one after another, over a cache of pages.
+
+    The cache has `pages` pages of `page` positions each, of the dtype `cache`, and a sequence up to `length` positions.
+    Inputs: `tokens` and `positions` I64 [n]; `slots` I64 [n], the places of their keys and values, page · `page` + row,
+    negative for a token that is none; `table` I64 [sequences, pages of one], `lengths` I64 [sequences] and `starts` I64
+    [sequences + 1], as `paged_attention_prefill` has them; `rows` I64 [`rows`], the tokens whose logits are wanted; and
+    for each layer `blk.N.keys` and `blk.N.values` [pages, page, heads, dim]. The result is logits [rows, vocabulary].
+    """
+
+    length: int
+    tokens: int
+    rows: int
+    sequences: int
+    pages: int
+    page: int
+    cache: object = "F16"
+    activations: str = "float"
+
+    def begin(self, made: Model) -> Places:
+        """Emit the inputs, except those of layers."""
+        n, b = self.tokens, self.sequences
+        each = -(-self.length // self.page)
+        shapes = {"tokens": (n,), "positions": (n,), "slots": (n,), "table": (b, each), "lengths": (b,)}
+        shapes |= {"starts": (b + 1,), "rows": (self.rows,)}
+        return _Packed(**{name: made.input(name, shape, "I64") for name, shape in shapes.items()})
+
+    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
+        """Return the shape and the dtype of a layer's cache of keys and of values."""
+        return {name: ((self.pages, self.page, heads, width), self.cache) for name, width in widths.items()}
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """The places of packed tokens: the inputs of `BatchStep`."""
+
+    tokens: Value
+    positions: Value
+    slots: Value
+    table: Value
+    lengths: Value
+    starts: Value
+    rows: Value
+
+    def attend(
+        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+    ) -> Value:
+        """Return the attention of the new q to the kept keys and values."""
+        q, *pair = (ctx.emit("collapse_shape", [x], {"groups": (2, 1, 1)}) for x in new)
+        keys, values = (ctx.emit("paged_cache_update", [x, self.slots, y]) for x, y in zip(pair, kept, strict=True))
+        given = [q, keys, values, self.table, self.lengths, self.starts] + ([] if sinks is None else [sinks])
+        y = ctx.emit("paged_attention_prefill", given, {"causal": True, **how})
+        return ctx.emit("expand_shape", [y], {"groups": (2, 1, 1), "shape": (1, *y.spec.shape)})
+
+    def choose(self, made: Model, x: Value) -> Value:
+        """Return the wanted rows."""
+        (x,) = made.builder.emit("gather", [x, self.rows], {"axis": 0}, name="wanted")
+        return x
+
+    def end(self, made: Model, logits: Value) -> None:
+        """Emit nothing: who made the requests draws."""
