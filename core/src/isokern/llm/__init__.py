@@ -3,23 +3,28 @@
 `pip install isokern[llm]` brings what tokenizers and chat templates need.
 """
 
-from .chat import Chat
+from .chat import Chat, Template
+from .engine import Engine
 from .generate import Generation, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .model import Model, Session
+from .request import Request
 from .steps import Sampling
 from .tokenizer import TextStream, Tokenizer
 
 __all__ = [
     "GGUF",
     "Chat",
+    "Engine",
     "GGUFTensor",
     "Generation",
     "KVCache",
     "Model",
+    "Request",
     "Sampling",
     "Session",
+    "Template",
     "TextStream",
     "Tokenizer",
     "negative_log_likelihood",

@@ -8,18 +8,57 @@ from typing import Any
 from ..arguments import integer
 from ..status import InvalidArgument
 from .generate import Generation, text
+from .gguf import GGUF
 from .model import Session
 from .steps import Sampling
 from .templates import find_template, render
+from .tokenizer import Tokenizer
 
 GUARD = "\ue000"  # for private use: it keeps what a user writes from becoming a control token
+
+
+class Template:
+    """A model's chat template: what makes tokens of messages. `stop` are texts that end an answer.
+
+    `name` is one of `templates.NAMED` or a file; by default it is the model file's own. `values` are further names that
+    the template knows, such as `enable_thinking`. InvalidArgument where there is no template.
+    """
+
+    def __init__(
+        self, gguf: GGUF, tokenizer: Tokenizer, name: str | None = None, values: Mapping[str, Any] | None = None
+    ) -> None:
+        self.tokenizer, self.values = tokenizer, dict(values or {})
+        self.text, self.stop = find_template(gguf, name)
+
+    def encode(self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any] | None = None) -> list[int]:
+        """Return the tokens of messages, dicts of `role` and `content`, and of what begins the answer.
+
+        A user's text never becomes a control token. `values` are further names that the template knows.
+        InvalidArgument where it refuses the messages.
+        """
+        guarded = [
+            {**m, "content": self.tokenizer.guard_text(m["content"].replace(GUARD, ""), GUARD)}
+            if m["role"] == "user"
+            else m
+            for m in messages
+        ]
+        names = {name: self._text_of(i) for name, i in (("bos", self.tokenizer.bos), ("eos", self.tokenizer.eos))}
+        known = {"bos_token": names["bos"], "eos_token": names["eos"], "add_generation_prompt": True, "tools": None}
+        rendered = render(self.text, guarded, {**known, **self.values, **(values or {})})
+        has_bos = bool(names["bos"]) and rendered.startswith(names["bos"])
+        ids = self.tokenizer.encode(rendered, bos=False if has_bos else None, special=True, eos=False, guard=GUARD)
+        if not ids:
+            raise InvalidArgument("chat", "the template made no text of the messages", allowed="at least one token")
+        return ids
+
+    def _text_of(self, token: int | None) -> str:
+        return "" if token is None else self.tokenizer.tokens[token]
 
 
 class Chat:
     """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
 
-    `template` is one of `templates.NAMED` or a file; by default it is the model file's own. `values` are further names
-    that the template knows, such as `enable_thinking`. An answer has at most `max_tokens` tokens, by default what the
+    `template` and `values` are those of `Template`. An answer has at most `max_tokens` tokens, by default what the
     cache has room for, and ends before the first of the strings `stop`. A user's text never becomes a control token,
     whatever it says. InvalidArgument where there is no template, or `system` is not text.
     """
@@ -37,12 +76,11 @@ class Chat:
         values: Mapping[str, Any] | None = None,
     ) -> None:
         self.session, self.tokenizer = session, session.model.tokenizer()
-        self.template, stops = find_template(session.model.gguf, template)
-        self.stop = (*stop, *stops)
+        self.template = Template(session.model.gguf, self.tokenizer, template, values)
+        self.stop = (*stop, *self.template.stop)
         self.system = None if system is None else check_text("system", system)
         self.sampling, self.bias = sampling or Sampling(), bias
         self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
-        self.values = dict(values or {})
         self.messages: list[dict[str, Any]] = []
         self.reports: list[Generation] = []
         self._cached: list[int] = []
@@ -62,7 +100,7 @@ class Chat:
         messages, or the dialogue has no room in the cache: the history is then as it was.
         """
         messages = [*self.messages, {"role": "user", "content": check_text("text", text)}]
-        ids = self.encode(messages)
+        ids = self.template.encode(messages)
         room = self.session.length - len(ids)
         if room < 0:
             raise InvalidArgument(
@@ -78,26 +116,6 @@ class Chat:
         most = room + 1 if self.most is None else min(self.most, room + 1)
         pieces = self._generate(ids, kept, most, report)
         return self._answer(messages, ids, report, pieces)
-
-    def encode(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the tokens of messages, and of what begins the answer."""
-        guarded = [
-            {**m, "content": self.tokenizer.guard_text(m["content"].replace(GUARD, ""), GUARD)}
-            if m["role"] == "user"
-            else m
-            for m in messages
-        ]
-        names = {name: self._text_of(i) for name, i in (("bos", self.tokenizer.bos), ("eos", self.tokenizer.eos))}
-        values = {"bos_token": names["bos"], "eos_token": names["eos"], "add_generation_prompt": True, "tools": None}
-        rendered = render(self.template, guarded, {**values, **self.values})
-        has_bos = bool(names["bos"]) and rendered.startswith(names["bos"])
-        ids = self.tokenizer.encode(rendered, bos=False if has_bos else None, special=True, eos=False, guard=GUARD)
-        if not ids:
-            raise InvalidArgument("chat", "the template made no text of the messages", allowed="at least one token")
-        return ids
-
-    def _text_of(self, token: int | None) -> str:
-        return "" if token is None else self.tokenizer.tokens[token]
 
     def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Iterator[str]:
         given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias}

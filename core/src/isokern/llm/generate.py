@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..arguments import integer, is_integer
+from ..arguments import integer
 from ..backend import Device
 from ..dtypes import U8
-from ..eager import calls
-from ..ops import find
 from ..status import InvalidArgument, quote
-from ..tensors import Tensor, tensor
+from .drawing import Drawing
 from .model import PREFILL, Model, Session
-from .steps import HISTORY, Sampling
-from .tokenizer import TextStream, Tokenizer
+from .steps import Sampling
+from .tokenizer import Tokenizer
 
 
 @dataclass
@@ -75,7 +73,7 @@ def tokens(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
             stacklevel=2,
         )
-    draw = _Recorded(session, sampling) if not bias else _Biased(session, sampling, bias)
+    draw = _Recorded(session, sampling) if not bias else _Apart(session, sampling, bias)
     parts = [prompt[at : at + PREFILL] for at in range(0, len(prompt), PREFILL)]
     for part in parts[:-1]:
         session.program(len(part))
@@ -87,7 +85,7 @@ def tokens(
 def _steps(
     session: Session,
     parts: Sequence[Sequence[int]],
-    draw: _Recorded | _Biased,
+    draw: _Recorded | _Apart,
     most: int,
     ends: frozenset[int],
     report: Generation,
@@ -136,26 +134,12 @@ class _Recorded:
         return token
 
 
-class _Biased:
-    """Draws tokens from a program's logits plus a bias, by calls of operators after each run."""
+class _Apart:
+    """Draws tokens from a program's logits by calls of operators after each run, which a bias needs."""
 
     def __init__(self, session: Session, sampling: Sampling, bias: Mapping[int, float]) -> None:
-        self.session, self.sampling, size = session, sampling, session.model.config.vocabulary
-        row = np.zeros((1, size), np.float32)
-        for token, value in bias.items():
-            if not is_integer(token) or not 0 <= token < size:
-                raise InvalidArgument(
-                    "generate", f"logit bias of token {quote(token)}", allowed=f"an integer from 0 to {size - 1}"
-                )
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value < np.inf:
-                raise InvalidArgument(
-                    "generate", f"logit bias {quote(value)} of token {token}", allowed="a number, or -inf"
-                )
-            row[0, token] = value
-        if np.isneginf(row).all():
-            raise InvalidArgument("generate", "the logit bias rules out every token", allowed="at least one left")
-        self.bias = tensor(row, "F32", device=session.device)
-        self.draw(self.bias, [])  # says now what is wrong with the sampling
+        self.session = session
+        self.drawing = Drawing(sampling, bias, session.model.config.vocabulary, session.device)
 
     def prepare(self, count: int) -> None:
         """Compile the programs for `count` tokens and for one."""
@@ -166,17 +150,7 @@ class _Biased:
         """Append a part of the sequence, the last of `history`, and return the token that is drawn after it."""
         program = self.session.program(len(part))
         program.run(part)
-        return self.draw(calls.call(find("add"), [program.logits, self.bias]), history)
-
-    def draw(self, logits: Tensor, history: Sequence[int]) -> int:
-        """Return the token that the recorded program would draw from these logits."""
-        seen = None
-        if self.sampling.penalty != 1:
-            last = list(history)[-HISTORY:]
-            seen = tensor(np.array([[-1] * (HISTORY - len(last)) + last]), "I64", device=logits.device)
-        position = tensor(np.array([self.session.position]), "I64", device=logits.device)
-        drawn = calls.call(find("random_sample"), [logits, seen, position], **asdict(self.sampling))
-        return int(drawn.numpy()[0])
+        return self.drawing.draw(program.logits, self.session.position, history)
 
 
 def text(
@@ -197,28 +171,50 @@ def text(
     The text ends before the first of the strings `stop`, wherever in a token it begins. With `special`, the texts of
     control tokens in `prompt` are these tokens; a prompt may be tokens, too. Checks and errors are as for `tokens`.
     """
-    ending = _Ending(stop)
+    ending = TextEnding(tokenizer, stop)
     ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
     report = Generation() if report is None else report
     each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, before=before, bias=bias)
-    return _pieces(each, tokenizer.stream(), ending, report)
+    return _pieces(each, ending, report)
 
 
-def _pieces(each: Iterator[int], stream: TextStream, ending: _Ending, report: Generation) -> Iterator[str]:
+def _pieces(each: Iterator[int], ending: TextEnding, report: Generation) -> Iterator[str]:
     for token in each:
-        piece = ending.push(stream.push(token))
+        piece = ending.push(token)
         if piece:
             yield piece
         if ending.found:
-            report.stopped = ending.found
-            return
-    piece = ending.push(stream.end()) + ending.end()
+            break
+    piece = ending.end()
     report.stopped = ending.found
     if piece:
         yield piece
 
 
-class _Ending:
+class TextEnding:
+    """The text of tokens that come one by one, up to the first of some strings, in pieces of whole characters.
+
+    `found` is the string that ended the text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+        self._stream, self._strings = tokenizer.stream(), StopStrings(stop)
+
+    @property
+    def found(self) -> str:
+        """The string that ended the text, or nothing."""
+        return self._strings.found
+
+    def push(self, token: int) -> str:
+        """Return what can be told of the text so far."""
+        return self._strings.push(self._stream.push(token))
+
+    def end(self) -> str:
+        """Return what was held back, where the text ends without a stop string."""
+        return "" if self.found else self._strings.push(self._stream.end()) + self._strings.end()
+
+
+class StopStrings:
     """Text up to the first of some strings, in pieces; what may begin one of them is held back until that is known."""
 
     def __init__(self, stop: Sequence[str]) -> None:

@@ -14,14 +14,14 @@ from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType, dtype as dtype_of
 from ..layout import TensorDesc
-from ..runtime import compile
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
-from .decoder import decoder, updated_inputs
+from .decoder import decoder
 from .folder import open_folder
 from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
+from .program import DecoderProgram
 from .recurrent import LayerState
 from .steps import HISTORY, Sampling, TokenStep
 from .tokenizer import Tokenizer
@@ -200,14 +200,7 @@ class Session:
 
         The cache has to hold these tokens and `more` others.
         """
-        if not len(tokens):
-            raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
-        size = self.model.config.vocabulary
-        for token in tokens:
-            if not is_integer(token) or not 0 <= token < size:
-                raise InvalidArgument(
-                    "prompt", f"token {quote(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
-                )
+        check_tokens(tokens, self.model.config.vocabulary)
         if self.position + len(tokens) + more > self.length:
             given = f"{len(tokens)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
             raise InvalidArgument(
@@ -215,32 +208,30 @@ class Session:
             )
 
 
-class TokenProgram:
-    """The model's graph for `count` tokens at the end of a session's sequence, compiled over its caches and captured.
+def check_tokens(tokens: Sequence[int], size: int) -> None:
+    """Raise InvalidArgument unless there are tokens, all of a vocabulary of `size`."""
+    if not len(tokens):
+        raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
+    for token in tokens:
+        if not is_integer(token) or not 0 <= token < size:
+            raise InvalidArgument(
+                "prompt", f"token {quote(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
+            )
 
-    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `decoder`). With sampling,
-    the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running the program
-    again is the next step. `compiled` is the graph layer's program.
+
+class TokenProgram(DecoderProgram):
+    """The model's program for `count` tokens at the end of a session's sequence, over its caches.
+
+    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `TokenStep`). With
+    sampling, the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running
+    the program again is the next step.
     """
 
     def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
+        step = TokenStep(session.length, count, session.dtype, session.model.activations, every, sampling)
+        super().__init__(session.model, step, session.state)
         self.session, self.count, self.sampling = session, count, sampling
-        model = session.model
-        step = TokenStep(session.length, count, session.dtype, model.activations, every, sampling)
-        graph = decoder(model.gguf, model.config, step).graph
-        state = {name: session.state.get(name) for name in updated_inputs(graph)}
-        given = {v.name: model.parameters[v.name] for v in graph.parameters}
-        self.compiled = compile(graph, model.device, parameters=given, mutable=state, prepack=model.prepack)
-        model.prepacked |= self.compiled.prepacked
-        inputs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)
-        self._inputs = {value.name: given for value, given in inputs}
-        self.tokens, self.logits = self._inputs["tokens"], self.compiled.outputs[0]
-        self.recording = self.compiled.capture()
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of activations, workspaces, inputs and results."""
-        return self.compiled.nbytes
+        self.tokens = self.inputs["tokens"]
 
     def run(self, tokens: Sequence[int] | None = None) -> None:
         """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
@@ -250,11 +241,11 @@ class TokenProgram:
         start, *_ = [cache.take(self.count) for cache in self.session.caches]
         if tokens is not None:
             self.tokens.copy_from(np.asarray(tokens, np.int64))
-            self._inputs["start"].copy_from(np.array([start]))
+            self.inputs["start"].copy_from(np.array([start]))
         self.recording.replay()
 
     def remember(self, tokens: Sequence[int]) -> None:
         """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""
-        if "history" in self._inputs:
+        if "history" in self.inputs:
             last = list(tokens)[-HISTORY:]
-            self._inputs["history"].copy_from(np.array([[-1] * (HISTORY - len(last)) + last]))
+            self.inputs["history"].copy_from(np.array([[-1] * (HISTORY - len(last)) + last]))

@@ -1,0 +1,65 @@
+"""Drawing a token from logits outside of a program: with a bias, or for one request among others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import is_integer
+from ..backend import Device
+from ..eager import calls
+from ..ops import find
+from ..status import InvalidArgument, quote
+from ..tensors import Tensor, tensor
+from .steps import HISTORY, Sampling
+
+
+def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
+    """Return what is added to the logits [1, size]; InvalidArgument names a token or a number that is none."""
+    row = np.zeros((1, size), np.float32)
+    for token, value in bias.items():
+        if not is_integer(token) or not 0 <= token < size:
+            allowed = f"an integer from 0 to {size - 1}"
+            raise InvalidArgument("generate", f"logit bias of token {quote(token)}", allowed=allowed)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value < np.inf:
+            given = f"logit bias {quote(value)} of token {token}"
+            raise InvalidArgument("generate", given, allowed="a number, or -inf")
+        row[0, token] = value
+    if np.isneginf(row).all():
+        raise InvalidArgument("generate", "the logit bias rules out every token", allowed="at least one left")
+    return row
+
+
+class Drawing:
+    """How one text's tokens are drawn, as the program of a `TokenStep` draws them: with a bias, from F32 logits.
+
+    Raises InvalidArgument where the bias or the sampling is wrong.
+    """
+
+    def __init__(self, sampling: Sampling, bias: Mapping[int, float] | None, size: int, device: Device) -> None:
+        self.sampling, self.device = sampling, device
+        self.bias = tensor(bias_row(bias, size), "F32", device=device) if bias else None
+        self.plain = sampling.temperature == 0 and sampling.penalty == 1 and not bias
+        """Whether the token is that of the largest logit."""
+        self.draw(tensor(np.zeros((1, size), np.float32), "F32", device=device), 0, [])
+
+    def draw(self, logits: Tensor, position: int, history: Sequence[int]) -> int:
+        """Return the token drawn from logits [1, vocabulary]; it will be at `position`, after all of `history`."""
+        if self.bias is not None:
+            logits = calls.call(find("add"), [self.bias, logits])
+        seen = None
+        if self.sampling.penalty != 1:
+            last = list(history)[-HISTORY:]
+            seen = tensor(np.array([[-1] * (HISTORY - len(last)) + last]), "I64", device=self.device)
+        at = tensor(np.array([position]), "I64", device=self.device)
+        drawn = calls.call(find("random_sample"), [logits, seen, at], **asdict(self.sampling))
+        return int(drawn.numpy()[0])
+
+
+def largest(logits: Tensor) -> list[int]:
+    """Return the token of each row of logits [n, vocabulary] that `Drawing` draws where it is plain."""
+    drawn = calls.call(find("random_sample"), [logits, None, None], **asdict(Sampling()))
+    return [int(token) for token in drawn.numpy()]

@@ -1,0 +1,296 @@
+"""Many requests to a model at once: each step computes tokens of all of them, over one cache of pages."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..arguments import integer
+from ..dtypes import dtype as dtype_of
+from ..status import InvalidArgument, IsokernError
+from ..tensors import Tensor, empty
+from .drawing import Drawing, largest
+from .generate import TextEnding
+from .model import PREFILL, Model, check_tokens
+from .pages import PagePool
+from .program import DecoderProgram
+from .request import FAILED, LENGTH, STOP, Request
+from .scheduler import Scheduler, SequenceState
+from .steps import BatchStep, Sampling
+from .tokenizer import Tokenizer
+
+PAGE = 16  # positions of a page
+
+
+class Engine:
+    """Makes the texts of many requests to a model at once, in a thread that runs while there are any.
+
+    A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
+    is how many positions a sequence may have, by default those of the model; the cache has room for `positions` in all,
+    by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`, all
+    steps have one shape, so that the text of a request is the same bit for bit whoever else is there: slower. A context
+    manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        context: int | None = None,
+        positions: int | None = None,
+        batch: int = 16,
+        tokens: int = PREFILL,
+        dtype: object = "F16",
+        exact: bool = False,
+    ) -> None:
+        c = model.config
+        if c.recurrent:
+            given = f"a model of {c.architecture}, which has no keys"
+            raise InvalidArgument(
+                "Engine", given, allowed="architectures with attention", hint="use a Session for each"
+            )
+        most = None if c.form.pairing else c.context
+        self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
+        self.positions = 4 * self.context if positions is None else integer("Engine", "positions", positions, 1)
+        batch = integer("Engine", "batch", batch, 1)
+        tokens = integer("Engine", "tokens", tokens, batch, hint="each of the batch has a token in a step")
+        self.model, self.dtype, self.exact = model, dtype_of(dtype), bool(exact)
+        self.pool = PagePool(-(-self.positions // PAGE), PAGE)
+        self.scheduler = Scheduler(self.pool, tokens, batch)
+        shapes = c.keep(self._step(1, 1))
+        self.caches: dict[str, Tensor] = {
+            f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
+            for layer in range(c.layers)
+            for name, (shape, kept) in shapes.items()
+        }
+        self._programs: dict[tuple[int, int], DecoderProgram] = {}
+        self._worker = _Worker()
+        weakref.finalize(self, self._worker.stop)  # also at exit, while threads still run
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def cache_bytes(self) -> int:
+        """The bytes of the cache."""
+        return sum(held.desc.nbytes for held in self.caches.values())
+
+    @property
+    def running(self) -> int:
+        """How many requests have a share in the steps."""
+        return len(self.scheduler.running)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self.scheduler.waiting)
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int,
+        sampling: Sampling | None = None,
+        *,
+        ends: Iterable[int] = (),
+        bias: Mapping[int, float] | None = None,
+        priority: int = 0,
+        listener: Callable[[], None] | None = None,
+    ) -> Request:
+        """Return a request for up to `max_tokens` tokens after `prompt`, until one of `ends`.
+
+        `bias` is added to the logits of its tokens, and -inf rules one out. `listener` is called after each token and
+        at the end, in the engine's thread. InvalidArgument where the prompt is empty or has tokens out of range, it and
+        the text do not fit the context or the cache, or an option is wrong.
+        """
+        most, size = integer("generate", "max_tokens", max_tokens, 1), self.model.config.vocabulary
+        prompt, priority = list(prompt), integer("generate", "priority", priority)
+        check_tokens(prompt, size)
+        room = min(self.context, self.pool.count * PAGE)
+        if len(prompt) + most - 1 > room:
+            given = f"{len(prompt)} tokens and {most - 1} more"
+            hint = "give the engine a larger context, or more positions"
+            raise InvalidArgument("prompt", given, allowed=f"{room} in all, the room of a sequence", hint=hint)
+        drawing = Drawing(sampling or Sampling(), bias, size, self.model.device)
+        request = Request(prompt, most, drawing, frozenset(ends), priority)
+        if listener is not None:
+            request.listen(listener)
+        with self._worker.lock:
+            if self._worker.closed:
+                raise InvalidArgument("Engine", "it is closed", allowed="requests before close()")
+            self.scheduler.add(request)
+            self._worker.start(self._work)
+        return request
+
+    def text(
+        self,
+        tokenizer: Tokenizer,
+        prompt: str | Sequence[int],
+        max_tokens: int,
+        sampling: Sampling | None = None,
+        *,
+        stop: Sequence[str] = (),
+        special: bool = False,
+        bias: Mapping[int, float] | None = None,
+        priority: int = 0,
+    ) -> Iterator[str]:
+        """Return an iterator of the text that follows `prompt`, each piece of whole characters; closing it cancels.
+
+        The text ends before the first of the strings `stop`, or where the model ends it. With `special`, the texts of
+        control tokens in `prompt` are these tokens; a prompt may be tokens, too. Errors are those of `submit`.
+        """
+        ending = TextEnding(tokenizer, stop)
+        ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
+        request = self.submit(ids, max_tokens, sampling, ends=tokenizer.ends, bias=bias, priority=priority)
+        return _pieces(request, ending)
+
+    def close(self) -> None:
+        """Cancel all requests, and wait until the step that is being computed is done."""
+        self._worker.stop()
+
+    # In the engine's thread
+
+    def _work(self) -> None:
+        """Compute steps until there is nothing to do."""
+        while True:
+            with self._worker.lock:
+                if self._worker.closed:
+                    for state in (*self.scheduler.running, *self.scheduler.waiting):
+                        state.request.cancel()
+                parts = self.scheduler.plan()
+                if not parts:
+                    self._worker.thread = None
+                    return
+            wanted = [state for state, count in parts.items() if count == state.pending]
+            try:
+                drawn = self._draw(self._compute(parts, len(wanted)), wanted)
+            except Exception as error:
+                with self._worker.lock:
+                    for state in parts:
+                        self.scheduler.finish(state, FAILED, error)
+                continue
+            with self._worker.lock:
+                self.scheduler.commit(parts)
+                for state, token in zip(wanted, drawn, strict=True):
+                    self._append(state, token)
+
+    def _compute(self, parts: Mapping[SequenceState, int], wanted: int) -> Tensor:
+        """Run a step, and return the logits of the sequences whose tokens are all computed then, in order."""
+        program = self._program(sum(parts.values()), wanted)
+        arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
+        arrays["slots"][:] = -1
+        at = row = 0
+        for i, (state, count) in enumerate(parts.items()):
+            end, own = state.computed + count, slice(at, at + count)
+            places, pages = np.arange(state.computed, end), np.array(state.pages)
+            arrays["tokens"][own] = state.tokens[state.computed : end]
+            arrays["positions"][own] = places
+            arrays["slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
+            arrays["table"][i, : len(pages)] = pages
+            arrays["lengths"][i] = end
+            at += count
+            arrays["starts"][i + 1 :] = at
+            if count == state.pending:
+                arrays["rows"][row] = at - 1
+                row += 1
+        for name, array in arrays.items():
+            program.inputs[name].copy_from(array)
+        program.recording.replay()
+        return program.logits[:wanted]
+
+    def _program(self, tokens: int, rows: int) -> DecoderProgram:
+        """Return the program for so many tokens and rows of logits, of the shape that is the next larger one."""
+        most, batch = self.scheduler.tokens, self.scheduler.batch
+        if self.exact:
+            shape = most, batch
+        elif tokens == rows:
+            shape = (min(_power(tokens), batch),) * 2
+        else:
+            shape = min(_power(tokens), most), 1 if rows < 2 else batch
+        if shape not in self._programs:
+            self._programs[shape] = DecoderProgram(self.model, self._step(*shape), self.caches)
+        return self._programs[shape]
+
+    def _step(self, tokens: int, rows: int) -> BatchStep:
+        activations = self.model.activations
+        sizes = self.scheduler.batch, self.pool.count, self.pool.size
+        return BatchStep(self.context, tokens, rows, *sizes, self.dtype, activations)
+
+    def _draw(self, logits: Tensor, wanted: Sequence[SequenceState]) -> list[int | IsokernError]:
+        """Return the next token of each sequence, or why there is none."""
+        drawn: list[int | IsokernError] = []
+        plain = [state.request.drawing.plain for state in wanted]
+        try:
+            likeliest = largest(logits) if any(plain) else []
+        except IsokernError:  # of whom, is found one by one
+            likeliest, plain = [], [False] * len(plain)
+        for i, state in enumerate(wanted):
+            try:
+                length = len(state.tokens)
+                drawn.append(
+                    likeliest[i] if plain[i] else state.request.drawing.draw(logits[i : i + 1], length, state.tokens)
+                )
+            except IsokernError as error:
+                drawn.append(error)
+        return drawn
+
+    def _append(self, state: SequenceState, drawn: int | IsokernError) -> None:
+        """Add a token to a text, and finish it where it ends."""
+        request = state.request
+        if isinstance(drawn, IsokernError):
+            self.scheduler.finish(state, FAILED, drawn)
+        elif drawn in request.ends:
+            self.scheduler.finish(state, STOP)
+        else:
+            state.tokens.append(drawn)
+            request.add(drawn)
+            if len(request.tokens) == request.most:
+                self.scheduler.finish(state, LENGTH)
+
+
+class _Worker:
+    """The thread of an engine, which ends when there is nothing to do, and the lock of what it and others change."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a listener may submit
+        self.thread: threading.Thread | None = None
+        self.closed = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Have the thread run; it holds the lock whenever it decides that it ends."""
+        if self.thread is None:
+            self.thread = threading.Thread(target=work, name="isokern-engine", daemon=True)
+            self.thread.start()
+
+    def stop(self) -> None:
+        """Let nothing begin any more, and wait for the thread."""
+        with self.lock:
+            self.closed = True
+            thread = self.thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+def _power(count: int) -> int:
+    """Return the smallest power of two that is at least `count`."""
+    return 1 << (count - 1).bit_length()
+
+
+def _pieces(request: Request, ending: TextEnding) -> Iterator[str]:
+    try:
+        for token in request:
+            piece = ending.push(token)
+            if piece:
+                yield piece
+            if ending.found:
+                return
+        piece = ending.end()
+        if piece:
+            yield piece
+    finally:
+        request.cancel()

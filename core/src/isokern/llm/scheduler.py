@@ -1,0 +1,175 @@
+"""Which tokens of which requests an engine's next step computes, and where in the cache they go; knows no device."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .pages import ROOT, Key, PagePool
+from .request import CANCELLED, Request
+
+
+@dataclass(eq=False)
+class SequenceState:
+    """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
+
+    The first `full` pages are full and their content, `content`, is known to the pool.
+    """
+
+    request: Request
+    number: int
+    tokens: list[int]
+    computed: int = 0
+    pages: list[int] = field(default_factory=list)
+    full: int = 0
+    content: int = ROOT
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The order in which requests are served: by priority, then as they came."""
+        return -self.request.priority, self.number
+
+    @property
+    def pending(self) -> int:
+        """How many tokens are not computed: 1 while the text is made, more while its prompt is read."""
+        return len(self.tokens) - self.computed
+
+
+@dataclass
+class _Plan:
+    """A step that is being planned: how many tokens of whom, how many more there may be, and pages about to be full."""
+
+    left: int
+    parts: dict[SequenceState, int] = field(default_factory=dict)
+    promised: set[Key] = field(default_factory=set)
+
+
+class Scheduler:
+    """Plans steps of up to `tokens` tokens, of up to `batch` requests, over a pool of pages.
+
+    Every running request that makes its text has one token in each step, and what is left of a step reads prompts, in
+    order of rank. A request waits until the pool has room for its prompt; nobody of lower rank overtakes it. Where a
+    running one needs a page and there is none, the one of lowest rank gives all of its pages back and waits again: what
+    it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
+    alike, and one that would compute what another is computing waits for it.
+    """
+
+    def __init__(self, pool: PagePool, tokens: int, batch: int) -> None:
+        self.pool, self.tokens, self.batch = pool, tokens, batch
+        self.running: list[SequenceState] = []
+        self.waiting: list[SequenceState] = []  # by rank
+        self._count = 0
+
+    def add(self, request: Request) -> None:
+        """Have a request wait for its turn."""
+        self._count += 1
+        insort(self.waiting, SequenceState(request, self._count, list(request.prompt)), key=_rank)
+
+    def plan(self) -> dict[SequenceState, int]:
+        """Return how many tokens of each request the next step computes; none where there is nothing to do.
+
+        Requests that were cancelled are finished here.
+        """
+        for state in [s for s in (*self.running, *self.waiting) if s.request.cancelled]:
+            self.finish(state, CANCELLED)
+        plan, order = _Plan(self.tokens), sorted(self.running, key=_rank)
+        for reading in (False, True):
+            for state in order:
+                if state in self.running and (state.pending > 1) == reading:
+                    self._extend(state, plan)
+        while self.waiting and plan.left:
+            state = self.waiting[0]
+            if not self._admit(state, plan):
+                break
+            self._extend(state, plan)
+        return plan.parts
+
+    def commit(self, parts: Mapping[SequenceState, int]) -> None:
+        """Note that a step has computed these tokens."""
+        size = self.pool.size
+        for state, count in parts.items():
+            state.computed += count
+            while (state.full + 1) * size <= state.computed:
+                tokens = state.tokens[state.full * size : (state.full + 1) * size]
+                state.content = self.pool.learn(state.pages[state.full], state.content, tokens)
+                state.full += 1
+
+    def finish(self, state: SequenceState, reason: str, error: BaseException | None = None) -> None:
+        """Take a request out and give its pages back."""
+        (self.running if state in self.running else self.waiting).remove(state)
+        self._give_back(state)
+        state.request.finish(reason, error)
+
+    def _extend(self, state: SequenceState, plan: _Plan) -> None:
+        """Put as many pending tokens of a running request into the plan as there is room for."""
+        self._share(state)
+        key = self._next_page(state)
+        if plan.left == 0 or (key in plan.promised and state.computed == len(state.pages) * self.pool.size):
+            return
+        count = min(state.pending, plan.left)
+        while len(state.pages) * self.pool.size < state.computed + count:
+            if self.pool.available == 0:
+                self._preempt(max(self.running, key=_rank), plan)
+                if state not in self.running:
+                    return
+            else:
+                state.pages.append(self.pool.take())
+        plan.parts[state] = count
+        plan.left -= count
+        if key is not None:
+            plan.promised.add(key)
+
+    def _admit(self, state: SequenceState, plan: _Plan) -> bool:
+        """Let a waiting request run if there is room for its tokens and one more, and return whether it does.
+
+        Running ones of lower priority make room.
+        """
+        self._share(state)
+        needed = len(state.tokens) // self.pool.size + 1 - len(state.pages)
+        while self.pool.available < needed or len(self.running) == self.batch:
+            worst = max(self.running, key=_rank, default=state)
+            if worst.request.priority >= state.request.priority:
+                self._give_back(state)
+                return False
+            self._preempt(worst, plan)
+        self.waiting.remove(state)
+        self.running.append(state)
+        if not state.request.tokens:
+            state.request.cached = state.computed
+        return True
+
+    def _share(self, state: SequenceState) -> None:
+        """Hold the pages that contain what comes next, without computing it; the last token is always computed."""
+        size = self.pool.size
+        while state.computed == len(state.pages) * size and state.pending > size:
+            page = self.pool.find(*self._next_key(state))
+            if page is None:
+                return
+            state.content = self.pool.share(page)
+            state.pages.append(page)
+            state.full += 1
+            state.computed += size
+
+    def _next_key(self, state: SequenceState) -> Key:
+        at = state.full * self.pool.size
+        return state.content, tuple(state.tokens[at : at + self.pool.size])
+
+    def _next_page(self, state: SequenceState) -> Key | None:
+        """Return what the page will contain that is written next; None where not all of its tokens are known."""
+        return self._next_key(state) if (state.full + 1) * self.pool.size <= len(state.tokens) else None
+
+    def _preempt(self, state: SequenceState, plan: _Plan) -> None:
+        """Have a running request wait again."""
+        plan.left += plan.parts.pop(state, 0)
+        self.running.remove(state)
+        self._give_back(state)
+        insort(self.waiting, state, key=_rank)
+
+    def _give_back(self, state: SequenceState) -> None:
+        self.pool.release(state.pages)
+        state.pages, state.computed, state.full, state.content = [], 0, 0, ROOT
+
+
+def _rank(state: SequenceState) -> tuple[int, int]:
+    return state.rank
