@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..arguments import integer
-from ..dtypes import dtype as dtype_of
 from ..status import InvalidArgument, IsokernError
 from ..tensors import Tensor, empty
 from .drawing import Drawing, largest
 from .generate import TextEnding
+from .kv_cache import cache_dtype
 from .model import PREFILL, Model, check_tokens
 from .pages import PagePool
 from .program import DecoderProgram
@@ -30,9 +30,10 @@ class Engine:
 
     A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
     is how many positions a sequence may have, by default those of the model; the cache has room for `positions` in all,
-    by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`, all
-    steps have one shape, so that the text of a request is the same bit for bit whoever else is there: slower. A context
-    manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
+    by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`,
+    logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
+    attends as a sequence of its own. A context manager; `close` ends it. Raises InvalidArgument for a model that keeps
+    states in place of keys.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Engine:
         self.positions = 4 * self.context if positions is None else integer("Engine", "positions", positions, 1)
         batch = integer("Engine", "batch", batch, 1)
         tokens = integer("Engine", "tokens", tokens, batch, hint="each of the batch has a token in a step")
-        self.model, self.dtype, self.exact = model, dtype_of(dtype), bool(exact)
+        self.model, self.dtype, self.exact = model, cache_dtype("Engine", dtype), bool(exact)
         self.pool = PagePool(-(-self.positions // PAGE), PAGE)
         self.scheduler = Scheduler(self.pool, tokens, batch)
         shapes = c.keep(self._step(1, 1))
@@ -184,20 +185,22 @@ class Engine:
         program = self._program(sum(parts.values()), wanted)
         arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
         arrays["slots"][:] = -1
-        at = row = 0
-        for i, (state, count) in enumerate(parts.items()):
-            end, own = state.computed + count, slice(at, at + count)
-            places, pages = np.arange(state.computed, end), np.array(state.pages)
-            arrays["tokens"][own] = state.tokens[state.computed : end]
+        at, spans = 0, [(state, state.computed, state.computed + count) for state, count in parts.items()]
+        if self.exact:
+            spans = [(state, place, place + 1) for state, begin, end in spans for place in range(begin, end)]
+        ends = []
+        for i, (state, begin, end) in enumerate(spans):
+            own, places, pages = slice(at, at + end - begin), np.arange(begin, end), np.array(state.pages)
+            arrays["tokens"][own] = state.tokens[begin:end]
             arrays["positions"][own] = places
             arrays["slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
             arrays["table"][i, : len(pages)] = pages
             arrays["lengths"][i] = end
-            at += count
+            at = own.stop
             arrays["starts"][i + 1 :] = at
-            if count == state.pending:
-                arrays["rows"][row] = at - 1
-                row += 1
+            if end == len(state.tokens):
+                ends.append(at - 1)
+        arrays["rows"][: len(ends)] = ends
         for name, array in arrays.items():
             program.inputs[name].copy_from(array)
         program.recording.replay()
@@ -218,8 +221,8 @@ class Engine:
 
     def _step(self, tokens: int, rows: int) -> BatchStep:
         activations = self.model.activations
-        sizes = self.scheduler.batch, self.pool.count, self.pool.size
-        return BatchStep(self.context, tokens, rows, *sizes, self.dtype, activations)
+        sequences = tokens if self.exact else self.scheduler.batch
+        return BatchStep(self.context, tokens, rows, sequences, self.pool.count, PAGE, self.dtype, activations)
 
     def _draw(self, logits: Tensor, wanted: Sequence[SequenceState]) -> list[int | IsokernError]:
         """Return the next token of each sequence, or why there is none."""

@@ -39,9 +39,7 @@ class KVCache:
         value_dim: int | None = None,
         device: str | Device | None = None,
     ) -> None:
-        element = dtype_of(dtype)
-        if element not in CACHED:
-            raise BadTensorDtype("KVCache", f"dtype {element}", allowed=names(CACHED))
+        element = cache_dtype("KVCache", dtype)
         given = {"batch": batch, "max_seq_len": max_seq_len, "kv_heads": kv_heads, "head_dim": head_dim}
         given["value_dim"] = head_dim if value_dim is None else value_dim
         dims = tuple(integer("KVCache", name, d, 1, error=BadTensorShape) for name, d in given.items())
@@ -130,6 +128,14 @@ class KVCache:
     def capacity_bytes(self) -> int:
         """Return the bytes of keys and values in all."""
         return self.keys.desc.nbytes + self.values.desc.nbytes
+
+
+def cache_dtype(where: str, given: object) -> DType:
+    """Return the element type of a cache; BadTensorDtype where there are no caches of it."""
+    element = dtype_of(given)
+    if element not in CACHED:
+        raise BadTensorDtype(where, f"dtype {element}", allowed=names(CACHED))
+    return element
 
 
 def _move(held: Tensor, sequence: int, n: int, left: int, stream: Stream | None) -> None:

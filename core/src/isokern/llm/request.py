@@ -33,7 +33,7 @@ class Request:
     reason: str = field(default="", init=False)
     error: BaseException | None = field(default=None, init=False)
     cached: int = field(default=0, init=False)
-    """How many tokens of the prompt were found in the cache when the request was first admitted."""
+    """How many tokens of the prompt were in the cache already, and were not computed."""
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()

@@ -14,7 +14,8 @@ from .request import CANCELLED, Request
 class SequenceState:
     """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
 
-    The first `full` pages are full and their content, `content`, is known to the pool.
+    The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
+    it.
     """
 
     request: Request
@@ -24,6 +25,7 @@ class SequenceState:
     pages: list[int] = field(default_factory=list)
     full: int = 0
     content: int = ROOT
+    shared: int = 0
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -126,7 +128,7 @@ class Scheduler:
         Running ones of lower priority make room.
         """
         self._share(state)
-        needed = len(state.tokens) // self.pool.size + 1 - len(state.pages)
+        needed = min(len(state.tokens) // self.pool.size + 1, self.pool.count) - len(state.pages)
         while self.pool.available < needed or len(self.running) == self.batch:
             worst = max(self.running, key=_rank, default=state)
             if worst.request.priority >= state.request.priority:
@@ -135,8 +137,6 @@ class Scheduler:
             self._preempt(worst, plan)
         self.waiting.remove(state)
         self.running.append(state)
-        if not state.request.tokens:
-            state.request.cached = state.computed
         return True
 
     def _share(self, state: SequenceState) -> None:
@@ -150,6 +150,9 @@ class Scheduler:
             state.pages.append(page)
             state.full += 1
             state.computed += size
+            state.shared += size
+            if not state.request.tokens:
+                state.request.cached = state.shared
 
     def _next_key(self, state: SequenceState) -> Key:
         at = state.full * self.pool.size
@@ -168,7 +171,7 @@ class Scheduler:
 
     def _give_back(self, state: SequenceState) -> None:
         self.pool.release(state.pages)
-        state.pages, state.computed, state.full, state.content = [], 0, 0, ROOT
+        state.pages, state.computed, state.full, state.content, state.shared = [], 0, 0, ROOT, 0
 
 
 def _rank(state: SequenceState) -> tuple[int, int]:

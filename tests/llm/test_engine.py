@@ -1,0 +1,337 @@
+"""Test many requests at once: each has the text that it has alone, whatever happens to the others."""
+
+import asyncio
+import contextlib
+import gc
+import random
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_architectures import made as made_architecture
+from small_model import PROMPT, made
+
+import isokern
+from isokern.llm import Engine, Generation, Model, Sampling, Session, text, tokens
+from isokern.llm.request import CANCELLED, FAILED, LENGTH, STOP
+from isokern.llm.steps import BatchStep
+from isokern.status import InvalidArgument
+
+pytest.importorskip("tokenizers")
+FOLDER = Path(__file__).parents[2] / "examples" / "models"
+Q4_0 = FOLDER / "kjv-2.7m-q4_0.gguf"
+PROMPTS = ["In the beginning", "And David said unto the people,", "Behold", "The LORD spake unto Moses, saying,"]
+DRAWN = Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Model.open(Q4_0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model):
+    return model.tokenizer()
+
+
+@pytest.fixture
+def engine(model):
+    with Engine(model, context=96, batch=4, tokens=16) as made:
+        yield made
+    assert made.pool.available == made.pool.count and not made.running and not made.waiting
+
+
+def text_alone(model, prompt, most, **options):
+    """Return the text of a session of its own."""
+    return "".join(text(Session(model, 96), model.tokenizer(), prompt, most, **options))
+
+
+def tokens_alone(model, prompt, most, sampling=None, dtype="F16"):
+    """Return the tokens of a session of its own."""
+    session = Session(model, 40, dtype)
+    return list(tokens(session, prompt, most, sampling or Sampling(), frozenset(), Generation()))
+
+
+@pytest.mark.turns(2)  # each compiles the programs of a model on every device
+def test_requests_have_the_texts_that_they_have_alone(devices):
+    for device in devices:
+        model = Model.open(Q4_0, device=device)
+        tokenizer = model.tokenizer()
+        with Engine(model, context=64, batch=3, tokens=16) as engine:
+            asked = [(p, s) for p in PROMPTS[:2] for s in (Sampling(), DRAWN)]
+            made = [engine.text(tokenizer, p, 16, s, bias={20: 2.5} if s.penalty == 1 else None) for p, s in asked]
+            got = ["".join(pieces) for pieces in made]
+        wanted = [
+            "".join(text(Session(model, 64), tokenizer, p, 16, s, bias={20: 2.5} if s.penalty == 1 else None))
+            for p, s in asked
+        ]
+        assert got == wanted, device.name
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "gemma2", "deepseek2", "gpt2", "olmoe", "phi3"])
+def test_architectures_compute_the_same_logits_over_pages(name, tmp_path):
+    model = Model(made_architecture(tmp_path / "model.gguf", name))
+    rng = random.Random(5)
+    prompts = [[rng.randrange(90) for _ in range(n)] for n in (19, 3, 11)]
+    with Engine(model, context=40, batch=3, tokens=8, dtype="F32") as engine:
+        got = [request.result(120) for request in [engine.submit(p, 12) for p in prompts]]
+    for prompt, found in zip(prompts, got, strict=True):
+        assert found == tokens_alone(model, prompt, 12, dtype="F32")
+
+
+@pytest.mark.parametrize("activations", ["float", "q8_0"])
+def test_exact_logits_do_not_depend_on_who_else_is_there(activations, monkeypatch):
+    model, seen = Model.open(Q4_0, activations=activations), {}
+    draw = Engine._draw
+
+    def watch(engine, logits, wanted):
+        for state, row in zip(wanted, logits.numpy(), strict=True):
+            seen.setdefault(state.request, []).append(row.copy())
+        return draw(engine, logits, wanted)
+
+    monkeypatch.setattr(Engine, "_draw", watch)
+    rng = random.Random(3)
+    prompt = [rng.randrange(2000) for _ in range(21)]
+    found = []
+    for others in (0, 9):
+        with Engine(model, context=96, positions=300, batch=4, tokens=16, exact=True) as engine:
+            crowd = [[rng.randrange(2000) for _ in range(rng.randint(1, 40))] for _ in range(others)]
+            for n, other in enumerate(crowd):
+                engine.submit(other, rng.randint(1, 20), priority=n % 2)
+            request = engine.submit(prompt, 20)
+            request.result(120)
+        found.append(seen[request])
+    assert len(found[0]) == 20 and np.array_equal(found[0], found[1])
+
+
+def test_what_is_cached_is_not_computed_again(engine, tokenizer, model):
+    stem = tokenizer.encode("And it came to pass in those days, that there went out a decree", eos=False)
+    first, second = (engine.submit([*stem, n], 5) for n in (7, 8))
+    assert first.result(60) and second.result(60)
+    size = engine.pool.size
+    assert first.cached == 0 and second.cached == len(stem) // size * size > 0
+    again = engine.submit([*stem, 7], 5)
+    assert again.result(60) == first.tokens and again.cached == second.cached
+    assert first.tokens == tokens_alone(model, [*stem, 7], 5)
+
+
+def test_iterating_gives_each_token_to_whoever_asks(engine, tokenizer):
+    ids = tokenizer.encode(PROMPTS[0], eos=False)
+    request = engine.submit(ids, 12)
+    read = [[], []]
+    threads = [threading.Thread(target=lambda own: own.extend(request), args=(own,)) for own in read]
+    for thread in threads:
+        thread.start()
+
+    async def gather():
+        return [token async for token in request]
+
+    assert asyncio.run(gather()) == request.result() == list(request)
+    for thread in threads:
+        thread.join()
+    assert read == [request.tokens] * 2
+    assert request.reason == LENGTH and request.done
+
+
+def test_a_text_ends_where_it_should(engine, model, tokenizer):
+    whole = text_alone(model, PROMPTS[0], 40)
+    stop = whole[12:17]
+    assert "".join(engine.text(tokenizer, PROMPTS[0], 40, stop=[stop])) == whole[: whole.index(stop)]
+    ids = tokenizer.encode(PROMPTS[0], eos=False)
+    found = engine.submit(ids, 40).result(60)
+    request = engine.submit(ids, 40, ends={found[5]})
+    assert request.result(60) == found[: found.index(found[5])] and request.reason == STOP
+
+
+def test_cancelling_ends_a_text_where_it_is(engine, model, tokenizer):
+    ids = tokenizer.encode(PROMPTS[0], eos=False)
+    came = threading.Event()
+    request = engine.submit(ids, 80, listener=came.set)
+    other = engine.submit(ids, 30)
+    assert came.wait(60)
+    request.cancel()
+    assert request.result(60) == request.tokens and request.reason == CANCELLED and len(request.tokens) < 80
+    pieces = engine.text(tokenizer, PROMPTS[0], 80)
+    assert next(pieces)
+    pieces.close()
+    assert len(other.result(60)) == 30 and other.reason == LENGTH
+    request.cancel()
+    assert request.reason == CANCELLED
+    for _ in range(1000):
+        if not engine.running:
+            break
+        time.sleep(0.01)
+    assert not engine.running and engine.pool.available == engine.pool.count
+
+
+def test_a_listener_may_submit_and_one_that_raises_harms_nobody(engine, tokenizer, monkeypatch):
+    told, more = [], []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+
+    def fail():
+        raise RuntimeError("a listener's fault")
+
+    first = engine.submit([5, 6, 7], 3, listener=fail)
+    second = engine.submit([5, 6, 7], 3, listener=lambda: more or more.append(engine.submit([8], 2)))
+    assert first.result(60) == second.result(60)
+    assert len(more[0].result(60)) == 2
+    assert len(told) == 4 and "a listener's fault" in str(told[0])
+
+
+def test_a_request_that_fails_leaves_the_others_alone(tmp_path):
+    def spoil(facts, held):
+        held["token_embd.weight"][5] = np.nan
+
+    model = Model(made(tmp_path / "model.gguf", tied=False, change=spoil))
+    with Engine(model, context=40, batch=4) as engine:
+        good = [engine.submit(PROMPT, 8, s) for s in (Sampling(), DRAWN)]
+        bad = [engine.submit([3, 5, 8], 8, s) for s in (Sampling(), DRAWN)]
+        more = engine.submit(PROMPT[:3], 8)
+        for request in bad:
+            with pytest.raises(isokern.IsokernError, match="NaN"):
+                request.result(60)
+            assert request.reason == FAILED
+            with pytest.raises(isokern.IsokernError, match="NaN"):
+                list(request)
+        for request, prompt in zip((*good, more), (PROMPT, PROMPT, PROMPT[:3]), strict=True):
+            assert request.result(60) == tokens_alone(model, prompt, 8, request.drawing.sampling)
+
+
+def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monkeypatch):
+    def fail(*_):
+        raise isokern.OutOfMemory("Engine", "a step without memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_program", fail)
+        with pytest.raises(isokern.OutOfMemory):
+            engine.submit([1, 2, 3], 4).result(60)
+    assert len(engine.submit([1, 2, 3], 4).result(60)) == 4
+
+
+@pytest.mark.parametrize(
+    ("prompt", "most", "options", "message"),
+    [
+        ([], 3, {}, "it has no tokens"),
+        ([1, 2048], 3, {}, "token 2048"),
+        ([1.5], 3, {}, "token 1.5"),
+        (["a"], 3, {}, "token 'a'"),
+        ([1, 2], 0, {}, "max_tokens=0"),
+        ([1, 2], 96, {}, "2 tokens and 95 more"),
+        ([1] * 97, 1, {}, "97 tokens"),
+        ([1], 2, {"sampling": Sampling(temperature=-1.0)}, "temperature"),
+        ([1], 2, {"sampling": Sampling(top_p=2.0)}, "top_p"),
+        ([1], 2, {"bias": {5000: 1.0}}, "logit bias of token 5000"),
+        ([1], 2, {"priority": 0.5}, "priority=0.5"),
+    ],
+)
+def test_wrong_requests_are_refused_at_once(engine, prompt, most, options, message):
+    with pytest.raises(InvalidArgument, match=message):
+        engine.submit(prompt, most, **options)
+
+
+def test_prompts_may_be_generators_and_are_copied(engine):
+    prompt = [1, 2, 3]
+    request = engine.submit(prompt, 4)
+    prompt.append(9000)
+    assert request.result(60) == engine.submit((t for t in [1, 2, 3]), 4).result(60)
+
+
+def test_wrong_engines_are_refused(model, tmp_path):
+    for options, message in [
+        ({"batch": 0}, "batch=0"),
+        ({"tokens": 8}, "tokens=8"),
+        ({"positions": 0}, "positions=0"),
+        ({"context": 0}, "context=0"),
+        ({"dtype": "I8"}, "I8"),
+    ]:
+        with pytest.raises(isokern.IsokernError, match=message):
+            Engine(model, **options)
+    with pytest.raises(InvalidArgument, match="which has no keys"):
+        Engine(Model(made_architecture(tmp_path / "model.gguf", "mamba")))
+
+
+def test_a_closed_engine_cancels_and_refuses(model):
+    engine = Engine(model, context=96, batch=2)
+    requests = [engine.submit([1, 2, 3], 90) for _ in range(5)]
+    engine.close()
+    assert {request.reason for request in requests} <= {CANCELLED, LENGTH}
+    assert CANCELLED in {request.reason for request in requests}
+    with pytest.raises(InvalidArgument, match="it is closed"):
+        engine.submit([1], 2)
+    engine.close()
+
+
+def test_an_engine_that_nobody_holds_goes(model):
+    engine = Engine(model, context=96)
+    request = engine.submit([1, 2, 3], 30)
+    held = weakref.ref(engine)
+    del engine
+    assert len(request.result(60)) == 30, "its requests are still served"
+    for _ in range(1000):
+        gc.collect()
+        if held() is None:
+            break
+        time.sleep(0.01)
+    assert held() is None and not [t for t in threading.enumerate() if t.name == "isokern-engine"]
+
+
+def test_a_process_ends_while_requests_run():
+    code = f"""
+from isokern.llm import Engine, Model
+engine = Engine(Model.open({str(Q4_0)!r}), context=512)
+requests = [engine.submit([1, 2, n], 400) for n in range(8)]
+next(iter(requests[0]))
+print("ends", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")
+
+
+def test_threads_that_submit_and_cancel_at_random(model):
+    rng = random.Random(7)
+    stems = [[rng.randrange(2000) for _ in range(40)] for _ in range(3)]
+    with Engine(model, context=64, positions=256, batch=4, tokens=16, exact=True) as engine:
+        wanted = {}
+        for stem in stems:
+            for n in (3, 17, 40):
+                wanted[tuple(stem[:n])] = engine.submit(stem[:n], 12).result(60)
+        faults = []
+
+        def attack(seed):
+            own = random.Random(seed)
+            for _ in range(25):
+                prompt = own.choice(stems)[: own.choice([3, 17, 40])]
+                request = engine.submit(prompt, own.randint(1, 12), priority=own.choice([0, 0, 1]))
+                if own.random() < 0.3:
+                    request.cancel()
+                with contextlib.suppress(TimeoutError):
+                    request.result(0.001)
+                if own.random() < 0.3:
+                    continue
+                got = request.result(60)
+                right = wanted[tuple(prompt)][: request.most]
+                if got != right[: len(got)] or (request.reason == LENGTH and got != right):
+                    faults.append((prompt, got, right))
+
+        threads = [threading.Thread(target=attack, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not faults
+    assert engine.pool.available == engine.pool.count and not engine.running and not engine.waiting
+
+
+def test_a_batch_step_is_a_graph_with_its_inputs(model):
+    from isokern.llm.decoder import decoder
+
+    step = BatchStep(40, 8, 2, 3, 5, 16, "F16")
+    graph = decoder(model.gguf, model.config, step).graph
+    shapes = {v.name: v.spec.shape for v in graph.inputs}
+    assert shapes["table"] == (3, 3) and shapes["starts"] == (4,) and shapes["blk.0.keys"][:2] == (5, 16)
+    assert graph.outputs[0].spec.shape == (2, 2048)

@@ -1,0 +1,194 @@
+"""Test which tokens an engine's steps compute, on a simulated cache: every page holds what its sequence needs."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from isokern.llm.pages import ROOT, PagePool
+from isokern.llm.request import CANCELLED, LENGTH, Request
+from isokern.llm.scheduler import Scheduler
+
+
+def request(prompt, most=4, priority=0):
+    return Request(list(prompt), most, None, priority=priority)
+
+
+class Simulation:
+    """A scheduler whose steps write what each position's token and all before it are, and read it again."""
+
+    def __init__(self, pages=12, size=4, tokens=8, batch=3):
+        self.pool = PagePool(pages, size)
+        self.scheduler = Scheduler(self.pool, tokens, batch)
+        self.slots = {}
+        self.computed = Counter()
+
+    def step(self):
+        """Run one step, check what it reads, and give each text that is read a token; return who took part."""
+        scheduler, size = self.scheduler, self.pool.size
+        parts = scheduler.plan()
+        assert sum(parts.values()) <= scheduler.tokens
+        assert set(parts) <= set(scheduler.running) and len(scheduler.running) <= scheduler.batch
+        for state, count in parts.items():
+            assert 1 <= count <= state.pending
+            for at in range(state.computed, state.computed + count):
+                self.slots[state.pages[at // size], at % size] = tuple(state.tokens[: at + 1])
+            self.computed[state.request] += count
+        for state, count in parts.items():
+            for at in range(state.computed + count):
+                held = self.slots[state.pages[at // size], at % size]
+                assert held == tuple(state.tokens[: at + 1]), "a sequence reads what belongs to another"
+        complete = [state for state, count in parts.items() if count == state.pending]
+        scheduler.commit(parts)
+        for state in complete:
+            token = hash(tuple(state.tokens)) % 3
+            state.tokens.append(token)
+            state.request.add(token)
+            if len(state.request.tokens) == state.request.most:
+                scheduler.finish(state, LENGTH)
+        self.check()
+        return [state.request for state in parts]
+
+    def check(self):
+        """Check that pages have as many holders as sequences hold them, and are free, idle or held."""
+        held = Counter(page for state in self.scheduler.running for page in state.pages)
+        assert [held[page] for page in range(self.pool.count)] == self.pool.holders
+        assert len(held) + self.pool.available == self.pool.count
+        assert all(not state.pages for state in self.scheduler.waiting)
+
+    def run(self, most=10_000):
+        """Run steps until nothing is left to do."""
+        for _ in range(most):
+            if not self.step():
+                break
+        assert not self.scheduler.running and not self.scheduler.waiting
+        assert self.pool.available == self.pool.count
+
+
+def alone(prompt, most):
+    """Return the text that a simulated request has."""
+    tokens = list(prompt)
+    for _ in range(most):
+        tokens.append(hash(tuple(tokens)) % 3)
+    return tokens[len(prompt) :]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_requests_read_their_own_and_all_end(seed):
+    rng = random.Random(seed)
+    simulation = Simulation(
+        pages=rng.randint(8, 30), size=rng.choice([1, 2, 4]), tokens=rng.randint(4, 16), batch=rng.randint(1, 4)
+    )
+    room = simulation.pool.count * simulation.pool.size
+    asked, stems = [], [[rng.randrange(3) for _ in range(40)] for _ in range(3)]
+    for _ in range(300):
+        if rng.random() < 0.3 and len(asked) < 60:
+            prompt = rng.choice(stems)[: rng.randint(1, room)] + [rng.randrange(3) for _ in range(rng.randint(0, 3))]
+            prompt = prompt[:room]
+            most = rng.randint(1, max(1, min(12, room - len(prompt) + 1)))
+            made = request(prompt, most, rng.choice([0, 0, 0, 1, -2]))
+            asked.append(made)
+            simulation.scheduler.add(made)
+        if asked and rng.random() < 0.05:
+            rng.choice(asked).cancel()
+        simulation.step()
+    simulation.run()
+    for made in asked:
+        assert made.reason in (LENGTH, CANCELLED)
+        assert made.tokens == alone(made.prompt, made.most)[: len(made.tokens)]
+        assert made.reason == CANCELLED or len(made.tokens) == made.most
+
+
+def test_prompts_are_read_in_chunks_beside_texts_that_are_made():
+    simulation = Simulation(tokens=5)
+    first, second = request([1], 6), request(range(12), 1)
+    simulation.scheduler.add(first)
+    simulation.step()
+    simulation.scheduler.add(second)
+    for _ in range(3):
+        assert simulation.step() == [first, second]
+    assert len(first.tokens) == 4 and second.done
+    assert simulation.computed[second] == 12
+
+
+def test_what_begins_alike_is_computed_once():
+    simulation = Simulation(pages=20, tokens=16, batch=4)
+    stem = list(range(10, 22))
+    for tail in ([1], [2, 3], [4]):
+        simulation.scheduler.add(request([*stem, *tail], 2))
+    last = request([*stem, 5], 2)
+    simulation.scheduler.add(last)
+    simulation.run()
+    assert sum(simulation.computed.values()) == 13 + 2 + 1 + 1 + 4 * 1
+    assert last.cached == 12
+    again = request(stem, 1)  # the last token is computed even where all is known
+    simulation.scheduler.add(again)
+    simulation.run()
+    assert simulation.computed[again] == 4 and again.cached == 8
+
+
+def test_a_request_waits_for_room_and_gives_way_to_none_behind_it():
+    simulation = Simulation(pages=4, size=4, tokens=8, batch=3)
+    long, longer, short = request(range(9), 4), request(range(20, 32), 2), request([1], 1)
+    for made in (long, longer, short):
+        simulation.scheduler.add(made)
+    assert simulation.step() == [long]
+    assert len(simulation.scheduler.waiting) == 2
+    simulation.run()
+    assert long.done and longer.done and short.done
+
+
+def test_the_last_to_come_gives_its_pages_back():
+    simulation = Simulation(pages=4, size=4, tokens=8, batch=2)
+    first, second = request([1, 1, 1, 1], 9), request([2, 2, 2, 2], 9)
+    simulation.scheduler.add(first)
+    simulation.scheduler.add(second)
+    simulation.run()
+    assert first.tokens == alone(first.prompt, 9) and second.tokens == alone(second.prompt, 9)
+    assert simulation.computed[first] == 12, "the first is never interrupted"
+    assert simulation.computed[second] > 12
+
+
+def test_a_higher_priority_takes_the_place_of_a_lower_one():
+    simulation = Simulation(batch=1)
+    low, high = request([1, 2], 8), request([3, 4], 2, priority=5)
+    simulation.scheduler.add(low)
+    simulation.step()
+    simulation.scheduler.add(high)
+    assert simulation.step() == [high]
+    simulation.run()
+    assert low.tokens == alone([1, 2], 8) and high.tokens == alone([3, 4], 2)
+
+
+def test_cancelled_requests_end_wherever_they_are():
+    simulation = Simulation(batch=1)
+    running, waiting = request([1, 2], 8), request([3, 4], 2)
+    simulation.scheduler.add(running)
+    simulation.scheduler.add(waiting)
+    simulation.step()
+    running.cancel()
+    waiting.cancel()
+    assert simulation.step() == []
+    assert running.reason == waiting.reason == CANCELLED and len(running.tokens) == 1
+    assert simulation.pool.available == simulation.pool.count
+
+
+def test_pages_are_found_by_exactly_what_leads_to_them():
+    pool = PagePool(3, 2)
+    a, b = pool.take(), pool.take()
+    first = pool.learn(a, ROOT, [1, 2])
+    second = pool.learn(b, first, [1, 2])
+    assert pool.find(ROOT, [1, 2]) == a and pool.find(first, [1, 2]) == b
+    assert pool.find(second, [1, 2]) is None and pool.find(ROOT, [2, 1]) is None
+    pool.release([a, b])
+    assert pool.available == 3
+    assert [pool.take() for _ in range(3)] == [2, b, a], "free ones first, then the end of what was released"
+    assert pool.find(ROOT, [1, 2]) is None and pool.find(first, [1, 2]) is None
+
+
+def test_the_same_content_computed_twice_is_one_content():
+    pool = PagePool(2, 1)
+    a, b = pool.take(), pool.take()
+    assert pool.learn(a, ROOT, [7]) == pool.learn(b, ROOT, [7])
+    pool.release([b])
+    assert pool.free == [b], "nobody can find it again"
