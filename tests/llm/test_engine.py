@@ -18,6 +18,7 @@ from small_model import PROMPT, made
 
 import isokern
 from isokern.llm import Engine, Generation, Model, Sampling, Session, text, tokens
+from isokern.llm.batch import BatchRunner
 from isokern.llm.request import CANCELLED, FAILED, LENGTH, STOP
 from isokern.llm.steps import BatchStep
 from isokern.status import InvalidArgument
@@ -87,14 +88,15 @@ def test_architectures_compute_the_same_logits_over_pages(name, tmp_path):
 @pytest.mark.parametrize("activations", ["float", "q8_0"])
 def test_exact_logits_do_not_depend_on_who_else_is_there(activations, monkeypatch):
     model, seen = Model.open(Q4_0, activations=activations), {}
-    draw = Engine._draw
+    draw = BatchRunner._draw
 
-    def watch(engine, logits, wanted):
-        for state, row in zip(wanted, logits.numpy(), strict=True):
+    def watch(runner, logits, parts):
+        texts = [state for state, count in parts.items() if count == state.pending]
+        for state, row in zip(texts, logits.numpy(), strict=True):
             seen.setdefault(state.request, []).append(row.copy())
-        return draw(engine, logits, wanted)
+        return draw(runner, logits, parts)
 
-    monkeypatch.setattr(Engine, "_draw", watch)
+    monkeypatch.setattr(BatchRunner, "_draw", watch)
     rng = random.Random(3)
     prompt = [rng.randrange(2000) for _ in range(21)]
     found = []
@@ -107,6 +109,36 @@ def test_exact_logits_do_not_depend_on_who_else_is_there(activations, monkeypatc
             request.result(120)
         found.append(seen[request])
     assert len(found[0]) == 20 and np.array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.3, 20, 0.9, 0.05, 1.05, 7)])
+def test_guesses_change_no_text_and_spare_steps(model, tokenizer, sampling, exact, monkeypatch):
+    prompts = [tokenizer.encode(p, eos=False) for p in ("In the beginning God, In the beginning", *PROMPTS)]
+    steps, run = [], BatchRunner.run
+    monkeypatch.setattr(BatchRunner, "run", lambda runner, parts: steps.append(len(parts)) or run(runner, parts))
+    texts, counts = [], []
+    for guesses in (0, 3):
+        steps.clear()
+        with Engine(model, context=96, positions=288, batch=3, tokens=16, guesses=guesses, exact=exact) as engine:
+            texts.append([r.result(60) for r in [engine.submit(p, 60, sampling) for p in prompts]])
+            counts.append(sum(steps))
+            assert engine.pool.available == engine.pool.count
+    assert texts[0] == texts[1]
+    assert engine.accepted > 20 and counts[1] < counts[0] - 10
+
+
+def test_guesses_end_where_the_text_does(model, tokenizer):
+    prompt = tokenizer.encode("the LORD, and the LORD, and the LORD, and the", eos=False)
+    with Engine(model, context=96, batch=2, tokens=16, guesses=4) as engine:
+        whole = engine.submit(prompt, 20).result(60)
+        for most in range(1, 8):
+            assert engine.submit(prompt, most).result(60) == whole[:most]
+        for at in range(4, 9):
+            found = engine.submit(prompt, 20, ends={whole[at]})
+            assert found.result(60) == whole[: whole.index(whole[at])] and found.reason == STOP
+    with pytest.raises(InvalidArgument, match="tokens=16"):
+        Engine(model, batch=4, tokens=16, guesses=4)
 
 
 def test_what_is_cached_is_not_computed_again(engine, tokenizer, model):
@@ -207,7 +239,7 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monk
         raise isokern.OutOfMemory("Engine", "a step without memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "_program", fail)
+        patch.setattr(BatchRunner, "_program", fail)
         with pytest.raises(isokern.OutOfMemory):
             engine.submit([1, 2, 3], 4).result(60)
     assert len(engine.submit([1, 2, 3], 4).result(60)) == 4

@@ -8,6 +8,7 @@ import pytest
 from isokern.llm.pages import ROOT, PagePool
 from isokern.llm.request import CANCELLED, LENGTH, Request
 from isokern.llm.scheduler import Scheduler
+from isokern.llm.speculation import Lookup
 
 
 def request(prompt, most=4, priority=0):
@@ -17,9 +18,9 @@ def request(prompt, most=4, priority=0):
 class Simulation:
     """A scheduler whose steps write what each position's token and all before it are, and read it again."""
 
-    def __init__(self, pages=12, size=4, tokens=8, batch=3):
+    def __init__(self, pages=12, size=4, tokens=8, batch=3, guesses=0):
         self.pool = PagePool(pages, size)
-        self.scheduler = Scheduler(self.pool, tokens, batch)
+        self.scheduler = Scheduler(self.pool, tokens, batch, guesses)
         self.slots = {}
         self.computed = Counter()
 
@@ -27,25 +28,31 @@ class Simulation:
         """Run one step, check what it reads, and give each text that is read a token; return who took part."""
         scheduler, size = self.scheduler, self.pool.size
         parts = scheduler.plan()
-        assert sum(parts.values()) <= scheduler.tokens
+        assert sum(count + len(state.drafts) for state, count in parts.items()) <= scheduler.tokens
         assert set(parts) <= set(scheduler.running) and len(scheduler.running) <= scheduler.batch
         for state, count in parts.items():
-            assert 1 <= count <= state.pending
-            for at in range(state.computed, state.computed + count):
-                self.slots[state.pages[at // size], at % size] = tuple(state.tokens[: at + 1])
+            assert 1 <= count <= state.pending and len(state.drafts) <= scheduler.guesses
+            tokens = [*state.tokens, *state.drafts]
+            for at in range(state.computed, state.computed + count + len(state.drafts)):
+                self.slots[state.pages[at // size], at % size] = tuple(tokens[: at + 1])
             self.computed[state.request] += count
         for state, count in parts.items():
             for at in range(state.computed + count):
                 held = self.slots[state.pages[at // size], at % size]
                 assert held == tuple(state.tokens[: at + 1]), "a sequence reads what belongs to another"
-        complete = [state for state, count in parts.items() if count == state.pending]
-        scheduler.commit(parts)
-        for state in complete:
-            token = hash(tuple(state.tokens)) % 3
-            state.tokens.append(token)
-            state.request.add(token)
-            if len(state.request.tokens) == state.request.most:
-                scheduler.finish(state, LENGTH)
+        for state, count in parts.items():
+            drafts, complete = [*state.drafts, None], count == state.pending
+            scheduler.commit(state, count)
+            for draft in drafts if complete else []:
+                token = hash(tuple(state.tokens)) % 3
+                state.tokens.append(token)
+                state.request.add(token)
+                if len(state.request.tokens) == state.request.most:
+                    scheduler.finish(state, LENGTH)
+                    break
+                if token != draft:
+                    break
+                scheduler.commit(state, 1)
         self.check()
         return [state.request for state in parts]
 
@@ -76,9 +83,9 @@ def alone(prompt, most):
 @pytest.mark.parametrize("seed", range(60))
 def test_random_requests_read_their_own_and_all_end(seed):
     rng = random.Random(seed)
-    simulation = Simulation(
-        pages=rng.randint(8, 30), size=rng.choice([1, 2, 4]), tokens=rng.randint(4, 16), batch=rng.randint(1, 4)
-    )
+    batch, guesses = rng.randint(1, 4), seed % 3
+    tokens = batch * (1 + guesses) + rng.randint(0, 12)
+    simulation = Simulation(rng.randint(8, 30), rng.choice([1, 2, 4]), tokens, batch, guesses)
     room = simulation.pool.count * simulation.pool.size
     asked, stems = [], [[rng.randrange(3) for _ in range(40)] for _ in range(3)]
     for _ in range(300):
@@ -171,6 +178,15 @@ def test_cancelled_requests_end_wherever_they_are():
     assert simulation.step() == []
     assert running.reason == waiting.reason == CANCELLED and len(running.tokens) == 1
     assert simulation.pool.available == simulation.pool.count
+
+
+def test_what_followed_before_is_guessed():
+    lookup = Lookup()
+    assert lookup.guess([1, 2, 3, 4], 3) == []
+    assert lookup.guess([1, 2, 3, 4, 1, 2], 3) == [3, 4, 1]
+    assert lookup.guess([1, 2, 3, 4, 1, 2, 3], 1) == [4]
+    assert lookup.guess([1, 2, 3, 4, 1, 2, 3, 5, 2, 3], 9) == [5, 2, 3], "the last time counts"
+    assert lookup.guess([1, 2, 3, 4, 1, 2, 3, 5, 2, 3, 9], 9) == []
 
 
 def test_pages_are_found_by_exactly_what_leads_to_them():

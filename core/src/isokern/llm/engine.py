@@ -6,23 +6,18 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from ..arguments import integer
 from ..status import InvalidArgument, IsokernError
-from ..tensors import Tensor, empty
-from .drawing import Drawing, largest
+from .batch import PAGE, BatchRunner
+from .drawing import Drawing
 from .generate import TextEnding
 from .kv_cache import cache_dtype
 from .model import PREFILL, Model, check_tokens
 from .pages import PagePool
-from .program import DecoderProgram
 from .request import FAILED, LENGTH, STOP, Request
 from .scheduler import Scheduler, SequenceState
-from .steps import BatchStep, Sampling
+from .steps import Sampling
 from .tokenizer import Tokenizer
-
-PAGE = 16  # positions of a page
 
 
 class Engine:
@@ -32,8 +27,9 @@ class Engine:
     is how many positions a sequence may have, by default those of the model; the cache has room for `positions` in all,
     by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`,
     logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
-    attends as a sequence of its own. A context manager; `close` ends it. Raises InvalidArgument for a model that keeps
-    states in place of keys.
+    attends as a sequence of its own. With `guesses`, a step also computes up to so many tokens that followed in the
+    text before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
+    context manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
     """
 
     def __init__(
@@ -46,6 +42,7 @@ class Engine:
         tokens: int = PREFILL,
         dtype: object = "F16",
         exact: bool = False,
+        guesses: int = 0,
     ) -> None:
         c = model.config
         if c.recurrent:
@@ -57,17 +54,14 @@ class Engine:
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
         self.positions = 4 * self.context if positions is None else integer("Engine", "positions", positions, 1)
         batch = integer("Engine", "batch", batch, 1)
-        tokens = integer("Engine", "tokens", tokens, batch, hint="each of the batch has a token in a step")
-        self.model, self.dtype, self.exact = model, cache_dtype("Engine", dtype), bool(exact)
+        guesses = integer("Engine", "guesses", guesses, 0)
+        hint = "each of the batch has a token and its guesses in a step"
+        tokens = integer("Engine", "tokens", tokens, batch * (1 + guesses), hint=hint)
+        self.model = model
         self.pool = PagePool(-(-self.positions // PAGE), PAGE)
-        self.scheduler = Scheduler(self.pool, tokens, batch)
-        shapes = c.keep(self._step(1, 1))
-        self.caches: dict[str, Tensor] = {
-            f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
-            for layer in range(c.layers)
-            for name, (shape, kept) in shapes.items()
-        }
-        self._programs: dict[tuple[int, int], DecoderProgram] = {}
+        self.scheduler = Scheduler(self.pool, tokens, batch, guesses)
+        self.accepted = 0
+        self.runner = BatchRunner(model, self.context, self.scheduler, cache_dtype("Engine", dtype), exact=bool(exact))
         self._worker = _Worker()
         weakref.finalize(self, self._worker.stop)  # also at exit, while threads still run
 
@@ -80,7 +74,12 @@ class Engine:
     @property
     def cache_bytes(self) -> int:
         """The bytes of the cache."""
-        return sum(held.desc.nbytes for held in self.caches.values())
+        return sum(held.desc.nbytes for held in self.runner.caches.values())
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes of activations and workspaces of all programs so far."""
+        return sum(program.nbytes for program in self.runner.programs.values())
 
     @property
     def running(self) -> int:
@@ -167,93 +166,36 @@ class Engine:
                 if not parts:
                     self._worker.thread = None
                     return
-            wanted = [state for state, count in parts.items() if count == state.pending]
             try:
-                drawn = self._draw(self._compute(parts, len(wanted)), wanted)
+                drawn = self.runner.run(parts)
             except Exception as error:
                 with self._worker.lock:
                     for state in parts:
                         self.scheduler.finish(state, FAILED, error)
                 continue
             with self._worker.lock:
-                self.scheduler.commit(parts)
-                for state, token in zip(wanted, drawn, strict=True):
-                    self._append(state, token)
+                for state, count in parts.items():
+                    self.scheduler.commit(state, count)
+                    self._append(state, drawn.get(state, []))
 
-    def _compute(self, parts: Mapping[SequenceState, int], wanted: int) -> Tensor:
-        """Run a step, and return the logits of the sequences whose tokens are all computed then, in order."""
-        program = self._program(sum(parts.values()), wanted)
-        arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
-        arrays["slots"][:] = -1
-        at, spans = 0, [(state, state.computed, state.computed + count) for state, count in parts.items()]
-        if self.exact:
-            spans = [(state, place, place + 1) for state, begin, end in spans for place in range(begin, end)]
-        ends = []
-        for i, (state, begin, end) in enumerate(spans):
-            own, places, pages = slice(at, at + end - begin), np.arange(begin, end), np.array(state.pages)
-            arrays["tokens"][own] = state.tokens[begin:end]
-            arrays["positions"][own] = places
-            arrays["slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
-            arrays["table"][i, : len(pages)] = pages
-            arrays["lengths"][i] = end
-            at = own.stop
-            arrays["starts"][i + 1 :] = at
-            if end == len(state.tokens):
-                ends.append(at - 1)
-        arrays["rows"][: len(ends)] = ends
-        for name, array in arrays.items():
-            program.inputs[name].copy_from(array)
-        program.recording.replay()
-        return program.logits[:wanted]
-
-    def _program(self, tokens: int, rows: int) -> DecoderProgram:
-        """Return the program for so many tokens and rows of logits, of the shape that is the next larger one."""
-        most, batch = self.scheduler.tokens, self.scheduler.batch
-        if self.exact:
-            shape = most, batch
-        elif tokens == rows:
-            shape = (min(_power(tokens), batch),) * 2
-        else:
-            shape = min(_power(tokens), most), 1 if rows < 2 else batch
-        if shape not in self._programs:
-            self._programs[shape] = DecoderProgram(self.model, self._step(*shape), self.caches)
-        return self._programs[shape]
-
-    def _step(self, tokens: int, rows: int) -> BatchStep:
-        activations = self.model.activations
-        sequences = tokens if self.exact else self.scheduler.batch
-        return BatchStep(self.context, tokens, rows, sequences, self.pool.count, PAGE, self.dtype, activations)
-
-    def _draw(self, logits: Tensor, wanted: Sequence[SequenceState]) -> list[int | IsokernError]:
-        """Return the next token of each sequence, or why there is none."""
-        drawn: list[int | IsokernError] = []
-        plain = [state.request.drawing.plain for state in wanted]
-        try:
-            likeliest = largest(logits) if any(plain) else []
-        except IsokernError:  # of whom, is found one by one
-            likeliest, plain = [], [False] * len(plain)
-        for i, state in enumerate(wanted):
-            try:
-                length = len(state.tokens)
-                drawn.append(
-                    likeliest[i] if plain[i] else state.request.drawing.draw(logits[i : i + 1], length, state.tokens)
-                )
-            except IsokernError as error:
-                drawn.append(error)
-        return drawn
-
-    def _append(self, state: SequenceState, drawn: int | IsokernError) -> None:
-        """Add a token to a text, and finish it where it ends."""
+    def _append(self, state: SequenceState, drawn: Sequence[int | IsokernError]) -> None:
+        """Add tokens to a text, and finish it where it ends."""
         request = state.request
-        if isinstance(drawn, IsokernError):
-            self.scheduler.finish(state, FAILED, drawn)
-        elif drawn in request.ends:
-            self.scheduler.finish(state, STOP)
-        else:
-            state.tokens.append(drawn)
-            request.add(drawn)
+        for i, token in enumerate(drawn):
+            if i:  # the draft that was right has been computed
+                self.scheduler.commit(state, 1)
+                self.accepted += 1
+            if isinstance(token, IsokernError):
+                self.scheduler.finish(state, FAILED, token)
+                return
+            if token in request.ends:
+                self.scheduler.finish(state, STOP)
+                return
+            state.tokens.append(token)
+            request.add(token)
             if len(request.tokens) == request.most:
                 self.scheduler.finish(state, LENGTH)
+                return
 
 
 class _Worker:
@@ -277,11 +219,6 @@ class _Worker:
             thread = self.thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-
-
-def _power(count: int) -> int:
-    """Return the smallest power of two that is at least `count`."""
-    return 1 << (count - 1).bit_length()
 
 
 def _pieces(request: Request, ending: TextEnding) -> Iterator[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .pages import ROOT, Key, PagePool
 from .request import CANCELLED, Request
+from .speculation import Lookup
 
 
 @dataclass(eq=False)
@@ -15,7 +15,7 @@ class SequenceState:
     """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
 
     The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
-    it.
+    it. `drafts` are guesses of what follows that the step computes as well.
     """
 
     request: Request
@@ -26,6 +26,8 @@ class SequenceState:
     full: int = 0
     content: int = ROOT
     shared: int = 0
+    drafts: list[int] = field(default_factory=list)
+    lookup: Lookup = field(default_factory=Lookup)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -54,11 +56,12 @@ class Scheduler:
     order of rank. A request waits until the pool has room for its prompt; nobody of lower rank overtakes it. Where a
     running one needs a page and there is none, the one of lowest rank gives all of its pages back and waits again: what
     it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
-    alike, and one that would compute what another is computing waits for it.
+    alike, and one that would compute what another is computing waits for it. A text that is made has up to `guesses`
+    tokens more in a step, guessed from the text itself; `tokens` are at least `batch` times all of these.
     """
 
-    def __init__(self, pool: PagePool, tokens: int, batch: int) -> None:
-        self.pool, self.tokens, self.batch = pool, tokens, batch
+    def __init__(self, pool: PagePool, tokens: int, batch: int, guesses: int = 0) -> None:
+        self.pool, self.tokens, self.batch, self.guesses = pool, tokens, batch, guesses
         self.running: list[SequenceState] = []
         self.waiting: list[SequenceState] = []  # by rank
         self._count = 0
@@ -71,7 +74,7 @@ class Scheduler:
     def plan(self) -> dict[SequenceState, int]:
         """Return how many tokens of each request the next step computes; none where there is nothing to do.
 
-        Requests that were cancelled are finished here.
+        Its drafts are not counted. Requests that were cancelled are finished here.
         """
         for state in [s for s in (*self.running, *self.waiting) if s.request.cancelled]:
             self.finish(state, CANCELLED)
@@ -87,15 +90,14 @@ class Scheduler:
             self._extend(state, plan)
         return plan.parts
 
-    def commit(self, parts: Mapping[SequenceState, int]) -> None:
-        """Note that a step has computed these tokens."""
+    def commit(self, state: SequenceState, count: int) -> None:
+        """Note that a step has computed so many tokens of a request."""
         size = self.pool.size
-        for state, count in parts.items():
-            state.computed += count
-            while (state.full + 1) * size <= state.computed:
-                tokens = state.tokens[state.full * size : (state.full + 1) * size]
-                state.content = self.pool.learn(state.pages[state.full], state.content, tokens)
-                state.full += 1
+        state.computed += count
+        while (state.full + 1) * size <= state.computed:
+            tokens = state.tokens[state.full * size : (state.full + 1) * size]
+            state.content = self.pool.learn(state.pages[state.full], state.content, tokens)
+            state.full += 1
 
     def finish(self, state: SequenceState, reason: str, error: BaseException | None = None) -> None:
         """Take a request out and give its pages back."""
@@ -106,6 +108,7 @@ class Scheduler:
     def _extend(self, state: SequenceState, plan: _Plan) -> None:
         """Put as many pending tokens of a running request into the plan as there is room for."""
         self._share(state)
+        state.drafts = []
         key = self._next_page(state)
         if plan.left == 0 or (key in plan.promised and state.computed == len(state.pages) * self.pool.size):
             return
@@ -117,10 +120,23 @@ class Scheduler:
                     return
             else:
                 state.pages.append(self.pool.take())
+        if count == state.pending == 1 and self.guesses:
+            self._guess(state, plan.left - 1)
         plan.parts[state] = count
-        plan.left -= count
+        plan.left -= count + len(state.drafts)
         if key is not None:
             plan.promised.add(key)
+
+    def _guess(self, state: SequenceState, most: int) -> None:
+        """Find up to `most` drafts for a text, as far as its length and pages that nobody else may need allow."""
+        most = min(most, self.guesses, state.request.most - len(state.request.tokens) - 1)
+        drafts = state.lookup.guess(state.tokens, most) if most > 0 else []
+        while (len(state.tokens) + len(drafts)) > len(state.pages) * self.pool.size and drafts:
+            if self.pool.available <= len(self.running):
+                drafts.pop()
+            else:
+                state.pages.append(self.pool.take())
+        state.drafts = drafts
 
     def _admit(self, state: SequenceState, plan: _Plan) -> bool:
         """Let a waiting request run if there is room for its tokens and one more, and return whether it does.
@@ -164,7 +180,8 @@ class Scheduler:
 
     def _preempt(self, state: SequenceState, plan: _Plan) -> None:
         """Have a running request wait again."""
-        plan.left += plan.parts.pop(state, 0)
+        if state in plan.parts:
+            plan.left += plan.parts.pop(state) + len(state.drafts)
         self.running.remove(state)
         self._give_back(state)
         insort(self.waiting, state, key=_rank)

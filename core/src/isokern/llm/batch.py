@@ -1,0 +1,133 @@
+"""Steps of an engine on its device: the tokens of many sequences through one program, and what is drawn after each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..dtypes import DType
+from ..status import IsokernError
+from ..tensors import Tensor, empty
+from .drawing import Drawing, largest
+from .model import Model
+from .program import DecoderProgram
+from .scheduler import Scheduler, SequenceState
+from .steps import HISTORY, BatchStep
+
+PAGE = 16  # positions of a page
+
+Drawn = dict[SequenceState, list[int | IsokernError]]
+"""The next tokens of each text; in place of the last one, why there is none."""
+
+
+class BatchRunner:
+    """Runs the steps that a scheduler plans, of sequences of up to `context` positions, over caches of its pages.
+
+    Programs are compiled when a step of their size comes first. With `exact` there is one, for all steps.
+    """
+
+    def __init__(self, model: Model, context: int, scheduler: Scheduler, dtype: DType, *, exact: bool) -> None:
+        self.model, self.context, self.scheduler, self.dtype, self.exact = model, context, scheduler, dtype, exact
+        shapes = model.config.keep(self._step(1, 1))
+        self.caches: dict[str, Tensor] = {
+            f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
+            for layer in range(model.config.layers)
+            for name, (shape, kept) in shapes.items()
+        }
+        self.programs: dict[tuple[int, int], DecoderProgram] = {}
+
+    def run(self, parts: Mapping[SequenceState, int]) -> Drawn:
+        """Compute a step, and return the next tokens of each text that it brings to its end."""
+        return self._draw(self._compute(parts), parts)
+
+    def _compute(self, parts: Mapping[SequenceState, int]) -> Tensor:
+        """Run a step, and return the logits after the last token of each text and after its drafts, in order."""
+        ids = {state: [*state.tokens[state.computed :][:count], *state.drafts] for state, count in parts.items()}
+        wanted = sum(_count_rows(state, count) for state, count in parts.items())
+        program = self._program(sum(map(len, ids.values())), wanted)
+        arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
+        arrays["slots"][:] = -1
+        at = span = row = 0
+        for state, tokens in ids.items():
+            own, places = slice(at, at + len(tokens)), np.arange(state.computed, state.computed + len(tokens))
+            pages = np.array(state.pages)
+            arrays["tokens"][own] = tokens
+            arrays["positions"][own] = places
+            arrays["slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
+            for count in [1] * len(tokens) if self.exact else [len(tokens)]:
+                at += count
+                arrays["table"][span, : len(pages)] = pages
+                arrays["lengths"][span] = places[at - own.start - 1] + 1
+                span += 1
+                arrays["starts"][span:] = at
+            rows = _count_rows(state, parts[state])
+            arrays["rows"][row : row + rows] = np.arange(at - rows, at)
+            row += rows
+        for name, array in arrays.items():
+            program.inputs[name].copy_from(array)
+        program.recording.replay()
+        return program.logits[:wanted]
+
+    def _program(self, tokens: int, rows: int) -> DecoderProgram:
+        """Return the program for so many tokens and rows of logits, of the shape that is the next larger one."""
+        most, texts = self.scheduler.tokens, self.scheduler.batch * (1 + self.scheduler.guesses)
+        if self.exact:
+            shape = most, texts
+        elif tokens == rows:
+            shape = (min(_power(tokens), texts),) * 2
+        else:
+            shape = min(_power(tokens), most), 1 if rows < 2 else texts
+        if shape not in self.programs:
+            self.programs[shape] = DecoderProgram(self.model, self._step(*shape), self.caches)
+        return self.programs[shape]
+
+    def _step(self, tokens: int, rows: int) -> BatchStep:
+        activations = self.model.activations
+        sequences = tokens if self.exact else self.scheduler.batch
+        return BatchStep(
+            self.context, tokens, rows, sequences, self.scheduler.pool.count, PAGE, self.dtype, activations
+        )
+
+    def _draw(self, logits: Tensor, parts: Mapping[SequenceState, int]) -> Drawn:
+        """Return the next tokens of each text: one, and one more after each draft that is what was drawn."""
+        rows = {state: _count_rows(state, count) for state, count in parts.items()}
+        texts = [state for state, count in rows.items() if count]
+        try:
+            likeliest = largest(logits) if any(state.request.drawing.plain for state in texts) else []
+        except IsokernError:  # of whom, is found one by one
+            likeliest = []
+        made, row = {}, 0
+        for state in texts:
+            drawing = state.request.drawing
+            told = likeliest[row:] if drawing.plain else []
+            made[state] = _draw_each(drawing, logits[row : row + rows[state]], state, told)
+            row += rows[state]
+        return made
+
+
+def _count_rows(state: SequenceState, count: int) -> int:
+    """Return after how many of the tokens of a step's part something is drawn."""
+    return 1 + len(state.drafts) if count == state.pending else 0
+
+
+def _draw_each(
+    drawing: Drawing, logits: Tensor, state: SequenceState, likeliest: Sequence[int]
+) -> list[int | IsokernError]:
+    """Return the tokens that are drawn one after another, while they are the drafts, from logits [n, vocabulary]."""
+    made: list[int | IsokernError] = []
+    for i in range(logits.shape[0]):
+        known = [*state.tokens[-HISTORY:], *state.drafts[:i]]
+        try:
+            token = likeliest[i] if likeliest else drawing.draw(logits[i : i + 1], len(state.tokens) + i, known)
+        except IsokernError as error:
+            return [*made, error]
+        made.append(token)
+        if i < len(state.drafts) and token != state.drafts[i]:
+            break
+    return made
+
+
+def _power(count: int) -> int:
+    """Return the smallest power of two that is at least `count`."""
+    return 1 << (count - 1).bit_length()
