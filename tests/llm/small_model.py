@@ -8,7 +8,6 @@ from isokern.blocks import quantize
 from isokern.dtypes import Q4_0, Q4_1, Q8_0
 from isokern.llm import GGUF
 
-RNG = np.random.default_rng(11)
 BLOCKS = {d.name: d for d in (Q4_0, Q4_1, Q8_0)}
 PROMPT = [3, 17, 90, 4, 4, 61, 33, 8]
 
@@ -16,9 +15,10 @@ PROMPT = [3, 17, 90, 4, 4, 61, 33, 8]
 def made(path, architecture="llama", dtype="F32", tied=True, change=None, width=64, inner=96, **metadata):
     """Write a small model with random weights: 2 layers, width 64, 4 heads that share 2, 97 tokens."""
     heads, kv_heads, dim, vocabulary = 4, 2, 32, 97
+    rng = np.random.default_rng(11)  # whatever was made before
 
     def weight(*shape):
-        array = (RNG.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+        array = (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
         if len(shape) == 1:
             return 1 + array / 4
         if dtype in BLOCKS:

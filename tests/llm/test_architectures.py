@@ -262,3 +262,23 @@ def test_bytes_that_a_token_reads_of_experts(tmp_path, device):
     experts = sum(t.desc.nbytes for name, t in model.weights.items() if "_exps" in name)
     table = model.weights["token_embd.weight"].desc.nbytes
     assert model.read_bytes == model.nbytes - table - experts * 4 // 6
+
+
+@pytest.mark.parametrize("model", ["llama", "gpt2", "mamba"])
+def test_prompts_of_any_length_need_few_programs(tmp_path, device, model):
+    loaded = Model(made(tmp_path / "m.gguf", model), device=device)
+    session, single, text = Session(loaded, 64, "F32"), Session(loaded, 64, "F32"), [*TEXT, *TEXT[:10]]
+    wanted = np.concatenate([single.logits([token]) for token in text])
+    for first, then in [(1, 9), (3, 2), (13, 27), (33, 7), (21, 5)]:
+        session.clear()
+        got = [session.logits(text[:first], every=True), session.logits(text[first : first + then])]
+        assert far(got[0], wanted[:first]) < 1e-5 and far(got[1], wanted[first + then - 1]) < 1e-5
+    assert {count for count, *_ in session._programs} <= {1, 2, 4, 8, 16, 32, 64}
+    full = Session(loaded, 13, "F32")  # where there is no room for more than the tokens
+    assert [size for size, _ in full.cut(13)] == [8, 4, 1]
+    assert far(full.logits(TEXT[:13]), wanted[12]) < 1e-5 and full.position == 13
+    for wrong, message in [(TEXT[:5], "5 tokens"), ([], "0 tokens")]:
+        with pytest.raises(InvalidArgument, match=message):
+            single.program(4).run(wrong)
+    with pytest.raises(InvalidArgument, match="a program for 32 tokens after 40"):
+        single.program(32).run(text[:32])

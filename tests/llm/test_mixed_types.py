@@ -5,7 +5,7 @@ import pytest
 import reference_models
 import small_architectures
 from float64 import logits as reference
-from small_model import PROMPT, RNG, made
+from small_model import PROMPT, made
 
 import isokern
 from isokern import BadTensorDtype, blocks
@@ -15,6 +15,7 @@ from isokern.llm import GGUF, Model, Session
 from isokern.oracle.values import draw
 
 # As the mixes of a size have them: what a row does not fill with whole blocks is of a type with smaller ones
+RNG = np.random.default_rng(11)
 MIXES = {
     "Q4_K_M": {"output": "Q6_K", "attn_v": "Q6_K", "attn_output": "Q5_0", "": "Q4_K"},
     "Q5_K_M": {"output": "Q6_K", "attn_v": "Q6_K", "attn_output": "Q5_1", "": "Q5_K"},

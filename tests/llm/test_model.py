@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from float64 import logits as reference
-from small_model import BLOCKS, PROMPT, RNG, drop, made, put, replace
+from small_model import BLOCKS, PROMPT, drop, made, put, replace
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, NotImplementedOnDevice
 from isokern.llm import GGUF, Generation, Model, Sampling, Session, negative_log_likelihood, tokens
@@ -26,6 +26,7 @@ def test_logits_of_every_token_are_those_of_float64(tmp_path, device, architectu
     assert close(session.logits(PROMPT, every=True), reference(gguf, PROMPT)) < 1e-5
 
 
+RNG = np.random.default_rng(11)
 BIASES = {
     f"blk.1.{name}.bias": RNG.standard_normal(n).astype(np.float32)
     for name, n in (

@@ -15,7 +15,7 @@ from ..backend import Device
 from ..dtypes import U8
 from ..status import InvalidArgument, quote
 from .drawing import Drawing
-from .model import PREFILL, Model, Session
+from .model import Model, Session
 from .steps import Sampling
 from .tokenizer import Tokenizer
 
@@ -74,28 +74,29 @@ def tokens(
             stacklevel=2,
         )
     draw = _Recorded(session, sampling) if not bias else _Apart(session, sampling, bias)
-    parts = [prompt[at : at + PREFILL] for at in range(0, len(prompt), PREFILL)]
-    for part in parts[:-1]:
-        session.program(len(part))
-    draw.prepare(len(parts[-1]))  # compiled before the clock starts
+    sizes = session.cut(len(prompt))
+    for size, _ in sizes[:-1]:
+        session.program(size)
+    draw.prepare(sizes[-1][0])  # compiled before the clock starts
     report.prompt_tokens = len(prompt)
-    return _steps(session, parts, draw, most, ends, report, [*before, *prompt])
+    return _steps(session, sizes, draw, most, ends, report, [*before, *prompt])
 
 
 def _steps(
     session: Session,
-    parts: Sequence[Sequence[int]],
+    sizes: Sequence[tuple[int, int]],
     draw: _Recorded | _Apart,
     most: int,
     ends: frozenset[int],
     report: Generation,
     history: list[int],
 ) -> Iterator[int]:
-    """Run the prompt's parts, then one token a step."""
-    begin = time.perf_counter()
-    for part in parts[:-1]:
-        session.program(len(part)).run(part)
-    token = draw.after(parts[-1], history)
+    """Run programs of these sizes for the end of `history`, the prompt; then one token a step."""
+    begin, at = time.perf_counter(), len(history) - report.prompt_tokens
+    for size, count in sizes[:-1]:
+        session.program(size).run(history[at : at + count])
+        at += count
+    token = draw.after(sizes[-1][0], history[at:], history)
     report.prefill_seconds = time.perf_counter() - begin
     while True:
         if token in ends:
@@ -107,7 +108,7 @@ def _steps(
         if len(report.tokens) == most:
             return
         begin = time.perf_counter()
-        token = draw.after([token], history)
+        token = draw.after(1, [token], history)
         report.decode_seconds += time.perf_counter() - begin
 
 
@@ -120,12 +121,12 @@ class _Recorded:
         self.left: int | None = None  # the token that a step of one left in its input
 
     def prepare(self, count: int) -> None:
-        """Compile the program for `count` tokens."""
+        """Compile the program for up to `count` tokens."""
         self.session.program(count, sampling=self.sampling)
 
-    def after(self, part: Sequence[int], history: list[int]) -> int:
-        """Append a part of the sequence, the last of `history`, and return the token that is drawn after it."""
-        program = self.step if len(part) == 1 else self.session.program(len(part), sampling=self.sampling)
+    def after(self, size: int, part: Sequence[int], history: list[int]) -> int:
+        """Append the last part of `history`, by the program for `size` tokens, and return the token drawn after it."""
+        program = self.step if size == 1 else self.session.program(size, sampling=self.sampling)
         if self.sampling.penalty != 1:
             program.remember(history)
         program.run(None if self.left is not None else part)
@@ -146,9 +147,9 @@ class _Apart:
         self.session.program(1)
         self.session.program(count)
 
-    def after(self, part: Sequence[int], history: list[int]) -> int:
-        """Append a part of the sequence, the last of `history`, and return the token that is drawn after it."""
-        program = self.session.program(len(part))
+    def after(self, size: int, part: Sequence[int], history: list[int]) -> int:
+        """Append the last part of `history`, by the program for `size` tokens, and return the token drawn after it."""
+        program = self.session.program(size)
         program.run(part)
         return self.drawing.draw(program.logits, self.session.position, history)
 

@@ -171,7 +171,7 @@ class Session:
             cache.clear()
 
     def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
-        """Return the program for `count` tokens, with logits of the last one or of every one.
+        """Return the program for up to `count` tokens, with logits of the last one or of every one.
 
         With `sampling` it also draws the next token.
         """
@@ -186,14 +186,30 @@ class Session:
         They are [1, vocabulary], after the last token, or with `every` [tokens, vocabulary], after each.
         """
         self.check(tokens)
-        rows = []
-        for at in range(0, len(tokens), PREFILL):
-            part = tokens[at : at + PREFILL]
-            program = self.program(len(part), every)
-            program.run(part)
-            if every or at + PREFILL >= len(tokens):
-                rows.append(np.array(program.logits.numpy(), np.float32))
+        rows, at = [], 0
+        for size, count in self.cut(len(tokens)):
+            program = self.program(size, every)
+            program.run(tokens[at : at + count])
+            at += count
+            if every or at == len(tokens):
+                rows.append(np.array(program.logits.numpy(), np.float32)[: count if every else 1])
         return np.concatenate(rows)
+
+    def cut(self, count: int) -> list[tuple[int, int]]:
+        """Return how `count` tokens are appended: the sizes of programs, and how many tokens each takes.
+
+        Sizes are powers of two up to PREFILL, so that there are few programs. The last may be for more tokens than are
+        left, where the cache has room for these; states of models without keys have none.
+        """
+        sizes, at = [], self.position
+        while count:
+            size = min(PREFILL, 1 << (count - 1).bit_length())
+            if size > count and (self.model.config.recurrent or at + size > self.length):
+                size //= 2
+            taken = min(size, count)
+            sizes.append((size, taken))
+            at, count = at + taken, count - taken
+        return sizes
 
     def check(self, tokens: Sequence[int], more: int = 0) -> None:
         """Raise InvalidArgument unless there are tokens, all of the vocabulary, and they fit.
@@ -220,7 +236,7 @@ def check_tokens(tokens: Sequence[int], size: int) -> None:
 
 
 class TokenProgram(DecoderProgram):
-    """The model's program for `count` tokens at the end of a session's sequence, over its caches.
+    """The model's program for up to `count` tokens at the end of a session's sequence, over its caches.
 
     `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `TokenStep`). With
     sampling, the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running
@@ -236,12 +252,23 @@ class TokenProgram(DecoderProgram):
     def run(self, tokens: Sequence[int] | None = None) -> None:
         """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
 
-        Asynchronous where the device is.
+        The cache needs room for `count` tokens, and states of models without keys take exactly these. Asynchronous
+        where the device is. Raises InvalidArgument where there are more tokens, or no room.
         """
-        start, *_ = [cache.take(self.count) for cache in self.session.caches]
+        session, given = self.session, 1 if tokens is None else len(tokens)
+        least = self.count if tokens is None or session.model.config.recurrent else 1
+        if not least <= given <= self.count:
+            allowed = f"{self.count}" if least == self.count else f"from {least} to {self.count}"
+            raise InvalidArgument("TokenProgram.run", f"{given} tokens", allowed=allowed)
+        if session.position + self.count > session.length:
+            problem = f"a program for {self.count} tokens after {session.position}"
+            raise InvalidArgument("TokenProgram.run", problem, allowed=f"{session.length} in all, the cache's length")
+        start, *_ = [cache.take(given) for cache in session.caches]
         if tokens is not None:
-            self.tokens.copy_from(np.asarray(tokens, np.int64))
+            self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
             self.inputs["start"].copy_from(np.array([start]))
+            if self.count > 1:
+                self.inputs["last"].copy_from(np.array([given - 1]))
         self.recording.replay()
 
     def remember(self, tokens: Sequence[int]) -> None:

@@ -75,12 +75,14 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class TokenStep:
-    """`tokens` new tokens of one sequence, over caches of `length` positions and the dtype `cache`.
+    """Up to `tokens` new tokens of one sequence, over caches of `length` positions and the dtype `cache`.
 
-    Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for each layer `blk.N.keys` and `blk.N.values` [1,
-    length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. The result is the logits of the last
-    token, or of all with `every`. With `sampling` the graph also draws the next token and leaves it, and its position,
-    in its inputs `tokens` and `start`: run again, it computes the next step.
+    Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for more than one token `last` I64 [1] (the index
+    of the last that is one: what is behind it is computed, but nothing depends on it), for each layer `blk.N.keys` and
+    `blk.N.values` [1, length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. The result is the
+    logits of the last token, or of all with `every`. With `sampling` the graph also draws the next token and leaves it,
+    and its position, in its inputs `tokens` (the last of them) and `start`: run again for one token, it computes the
+    next step.
     """
 
     length: int
@@ -96,11 +98,12 @@ class TokenStep:
         tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
         (count,) = emit("fill", [], {"value": n, "shape": (1,)}, name="count", dtypes={"T": "I64"})
         (lengths,) = emit("add", [start, count], name="lengths")
-        positions = start
+        positions, last = start, None
         if n > 1:
+            last = made.input("last", (1,), "I64")
             (numbers,) = emit("iota", [], {"shape": (n,)}, name="positions", dtypes={"T": "I64"})
             (positions,) = emit("add", [numbers, start], name="positions")
-        return _OneSequence(self, tokens, positions, start, lengths)
+        return _OneSequence(self, tokens, positions, start, lengths, last)
 
     def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
         """Return the shape and the dtype of a layer's cache of keys and of values."""
@@ -109,13 +112,17 @@ class TokenStep:
 
 @dataclass(frozen=True)
 class _OneSequence:
-    """The places of one sequence's new tokens: the first is at `start` [1], and there are `lengths` keys [1]."""
+    """The places of one sequence's new tokens: the first is at `start` [1], and there are `lengths` keys [1].
+
+    `last` [1] is the index of the last token, where there are several.
+    """
 
     step: TokenStep
     tokens: Value
     positions: Value
     start: Value
     lengths: Value
+    last: Value | None
 
     def attend(
         self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
@@ -128,7 +135,7 @@ class _OneSequence:
 
     def choose(self, made: Model, x: Value) -> Value:
         """Return the last row, or all."""
-        return x if self.step.every else _last_row(made, x)
+        return x if self.step.every else self._last_row(made, x)
 
     def end(self, made: Model, logits: Value) -> None:
         """Draw the next token, where the step says how; it and its position become inputs of the next step."""
@@ -136,20 +143,22 @@ class _OneSequence:
         if sampling is None:
             return
         history = made.input("history", (1, HISTORY), "I64") if sampling.penalty != 1 else None
-        given = [_last_row(made, logits), history, self.lengths]
-        (token,) = emit("random_sample", given, asdict(sampling), name="sample")
+        place = self.lengths
+        if self.last is not None:
+            (place,) = emit("gather", [self.positions, self.last], {"axis": 0}, name="place")
+            (one,) = emit("fill", [], {"value": 1, "shape": (1,)}, name="one", dtypes={"T": "I64"})
+            (place,) = emit("add", [place, one], name="place")
+        row = self._last_row(made, logits) if self.step.every else logits
+        (token,) = emit("random_sample", [row, history, place], asdict(sampling), name="sample")
         at = {"count": 1, "y_offset": self.step.tokens - 1}
         (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
-        (moved,) = emit("copy_slice", [self.lengths, self.start], {"count": 1}, name="start")
+        (moved,) = emit("copy_slice", [place, self.start], {"count": 1}, name="start")
         made.output(drawn, moved)
 
-
-def _last_row(made: Model, x: Value) -> Value:
-    n = x.spec.shape[0]
-    if n == 1:
+    def _last_row(self, made: Model, x: Value) -> Value:
+        if self.last is not None:
+            (x,) = made.builder.emit("gather", [x, self.last], {"axis": 0}, name="last")
         return x
-    (x,) = made.builder.emit("slice", [x], {"starts": (n - 1,), "ends": (n,), "axes": (0,)}, name="last")
-    return x
 
 
 @dataclass(frozen=True)
