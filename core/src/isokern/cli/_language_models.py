@@ -14,6 +14,7 @@ from ._output import note
 
 if TYPE_CHECKING:
     from ..llm.gguf import GGUFTensor
+    from ..llm.grammar import Grammar
 
 T = TypeVar("T")
 File = Annotated[Path, typer.Argument(help="A GGUF file; of a split one, any part.")]
@@ -39,6 +40,32 @@ LogitBias = Annotated[
     list[str] | None,
     typer.Option("--logit-bias", help="TOKEN=NUMBER, added to the logit of a token's id; -inf rules it out."),
 ]
+
+
+GrammarFile = Annotated[
+    Path | None,
+    typer.Option("--grammar", help="A file with a grammar that the text follows: .lark, .regex, or llama.cpp's GBNF."),
+]
+JsonSchema = Annotated[
+    Path | None, typer.Option("--json-schema", help="A file with a JSON schema that the text follows; {} is any JSON.")
+]
+
+
+def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:
+    """Return the grammar of one of both options, if one is given."""
+    from ..llm.grammar import Grammar
+
+    if grammar is not None and schema is not None:
+        raise InvalidArgument("generate", "--grammar and --json-schema", allowed="one of them")
+    path = grammar or schema
+    if path is None:
+        return None
+    kind = "json_schema" if schema else {".lark": "lark", ".regex": "regex"}.get(path.suffix, "gbnf")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument("generate", f"{path}: {error}", allowed="a text in UTF-8") from None
+    return Grammar(kind, text.rstrip("\n") if kind == "regex" else text)
 
 
 def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = False) -> Any:

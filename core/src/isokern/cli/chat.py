@@ -15,6 +15,8 @@ from ._language_models import (
     Context,
     Device,
     File,
+    GrammarFile,
+    JsonSchema,
     LogitBias,
     MinP,
     Penalty,
@@ -27,6 +29,7 @@ from ._language_models import (
     load,
     note_warnings,
     read_bias,
+    read_grammar,
     with_room,
 )
 from ._output import complain, note
@@ -56,6 +59,8 @@ def chat(
     seed: Seed = 0,
     stop: Stop = None,
     logit_bias: LogitBias = None,
+    grammar: GrammarFile = None,
+    json_schema: JsonSchema = None,
     context: Context = None,
     cache: Cache = "F16",
     activations: Activations = "float",
@@ -69,13 +74,12 @@ def chat(
     from ..llm.model import Session
     from ..llm.steps import Sampling
 
-    bias = read_bias(logit_bias)
+    bias, rules = read_bias(logit_bias), read_grammar(grammar, json_schema)
     loaded = load(model, device, activations, False, prepack)
     session = with_room(lambda: Session(loaded, context, cache))
     sampling = Sampling(temperature, top_k, top_p, min_p, penalty, seed)
-    talk = Chat(
-        session, system, template=template, sampling=sampling, max_tokens=max_tokens, stop=stop or (), bias=bias
-    )
+    options: dict[str, Any] = {"template": template, "max_tokens": max_tokens, "stop": stop or ()}
+    talk = Chat(session, system, sampling=sampling, bias=bias, grammar=rules, **options)
     session.program(1, sampling=sampling)  # compiled, and its options checked, before anything is typed
     note(f"{model.name} on {loaded.device.name}. {HELP}")
     for said in _messages():

@@ -15,6 +15,8 @@ from ._language_models import (
     Context,
     Device,
     File,
+    GrammarFile,
+    JsonSchema,
     LogitBias,
     MinP,
     Penalty,
@@ -28,6 +30,7 @@ from ._language_models import (
     mib,
     note_warnings,
     read_bias,
+    read_grammar,
     with_room,
 )
 from ._output import Json, emit, note, quiet
@@ -52,6 +55,8 @@ def generate(
     seed: Seed = 0,
     stop: Stop = None,
     logit_bias: LogitBias = None,
+    grammar: GrammarFile = None,
+    json_schema: JsonSchema = None,
     context: Context = None,
     cache: Cache = "F16",
     activations: Activations = "float",
@@ -67,13 +72,14 @@ def generate(
     from ..llm.steps import Sampling
 
     begin, bias = read_prompt(prompt, prompt_file), read_bias(logit_bias)
+    rules = read_grammar(grammar, json_schema)
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer, session = loaded.tokenizer(), with_room(lambda: Session(loaded, context, cache))
         sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Generation()
         given = (session, tokenizer, begin, max_tokens, sampling, report)
         each = note_warnings(
-            lambda: with_room(lambda: text(*given, stop=stop or (), special=special, bias=bias))
+            lambda: with_room(lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules))
         )  # everything is checked here
         pieces = []
         if not json:

@@ -7,6 +7,7 @@ from .chat import Chat, Template
 from .engine import Engine
 from .generate import Generation, negative_log_likelihood, text, tokens
 from .gguf import GGUF, GGUFTensor
+from .grammar import Grammar
 from .kv_cache import KVCache
 from .model import Model, Session
 from .request import Request
@@ -19,6 +20,7 @@ __all__ = [
     "Engine",
     "GGUFTensor",
     "Generation",
+    "Grammar",
     "KVCache",
     "Model",
     "Request",

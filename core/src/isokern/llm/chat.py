@@ -9,6 +9,7 @@ from ..arguments import integer
 from ..status import InvalidArgument
 from .generate import Generation, text
 from .gguf import GGUF
+from .grammar import Grammar
 from .model import Session
 from .steps import Sampling
 from .templates import find_template, render
@@ -59,8 +60,8 @@ class Chat:
     """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
 
     `template` and `values` are those of `Template`. An answer has at most `max_tokens` tokens, by default what the
-    cache has room for, and ends before the first of the strings `stop`. A user's text never becomes a control token,
-    whatever it says. InvalidArgument where there is no template, or `system` is not text.
+    cache has room for, ends before the first of the strings `stop`, and follows `grammar`. A user's text never becomes
+    a control token, whatever it says. InvalidArgument where there is no template, or `system` is not text.
     """
 
     def __init__(
@@ -74,12 +75,13 @@ class Chat:
         stop: Sequence[str] = (),
         bias: Mapping[int, float] | None = None,
         values: Mapping[str, Any] | None = None,
+        grammar: Grammar | None = None,
     ) -> None:
         self.session, self.tokenizer = session, session.model.tokenizer()
         self.template = Template(session.model.gguf, self.tokenizer, template, values)
         self.stop = (*stop, *self.template.stop)
         self.system = None if system is None else check_text("system", system)
-        self.sampling, self.bias = sampling or Sampling(), bias
+        self.sampling, self.bias, self.grammar = sampling or Sampling(), bias, grammar
         self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
         self.messages: list[dict[str, Any]] = []
         self.reports: list[Generation] = []
@@ -118,7 +120,7 @@ class Chat:
         return self._answer(messages, ids, report, pieces)
 
     def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Iterator[str]:
-        given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias}
+        given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias, "grammar": self.grammar}
         return text(self.session, self.tokenizer, ids[kept:], most, self.sampling, report, **given)
 
     def _answer(

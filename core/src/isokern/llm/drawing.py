@@ -14,6 +14,7 @@ from ..eager import calls
 from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
+from .grammar import Constraint
 from .steps import HISTORY, Sampling
 
 
@@ -34,29 +35,47 @@ def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
 
 
 class Drawing:
-    """How one text's tokens are drawn, as the program of a `TokenStep` draws them: with a bias, from F32 logits.
+    """How one text's tokens are drawn, as the program of a `TokenStep` draws them, from F32 logits.
 
-    Raises InvalidArgument where the bias or the sampling is wrong.
+    `bias` is added to the logits of its tokens, and `constraint` rules out what its grammar does not allow next. Raises
+    InvalidArgument where the bias or the sampling is wrong.
     """
 
-    def __init__(self, sampling: Sampling, bias: Mapping[int, float] | None, size: int, device: Device) -> None:
-        self.sampling, self.device = sampling, device
+    def __init__(
+        self,
+        sampling: Sampling,
+        bias: Mapping[int, float] | None,
+        size: int,
+        device: Device,
+        constraint: Constraint | None = None,
+    ) -> None:
+        self.sampling, self.device, self.constraint = sampling, device, None
         self.bias = tensor(bias_row(bias, size), "F32", device=device) if bias else None
-        self.plain = sampling.temperature == 0 and sampling.penalty == 1 and not bias
+        self.plain = sampling.temperature == 0 and sampling.penalty == 1 and not bias and constraint is None
         """Whether the token is that of the largest logit."""
         self.draw(tensor(np.zeros((1, size), np.float32), "F32", device=device), 0, [])
+        self.constraint = constraint
 
     def draw(self, logits: Tensor, position: int, history: Sequence[int]) -> int:
-        """Return the token drawn from logits [1, vocabulary]; it will be at `position`, after all of `history`."""
+        """Return the token drawn from logits [1, vocabulary]; it will be at `position`, after all of `history`.
+
+        The constraint goes on after it.
+        """
         if self.bias is not None:
             logits = calls.call(find("add"), [self.bias, logits])
+        if self.constraint is not None:
+            ruled = np.where(self.constraint.allowed(), np.float32(0), np.float32(-np.inf))[None]
+            logits = calls.call(find("add"), [tensor(ruled, "F32", device=self.device), logits])
         seen = None
         if self.sampling.penalty != 1:
             last = list(history)[-HISTORY:]
             seen = tensor(np.array([[-1] * (HISTORY - len(last)) + last]), "I64", device=self.device)
         at = tensor(np.array([position]), "I64", device=self.device)
         drawn = calls.call(find("random_sample"), [logits, seen, at], **asdict(self.sampling))
-        return int(drawn.numpy()[0])
+        token = int(drawn.numpy()[0])
+        if self.constraint is not None:
+            self.constraint.add(token)
+        return token
 
 
 def largest(logits: Tensor) -> list[int]:

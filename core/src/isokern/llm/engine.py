@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..arguments import integer
 from ..status import InvalidArgument, IsokernError
 from .batch import PAGE, BatchRunner
 from .drawing import Drawing
 from .generate import TextEnding
+from .grammar import Constraint, Grammar
 from .kv_cache import cache_dtype
 from .model import PREFILL, Model, check_tokens
 from .pages import PagePool
@@ -99,12 +101,14 @@ class Engine:
         *,
         ends: Iterable[int] = (),
         bias: Mapping[int, float] | None = None,
+        constraint: Constraint | None = None,
         priority: int = 0,
         listener: Callable[[], None] | None = None,
     ) -> Request:
         """Return a request for up to `max_tokens` tokens after `prompt`, until one of `ends`.
 
-        `bias` is added to the logits of its tokens, and -inf rules one out. `listener` is called after each token and
+        `bias` is added to the logits of its tokens, and -inf rules one out; `constraint`, which no other request
+        may have, rules out what its grammar does not allow. `listener` is called after each token and
         at the end, in the engine's thread. InvalidArgument where the prompt is empty or has tokens out of range, it and
         the text do not fit the context or the cache, or an option is wrong.
         """
@@ -116,7 +120,7 @@ class Engine:
             given = f"{len(prompt)} tokens and {most - 1} more"
             hint = "give the engine a larger context, or more positions"
             raise InvalidArgument("prompt", given, allowed=f"{room} in all, the room of a sequence", hint=hint)
-        drawing = Drawing(sampling or Sampling(), bias, size, self.model.device)
+        drawing = Drawing(sampling or Sampling(), bias, size, self.model.device, constraint)
         request = Request(prompt, most, drawing, frozenset(ends), priority)
         if listener is not None:
             request.listen(listener)
@@ -137,16 +141,20 @@ class Engine:
         stop: Sequence[str] = (),
         special: bool = False,
         bias: Mapping[int, float] | None = None,
+        grammar: Grammar | None = None,
         priority: int = 0,
     ) -> Iterator[str]:
         """Return an iterator of the text that follows `prompt`, each piece of whole characters; closing it cancels.
 
         The text ends before the first of the strings `stop`, or where the model ends it. With `special`, the texts of
-        control tokens in `prompt` are these tokens; a prompt may be tokens, too. Errors are those of `submit`.
+        control tokens in `prompt` are these tokens; a prompt may be tokens, too. With `grammar` the text follows it,
+        and is whole where the model ends it. Errors are those of `submit`.
         """
         ending = TextEnding(tokenizer, stop)
         ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
-        request = self.submit(ids, max_tokens, sampling, ends=tokenizer.ends, bias=bias, priority=priority)
+        constraint = None if grammar is None else grammar.begin(tokenizer)
+        options: dict[str, Any] = {"ends": tokenizer.ends, "bias": bias, "constraint": constraint}
+        request = self.submit(ids, max_tokens, sampling, **options, priority=priority)
         return _pieces(request, ending)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from ..backend import Device
 from ..dtypes import U8
 from ..status import InvalidArgument, quote
 from .drawing import Drawing
+from .grammar import Constraint, Grammar
 from .model import Model, Session
 from .steps import Sampling
 from .tokenizer import Tokenizer
@@ -56,14 +57,15 @@ def tokens(
     *,
     before: Sequence[int] = (),
     bias: Mapping[int, float] | None = None,
+    constraint: Constraint | None = None,
 ) -> Iterator[int]:
     """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
-    back on; `bias` is added to the logits of its tokens, and -inf rules one out. Everything is checked and compiled
-    before this returns. Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens
-    asked for, does not fit the cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond
-    the context that the model was trained on.
+    back on; `bias` is added to the logits of its tokens, and -inf rules one out; `constraint` rules out what its
+    grammar does not allow. Everything is checked and compiled before this returns. Raises InvalidArgument where the
+    prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache; and, from the
+    iterator, where logits hold NaN. Warns where the text may go beyond the context that the model was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
     session.check(prompt, most - 1)
@@ -73,7 +75,8 @@ def tokens(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
             stacklevel=2,
         )
-    draw = _Recorded(session, sampling) if not bias else _Apart(session, sampling, bias)
+    recorded = not bias and constraint is None
+    draw = _Recorded(session, sampling) if recorded else _Apart(session, sampling, bias, constraint)
     sizes = session.cut(len(prompt))
     for size, _ in sizes[:-1]:
         session.program(size)
@@ -136,11 +139,17 @@ class _Recorded:
 
 
 class _Apart:
-    """Draws tokens from a program's logits by calls of operators after each run, which a bias needs."""
+    """Draws tokens from a program's logits by calls of operators after each run, for a bias or a constraint."""
 
-    def __init__(self, session: Session, sampling: Sampling, bias: Mapping[int, float]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        sampling: Sampling,
+        bias: Mapping[int, float] | None,
+        constraint: Constraint | None,
+    ) -> None:
         self.session = session
-        self.drawing = Drawing(sampling, bias, session.model.config.vocabulary, session.device)
+        self.drawing = Drawing(sampling, bias, session.model.config.vocabulary, session.device, constraint)
 
     def prepare(self, count: int) -> None:
         """Compile the programs for `count` tokens and for one."""
@@ -166,16 +175,20 @@ def text(
     special: bool = False,
     before: Sequence[int] = (),
     bias: Mapping[int, float] | None = None,
+    grammar: Grammar | None = None,
 ) -> Iterator[str]:
     """Return an iterator of the text that follows `prompt`, each piece of whole characters.
 
     The text ends before the first of the strings `stop`, wherever in a token it begins. With `special`, the texts of
-    control tokens in `prompt` are these tokens; a prompt may be tokens, too. Checks and errors are as for `tokens`.
+    control tokens in `prompt` are these tokens; a prompt may be tokens, too. With `grammar` the text follows it, and is
+    whole where the model ends it. Checks and errors are as for `tokens`.
     """
     ending = TextEnding(tokenizer, stop)
     ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
     report = Generation() if report is None else report
-    each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, before=before, bias=bias)
+    options: dict[str, Any] = {"before": before, "bias": bias}
+    options["constraint"] = None if grammar is None else grammar.begin(tokenizer)
+    each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, **options)
     return _pieces(each, ending, report)
 
 

@@ -119,7 +119,7 @@ class Tokenizer:
         vocabulary.
         """
         ids = list(ids)
-        pieces = [self._piece(i, special) for i in ids]
+        pieces = [self.piece(i, special) for i in ids]
         text = b"".join(pieces).decode(errors="replace")
         first = next((i for i, piece in zip(ids, pieces, strict=True) if piece), None)
         begins = self._vocabulary.drop_space and first is not None and self._types[first] == NORMAL
@@ -129,8 +129,8 @@ class Tokenizer:
         """Return a decoder for tokens that come one by one after earlier text; see `TextStream`."""
         return TextStream(self, special)
 
-    def _piece(self, i: int, special: bool) -> bytes:
-        """Return the bytes of token `i`."""
+    def piece(self, i: int, special: bool = False) -> bytes:
+        """Return the bytes of token `i` in a text; none of a control, unknown or unused one unless `special`."""
         if not isinstance(i, int | np.integer) or isinstance(i, bool) or not 0 <= i < len(self.tokens):
             raise InvalidArgument("Tokenizer.decode", f"token {i!r}", allowed=f"0 to {len(self.tokens) - 1}")
         return b"" if self._types[i] in (CONTROL, UNKNOWN, UNUSED) and not special else self._vocabulary.pieces[i]
@@ -177,7 +177,7 @@ class TextStream:
 
         Raises `InvalidArgument` for an id outside the vocabulary.
         """
-        return self._decoder.decode(self._tokenizer._piece(token, self._special))
+        return self._decoder.decode(self._tokenizer.piece(token, self._special))
 
     def end(self) -> str:
         """Return U+FFFD where the last character was not completed, else nothing; a new text may begin after it."""

@@ -1,0 +1,113 @@
+"""Texts that follow a grammar, a JSON schema or a regular expression: which tokens may come next, by llguidance."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..status import InvalidArgument, quote
+from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import llguidance
+
+KINDS = ("lark", "gbnf", "json_schema", "regex")
+_SPACE = r" |\n[ \t]{0,20}"  # between the parts of JSON: a model that likes line ends would write nothing else
+_KNOWN: weakref.WeakKeyDictionary[Tokenizer, llguidance.LLTokenizer] = weakref.WeakKeyDictionary()
+
+
+class Grammar:
+    """What a text has to be, from its first token to the end: a grammar of one of KINDS.
+
+    `lark` is a grammar in Lark's notation, `gbnf` one in llama.cpp's, `json_schema` a JSON schema, as text or as a
+    mapping ({} allows all JSON), and `regex` a regular expression that the whole text matches. InvalidArgument for
+    another kind, or where llguidance is not installed; what a grammar itself gets wrong is told by `begin`.
+    """
+
+    def __init__(self, kind: str, text: str | Mapping[str, Any]) -> None:
+        if kind not in KINDS:
+            raise InvalidArgument("Grammar", f"kind {quote(kind)}", allowed=", ".join(KINDS))
+        if isinstance(text, Mapping) and kind == "json_schema":
+            text = json.dumps(dict(text))
+        if not isinstance(text, str):
+            raise InvalidArgument("Grammar", f"{kind} is {type(text).__name__}", allowed="str")
+        library = _library()
+        try:
+            if kind == "json_schema":
+                self.rules = library.LLMatcher.grammar_from_json_schema(text, {"whitespace_pattern": _SPACE})
+            else:
+                self.rules = library.grammar_from(kind, text)
+        except Exception as error:  # of its own types and others
+            raise InvalidArgument("Grammar", f"{kind}: {error}", allowed=f"a grammar in {kind}") from error
+        self.kind = kind
+
+    def begin(self, tokenizer: Tokenizer) -> Constraint:
+        """Return the constraint of a text that begins; InvalidArgument says what is wrong with the grammar."""
+        return Constraint(self, tokenizer)
+
+
+class Constraint:
+    """Which tokens may come next in one text: `allowed` says it, `add` goes on after a token."""
+
+    def __init__(self, grammar: Grammar, tokenizer: Tokenizer) -> None:
+        if not tokenizer.ends:
+            raise InvalidArgument("Grammar", "the vocabulary names no token that ends a text", allowed="one that does")
+        if tokenizer not in _KNOWN:
+            _KNOWN[tokenizer] = _library().LLTokenizer(
+                _library().TokenizerWrapper(_Vocabulary(tokenizer)), eos_token=sorted(tokenizer.ends)
+            )
+        self._size = len(tokenizer)
+        self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0)
+        self._check(grammar.kind)
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Return for each token of the vocabulary whether it may be next; a token that ends the text is among them.
+
+        InvalidArgument where finding that out takes more than the library's limits.
+        """
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check("grammar")
+        return np.unpackbits(bits, bitorder="little")[: self._size].astype(np.bool_)
+
+    def add(self, token: int) -> None:
+        """Go on after a token that was allowed."""
+        self._matcher.consume_token(token)
+        self._check("grammar")
+
+    def _check(self, what: str) -> None:
+        if self._matcher.is_error():
+            problem = self._matcher.get_error().strip()
+            raise InvalidArgument("Grammar", f"{what}: {problem}", allowed="what llguidance can follow")
+
+
+class _Vocabulary:
+    """A tokenizer as llguidance reads it: the bytes of each token, and which ones stand for no text."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokens: Sequence[bytes] = [tokenizer.piece(i) for i in range(len(tokenizer))]
+        self.special_token_ids = [i for i, text in enumerate(self.tokens) if not text]
+        self.eos_token_id, self.bos_token_id = min(tokenizer.ends), tokenizer.bos
+        self._encode = tokenizer
+
+    def __call__(self, text: str) -> list[int]:
+        if isinstance(text, bytes):
+            raise TypeError("text")  # the library asks which of both it may give
+        return self._encode.encode(text, bos=False, eos=False)
+
+
+def _library() -> Any:
+    try:
+        import llguidance
+    except ImportError as error:
+        raise InvalidArgument(
+            "Grammar",
+            "llguidance is not installed",
+            allowed="a package that follows grammars",
+            hint="pip install 'isokern[grammar]'",
+        ) from error
+    return llguidance
