@@ -58,18 +58,25 @@ def tokens(
     before: Sequence[int] = (),
     bias: Mapping[int, float] | None = None,
     constraint: Constraint | None = None,
+    keep: int | None = None,
 ) -> Iterator[int]:
     """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
     back on; `bias` is added to the logits of its tokens, and -inf rules one out; `constraint` rules out what its
-    grammar does not allow. Everything is checked and compiled before this returns. Raises InvalidArgument where the
-    prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache; and, from the
-    iterator, where logits hold NaN. Warns where the text may go beyond the context that the model was trained on.
+    grammar does not allow. With `keep` the text goes on where the cache is full: so many of the first positions stay,
+    and half of the others are dropped (`Session.drop`). Everything is checked and compiled before this returns. Raises
+    InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the
+    cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
+    was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
-    session.check(prompt, most - 1)
+    if keep is not None:
+        keep = integer("generate", "keep", keep, 0, session.length - 2)
+        session.drop(0, 0)  # says now where that cannot be
+    session.check(prompt, most - 1 if keep is None else 0)
     trained, last = session.model.config.context, session.position + len(prompt) + most - 1
+    last = last if keep is None else min(last, session.length)
     if last > trained:
         warnings.warn(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
@@ -82,7 +89,7 @@ def tokens(
         session.program(size)
     draw.prepare(sizes[-1][0])  # compiled before the clock starts
     report.prompt_tokens = len(prompt)
-    return _steps(session, sizes, draw, most, ends, report, [*before, *prompt])
+    return _steps(session, sizes, draw, most, ends, report, [*before, *prompt], keep)
 
 
 def _steps(
@@ -93,6 +100,7 @@ def _steps(
     ends: frozenset[int],
     report: Generation,
     history: list[int],
+    keep: int | None,
 ) -> Iterator[int]:
     """Run programs of these sizes for the end of `history`, the prompt; then one token a step."""
     begin, at = time.perf_counter(), len(history) - report.prompt_tokens
@@ -111,6 +119,9 @@ def _steps(
         if len(report.tokens) == most:
             return
         begin = time.perf_counter()
+        if keep is not None and session.position == session.length:
+            session.drop(keep, (session.length - keep + 1) // 2)
+            draw.left = None
         token = draw.after(1, [token], history)
         report.decode_seconds += time.perf_counter() - begin
 
@@ -141,6 +152,8 @@ class _Recorded:
 class _Apart:
     """Draws tokens from a program's logits by calls of operators after each run, for a bias or a constraint."""
 
+    left: int | None = None
+
     def __init__(
         self,
         session: Session,
@@ -160,7 +173,7 @@ class _Apart:
         """Append the last part of `history`, by the program for `size` tokens, and return the token drawn after it."""
         program = self.session.program(size)
         program.run(part)
-        return self.drawing.draw(program.logits, self.session.position, history)
+        return self.drawing.draw(program.logits, self.session.position + self.session.dropped, history)
 
 
 def text(
@@ -176,6 +189,7 @@ def text(
     before: Sequence[int] = (),
     bias: Mapping[int, float] | None = None,
     grammar: Grammar | None = None,
+    keep: int | None = None,
 ) -> Iterator[str]:
     """Return an iterator of the text that follows `prompt`, each piece of whole characters.
 
@@ -186,7 +200,7 @@ def text(
     ending = TextEnding(tokenizer, stop)
     ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
     report = Generation() if report is None else report
-    options: dict[str, Any] = {"before": before, "bias": bias}
+    options: dict[str, Any] = {"before": before, "bias": bias, "keep": keep}
     options["constraint"] = None if grammar is None else grammar.begin(tokenizer)
     each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, **options)
     return _pieces(each, ending, report)

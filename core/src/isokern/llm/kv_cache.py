@@ -107,15 +107,23 @@ class KVCache:
 
     def prune_prefix(self, n: int, *, stream: Stream | None = None) -> None:
         """Drop the first n positions; the others move to the front, within the buffer, on the device."""
-        n = integer("KVCache.prune_prefix", "n", n, 0, self.current_pos)
+        self.drop(0, integer("KVCache.prune_prefix", "n", n, 0, self.current_pos), stream=stream)
+
+    def drop(self, start: int, n: int, *, stream: Stream | None = None) -> None:
+        """Drop n positions from `start` on; those behind take their places, within the buffer, on the device.
+
+        Keys that rope turned stay as they were turned: `Session.drop` turns them back.
+        """
+        start = integer("KVCache.drop", "start", start, 0, self.current_pos)
+        n = integer("KVCache.drop", "n", n, 0, self.current_pos - start)
         if stream is not None:
-            check_stream("KVCache.prune_prefix", stream, self.device)
-        left = self.current_pos - n
+            check_stream("KVCache.drop", stream, self.device)
+        left = self.current_pos - start - n
         if n and left:
             for held in (self.keys, self.values):
                 for sequence in range(self.batch):
-                    _move(held, sequence, n, left, stream)
-        self.current_pos = left
+                    _move(held, sequence, start, n, left, stream)
+        self.current_pos -= n
 
     def clear(self) -> None:
         """Drop all positions; the memory stays."""
@@ -138,10 +146,10 @@ def cache_dtype(where: str, given: object) -> DType:
     return element
 
 
-def _move(held: Tensor, sequence: int, n: int, left: int, stream: Stream | None) -> None:
-    """Move positions n … n + left of a sequence to its front, in the widest words that fit its bytes."""
+def _move(held: Tensor, sequence: int, to: int, n: int, left: int, stream: Stream | None) -> None:
+    """Move `left` positions of a sequence n places, to the position `to`, in the widest words that fit its bytes."""
     each = held.desc.nbytes // (held.shape[0] * held.shape[1])
-    start = held.desc.byte_range[0] + sequence * held.shape[1] * each
+    start = held.desc.byte_range[0] + (sequence * held.shape[1] + to) * each
     width, element = next((w, e) for w, e in _WIDTHS if each % w == 0 and start % w == 0)
     count = (n + left) * each // width
     run = Tensor(TensorDesc(element, (count,), None, start // width), held.buffer)

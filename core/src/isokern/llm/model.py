@@ -13,7 +13,10 @@ from ..arguments import integer, is_integer
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType, dtype as dtype_of
+from ..eager import calls
+from ..eager.functions import cast
 from ..layout import TensorDesc
+from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config
@@ -148,6 +151,8 @@ class Session:
                 self.caches.append(cache)
                 held = {"keys": cache.keys, "values": cache.values}
             self.state |= {f"blk.{n}.{name}": kept for name, kept in held.items()}
+        self.dropped = 0
+        """How many positions of the text the caches no longer have."""
         self._programs: dict[Any, TokenProgram] = {}
 
     @property
@@ -167,8 +172,30 @@ class Session:
 
     def clear(self) -> None:
         """Begin again with an empty cache."""
+        self.dropped = 0
         for cache in self.caches:
             cache.clear()
+
+    def drop(self, start: int, n: int) -> None:
+        """Forget n positions from `start` on: those behind take their places, and their keys are turned back by n.
+
+        What follows is computed as if they had never been, but for what values and deeper layers have seen of them.
+        InvalidArgument where the positions are not in the cache, or the model has learned positions or states, which
+        cannot be moved.
+        """
+        start = integer("Session.drop", "start", start, 0, self.position)
+        n = integer("Session.drop", "n", n, 0, self.position - start)
+        c = self.model.config
+        if not c.form.pairing:
+            kind = "states" if c.recurrent else "learned positions"
+            raise InvalidArgument("Session.drop", f"a model with {kind}", allowed="models whose positions are rope's")
+        for layer, cache in enumerate(self.caches):
+            assert isinstance(cache, KVCache)
+            cache.drop(start, n)
+            name = c.rope(layer, self.length)
+            if name is not None and n and start < cache.current_pos:
+                turn_keys(cache.keys[:, start : cache.current_pos], -n, c, self.model.parameters[name])
+        self.dropped += n
 
     def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
         """Return the program for up to `count` tokens, with logits of the last one or of every one.
@@ -224,6 +251,16 @@ class Session:
             )
 
 
+def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) -> None:
+    """Turn the keys [1, n, heads, dim] of a cache, in place, as if they were `places` further on."""
+    wide = cast(keys, dtype="F32")
+    part = wide[..., wide.shape[3] - config.rotated :] if config.latent else wide  # where heads end with what turns
+    by = tensor(np.full(keys.shape[1], places), "I64", device=keys.device)
+    how = {"pairing": config.form.pairing, "dims": config.rotated}
+    calls.call(find("rope"), [part, by, frequencies], out=part, **how)
+    cast(wide, out=keys)
+
+
 def check_tokens(tokens: Sequence[int], size: int) -> None:
     """Raise InvalidArgument unless there are tokens, all of a vocabulary of `size`."""
     if not len(tokens):
@@ -267,6 +304,8 @@ class TokenProgram(DecoderProgram):
         if tokens is not None:
             self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
             self.inputs["start"].copy_from(np.array([start]))
+            if "dropped" in self.inputs:
+                self.inputs["dropped"].copy_from(np.array([session.dropped]))
             if self.count > 1:
                 self.inputs["last"].copy_from(np.array([given - 1]))
         self.recording.replay()

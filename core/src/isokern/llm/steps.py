@@ -79,10 +79,12 @@ class TokenStep:
 
     Inputs: `tokens` I64 [n], `start` I64 [1] (their first position), for more than one token `last` I64 [1] (the index
     of the last that is one: what is behind it is computed, but nothing depends on it), for each layer `blk.N.keys` and
-    `blk.N.values` [1, length, heads, dim], and with a repetition penalty `history` I64 [1, HISTORY]. The result is the
-    logits of the last token, or of all with `every`. With `sampling` the graph also draws the next token and leaves it,
-    and its position, in its inputs `tokens` (the last of them) and `start`: run again for one token, it computes the
-    next step.
+    `blk.N.values` [1, length, heads, dim]. The result is the logits of the last token, or of all with `every`.
+
+    With `sampling` the graph also draws the next token and leaves it, and its position, in its inputs `tokens` (the
+    last of them) and `start`: run again for one token, it computes the next step. Further inputs are then `history` I64
+    [1, HISTORY] with a repetition penalty, and where it is random `dropped` I64 [1], how many positions the caches no
+    longer have: no two steps of a text draw the same number.
     """
 
     length: int
@@ -148,8 +150,10 @@ class _OneSequence:
             (place,) = emit("gather", [self.positions, self.last], {"axis": 0}, name="place")
             (one,) = emit("fill", [], {"value": 1, "shape": (1,)}, name="one", dtypes={"T": "I64"})
             (place,) = emit("add", [place, one], name="place")
-        row = self._last_row(made, logits) if self.step.every else logits
-        (token,) = emit("random_sample", [row, history, place], asdict(sampling), name="sample")
+        row, number = self._last_row(made, logits) if self.step.every else logits, place
+        if sampling.temperature:
+            (number,) = emit("add", [place, made.input("dropped", (1,), "I64")], name="number")
+        (token,) = emit("random_sample", [row, history, number], asdict(sampling), name="sample")
         at = {"count": 1, "y_offset": self.step.tokens - 1}
         (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
         (moved,) = emit("copy_slice", [place, self.start], {"count": 1}, name="start")
