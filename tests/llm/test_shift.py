@@ -1,11 +1,15 @@
 """Test texts that are longer than the cache: what is dropped, how keys turn, and how well the model still predicts."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from small_architectures import made
+from typer.testing import CliRunner
 
+from isokern.cli import generate
 from isokern.llm import Generation, Model, Sampling, Session, tokens
 from isokern.status import InvalidArgument
 
@@ -134,3 +138,12 @@ def test_a_model_predicts_as_well_after_positions_were_dropped():
     whole = loss(Session(model, 256), ids, True)
     turned, left = (loss(Session(model, 64), ids, turn) for turn in (True, False))
     assert turned < whole + 0.15 < left
+
+
+def test_the_command_line_keeps_what_it_is_told_to():
+    app = typer.Typer()
+    app.command()(generate.generate)
+    words = [str(FILE), "--prompt", "Blessed", "--max-tokens", "60", "--temperature", "0", "--context", "32", "--json"]
+    done = CliRunner().invoke(app, [*words, "--keep", "4"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["tokens"] == 60
+    assert "allowed: 32 in all" in str(CliRunner().invoke(app, words).exception)

@@ -58,6 +58,10 @@ def generate(
     grammar: GrammarFile = None,
     json_schema: JsonSchema = None,
     context: Context = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", help="Go on when the cache is full: so many first tokens stay, half of the others go."),
+    ] = None,
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = False,
@@ -79,7 +83,9 @@ def generate(
         sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Generation()
         given = (session, tokenizer, begin, max_tokens, sampling, report)
         each = note_warnings(
-            lambda: with_room(lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules))
+            lambda: with_room(
+                lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules, keep=keep)
+            )
         )  # everything is checked here
         pieces = []
         if not json:
