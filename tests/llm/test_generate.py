@@ -81,8 +81,8 @@ def test_a_device_of_primitives_writes_the_same_text():
     assert "cache_update" in kinds and kinds <= {*primitives(), *EXCEPTIONS}
 
 
-def test_weights_are_prepacked_once_and_only_when_asked(devices):
-    model = Model.open(FOLDER / FILES[-1], device=devices[0], activations="q8_0", prepack=True)
+def test_weights_are_prepacked_once_and_not_when_told(devices):
+    model = Model.open(FOLDER / FILES[-1], device=devices[0], activations="q8_0")
     counts = devices[0].prepack_cache
     packed = counts.packed
     session = Session(model, 64)
@@ -92,7 +92,7 @@ def test_weights_are_prepacked_once_and_only_when_asked(devices):
     Session(model, 64).logits([1])
     assert counts.packed - packed == len(model.prepacked)
     assert model.prepacked_bytes == sum(t.desc.nbytes for t in model.prepacked)
-    plain = Model(model.gguf, device=devices[0], activations="q8_0")
+    plain = Model(model.gguf, device=devices[0], activations="q8_0", prepack=False)
     Session(plain, 64).logits([1, 2, 3])
     assert not plain.prepacked and counts.packed - packed == len(model.prepacked)
     w = model.weights["blk.0.ffn_up.weight"]
@@ -210,3 +210,23 @@ def test_perplexity_is_what_the_model_s_page_says(devices):
         found = json.loads(run("perplexity", FOLDER / name, FOLDER / "heldout.txt", "--cache", "F32", "--json").stdout)
         (line,) = [x for x in readme.splitlines() if x.startswith(f"| `{name}`")]
         assert found["perplexity"] == pytest.approx(float(line.split("|")[3]), rel=1e-3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="where memory is told by page")
+def test_prepacked_weights_are_not_there_twice():
+    path = FOLDER / "kjv-2.7m-q4_0.gguf"
+
+    def resident():
+        maps = Path("/proc/self/smaps").read_text().split(f"{path}\n")[1:]
+        return sum(int(re.search(r"^Rss: +(\d+) kB", m, re.M)[1]) << 10 for m in maps)
+
+    model = Model.open(path, device="cpu:0", activations="q8_0")
+    whole = {name: t.data.tobytes() for name, t in model.gguf.tensors.items()}
+    assert resident() > 0.9 * sum(map(len, whole.values()))
+    Session(model, 64).logits([1, 2, 3])
+    table = len(whole["token_embd.weight"])
+    packed = sum(t.desc.nbytes for t in model.prepacked)
+    assert not packed or resident() < sum(map(len, whole.values())) - 0.8 * (packed - table)
+    assert all(t.data.tobytes() == whole[name] for name, t in model.gguf.tensors.items())
+    model.gguf.tensors["output_norm.weight"].drop_pages()  # less than a page: nothing
+    GGUF(path.read_bytes()).tensors["token_embd.weight"].drop_pages()  # of no file

@@ -25,7 +25,7 @@ Activations = Annotated[
 ]
 Prepack = Annotated[
     bool,
-    typer.Option("--prepack", help="Bring weights into the device's own layout first, where it has one; more memory."),
+    typer.Option("--prepack/--no-prepack", help="Bring weights into the device's own layout first, where it has one."),
 ]
 Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
 Context = Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")]
@@ -68,7 +68,7 @@ def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:
     return Grammar(kind, text.rstrip("\n") if kind == "regex" else text)
 
 
-def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = False) -> Any:
+def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = True) -> Any:
     """Load the model, with a progress bar on stderr where that is a terminal."""
     from ..llm.model import Model
 

@@ -64,7 +64,7 @@ def chat(
     context: Context = None,
     cache: Cache = "F16",
     activations: Activations = "float",
-    prepack: Prepack = False,
+    prepack: Prepack = True,
 ) -> None:
     """Answer what is typed, line by line; the answers go to stdout, all else to stderr.
 

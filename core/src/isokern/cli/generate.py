@@ -64,7 +64,7 @@ def generate(
     ] = None,
     cache: Cache = "F16",
     activations: Activations = "float",
-    prepack: Prepack = False,
+    prepack: Prepack = True,
     json: Json = False,
 ) -> None:
     """Write what follows the prompt: of --prompt, --prompt-file, or standard input.
@@ -100,7 +100,7 @@ def generate(
         emit({"model": model.name, "prompt": begin, "text": "".join(pieces), **facts})
         return
     typer.echo()
-    prepacked = f", prepacked {mib(facts['prepacked_bytes'])}" if prepack else ""
+    prepacked = f", prepacked {mib(facts['prepacked_bytes'])}" if facts['prepacked_bytes'] else ""
     share = "" if facts["bandwidth_share"] is None else f", {facts['bandwidth_share']:.0%} of the memory bandwidth"
     note(
         f"{facts['device']}, activations {activations}, cache {facts['cache']}:"

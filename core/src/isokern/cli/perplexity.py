@@ -23,7 +23,7 @@ def perplexity(
     ] = None,
     cache: Cache = "F16",
     activations: Activations = "float",
-    prepack: Prepack = False,
+    prepack: Prepack = True,
     json: Json = False,
 ) -> None:
     """Print exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""

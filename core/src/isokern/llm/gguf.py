@@ -127,6 +127,20 @@ class GGUFTensor:
             )
         return self.data.view(element).reshape(self.shape)
 
+    def drop_pages(self) -> None:
+        """Let the system take back the memory of the tensor's bytes, which are read from the file again when needed.
+
+        Nothing where the tensor is not of a mapped file, or the system has no such call.
+        """
+        held: Any = self.data
+        while isinstance(held, (np.ndarray, memoryview)):
+            held = held.base if isinstance(held, np.ndarray) else held.obj
+        if isinstance(held, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            first = -(-self.offset // mmap.PAGESIZE) * mmap.PAGESIZE  # pages that are this tensor's alone
+            last = (self.offset + self.data.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+            if last > first:
+                held.madvise(mmap.MADV_DONTNEED, first, last - first)
+
 
 class GGUF:
     """A parsed file: `version`, `alignment`, `metadata` by key and `tensors` by name.

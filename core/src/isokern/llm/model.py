@@ -38,9 +38,9 @@ class Model:
 
     `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer
     products); it is part of what is computed, the same on every device. With `prepack`, weights that a kernel prefers
-    in a packed layout are packed when a program first needs them (`prepacked`: those so far); they take memory in
-    addition to the weights as they are. Raises InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not
-    such a model.
+    in a packed layout are packed when a program first needs them (`prepacked`: those so far). Where weights are used in
+    place, the system may then take back the memory of the file's own bytes; elsewhere both are there. Raises
+    InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Model:
         *,
         device: str | Device | None = None,
         activations: str = "float",
-        prepack: bool = False,
+        prepack: bool = True,
         progress: Callable[[Iterable[GGUFTensor], int], Iterable[GGUFTensor]] | None = None,
     ) -> None:
         if activations not in ACTIVATIONS:

@@ -94,6 +94,11 @@ class Program:
         """The parameters in packed layouts, which kernels read."""
         return set(self._prepacked.values())
 
+    @property
+    def prepacked_names(self) -> set[str]:
+        """The names of the parameters that kernels read in packed layouts; some may read them as they are, too."""
+        return {name for name, _ in self._prepacked}
+
     # Running
 
     @property
