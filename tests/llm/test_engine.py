@@ -249,6 +249,8 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monk
     ("prompt", "most", "options", "message"),
     [
         ([], 3, {}, "it has no tokens"),
+        (5, 3, {}, "it is int"),
+        ("abc", 3, {}, "it is str"),
         ([1, 2048], 3, {}, "token 2048"),
         ([1.5], 3, {}, "token 1.5"),
         (["a"], 3, {}, "token 'a'"),

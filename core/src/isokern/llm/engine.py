@@ -14,7 +14,7 @@ from .drawing import Drawing
 from .generate import TextEnding
 from .grammar import Constraint, Grammar
 from .kv_cache import cache_dtype
-from .model import PREFILL, Model, check_tokens
+from .model import PREFILL, Model, read_tokens
 from .pages import PagePool
 from .request import FAILED, LENGTH, STOP, Request
 from .scheduler import Scheduler, SequenceState
@@ -95,7 +95,7 @@ class Engine:
 
     def submit(
         self,
-        prompt: Sequence[int],
+        prompt: Iterable[int],
         max_tokens: int,
         sampling: Sampling | None = None,
         *,
@@ -113,15 +113,14 @@ class Engine:
         the text do not fit the context or the cache, or an option is wrong.
         """
         most, size = integer("generate", "max_tokens", max_tokens, 1), self.model.config.vocabulary
-        prompt, priority = list(prompt), integer("generate", "priority", priority)
-        check_tokens(prompt, size)
+        ids, priority = read_tokens(prompt, size), integer("generate", "priority", priority)
         room = min(self.context, self.pool.count * PAGE)
-        if len(prompt) + most - 1 > room:
-            given = f"{len(prompt)} tokens and {most - 1} more"
+        if len(ids) + most - 1 > room:
+            given = f"{len(ids)} tokens and {most - 1} more"
             hint = "give the engine a larger context, or more positions"
             raise InvalidArgument("prompt", given, allowed=f"{room} in all, the room of a sequence", hint=hint)
         drawing = Drawing(sampling or Sampling(), bias, size, self.model.device, constraint)
-        request = Request(prompt, most, drawing, frozenset(ends), priority)
+        request = Request(ids, most, drawing, frozenset(ends), priority)
         if listener is not None:
             request.listen(listener)
         with self._worker.lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Generation:
 
 def tokens(
     session: Session,
-    prompt: Sequence[int],
+    prompt: Iterable[int],
     most: int,
     sampling: Sampling,
     ends: frozenset[int],
@@ -74,8 +74,8 @@ def tokens(
     if keep is not None:
         keep = integer("generate", "keep", keep, 0, session.length - 2)
         session.drop(0, 0)  # says now where that cannot be
-    session.check(prompt, most - 1 if keep is None else 0)
-    trained, last = session.model.config.context, session.position + len(prompt) + most - 1
+    ids = session.check(prompt, most - 1 if keep is None else 0)
+    trained, last = session.model.config.context, session.position + len(ids) + most - 1
     last = last if keep is None else min(last, session.length)
     if last > trained:
         warnings.warn(
@@ -84,12 +84,12 @@ def tokens(
         )
     recorded = not bias and constraint is None
     draw = _Recorded(session, sampling) if recorded else _Apart(session, sampling, bias, constraint)
-    sizes = session.cut(len(prompt))
+    sizes = session.cut(len(ids))
     for size, _ in sizes[:-1]:
         session.program(size)
     draw.prepare(sizes[-1][0])  # compiled before the clock starts
-    report.prompt_tokens = len(prompt)
-    return _steps(session, sizes, draw, most, ends, report, [*before, *prompt], keep)
+    report.prompt_tokens = len(ids)
+    return _steps(session, sizes, draw, most, ends, report, [*before, *ids], keep)
 
 
 def _steps(

@@ -207,18 +207,17 @@ class Session:
             self._programs[key] = TokenProgram(self, count, every, sampling)
         return self._programs[key]
 
-    def logits(self, tokens: Sequence[int], every: bool = False) -> npt.NDArray[np.float32]:
+    def logits(self, tokens: Iterable[int], every: bool = False) -> npt.NDArray[np.float32]:
         """Append tokens to the sequence, and return float32 logits.
 
         They are [1, vocabulary], after the last token, or with `every` [tokens, vocabulary], after each.
         """
-        self.check(tokens)
-        rows, at = [], 0
-        for size, count in self.cut(len(tokens)):
+        ids, rows, at = self.check(tokens), [], 0
+        for size, count in self.cut(len(ids)):
             program = self.program(size, every)
-            program.run(tokens[at : at + count])
+            program.run(ids[at : at + count])
             at += count
-            if every or at == len(tokens):
+            if every or at == len(ids):
                 rows.append(np.array(program.logits.numpy(), np.float32)[: count if every else 1])
         return np.concatenate(rows)
 
@@ -238,17 +237,18 @@ class Session:
             at, count = at + taken, count - taken
         return sizes
 
-    def check(self, tokens: Sequence[int], more: int = 0) -> None:
-        """Raise InvalidArgument unless there are tokens, all of the vocabulary, and they fit.
+    def check(self, tokens: Iterable[int], more: int = 0) -> list[int]:
+        """Return tokens as a list; InvalidArgument unless there are some, all of the vocabulary, and they fit.
 
         The cache has to hold these tokens and `more` others.
         """
-        check_tokens(tokens, self.model.config.vocabulary)
-        if self.position + len(tokens) + more > self.length:
-            given = f"{len(tokens)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
+        ids = read_tokens(tokens, self.model.config.vocabulary)
+        if self.position + len(ids) + more > self.length:
+            found = f"{len(ids)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
             raise InvalidArgument(
-                "prompt", given, allowed=f"{self.length} in all, the length of the cache", hint="give it a longer cache"
+                "prompt", found, allowed=f"{self.length} in all, the length of the cache", hint="give it a longer cache"
             )
+        return ids
 
 
 def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) -> None:
@@ -261,15 +261,19 @@ def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) ->
     cast(wide, out=keys)
 
 
-def check_tokens(tokens: Sequence[int], size: int) -> None:
-    """Raise InvalidArgument unless there are tokens, all of a vocabulary of `size`."""
-    if not len(tokens):
+def read_tokens(given: Iterable[int], size: int) -> list[int]:
+    """Return tokens as a list; InvalidArgument unless there are some, all of a vocabulary of `size`."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidArgument("prompt", f"it is {type(given).__name__}", allowed="tokens, which are integers")
+    tokens = list(given)
+    if not tokens:
         raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
     for token in tokens:
         if not is_integer(token) or not 0 <= token < size:
             raise InvalidArgument(
                 "prompt", f"token {quote(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
             )
+    return [int(token) for token in tokens]
 
 
 class TokenProgram(DecoderProgram):
