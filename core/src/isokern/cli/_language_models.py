@@ -34,6 +34,19 @@ TopK = Annotated[int, typer.Option("--top-k", help="Draw among that many; 0 for 
 TopP = Annotated[float, typer.Option("--top-p", help="Draw among the fewest that weigh this share.")]
 MinP = Annotated[float, typer.Option("--min-p", help="Draw among those of this share of the likeliest.")]
 Penalty = Annotated[float, typer.Option("--penalty", help="Repetition penalty; 1 for none.")]
+Frequency = Annotated[
+    float, typer.Option("--frequency-penalty", help="Taken from a token's logit for each time that it was there.")
+]
+Presence = Annotated[float, typer.Option("--presence-penalty", help="Taken once from the logits of earlier tokens.")]
+Typical = Annotated[
+    float, typer.Option("--typical", help="Draw among the most typical that weigh this share; 1 for all.")
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--order", help="The order of temperature, top_k, top_p, min_p and typical, with commas; llama.cpp for its own."
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text on every device.")]
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="Text before which to end; may be given repeatedly.")]
 LogitBias = Annotated[
@@ -49,6 +62,15 @@ GrammarFile = Annotated[
 JsonSchema = Annotated[
     Path | None, typer.Option("--json-schema", help="A file with a JSON schema that the text follows; {} is any JSON.")
 ]
+
+
+def read_order(order: str | None) -> tuple[str, ...]:
+    """Return the order of the rules of sampling."""
+    from ..llm.sampling import FUSED, LLAMA_CPP
+
+    if order is None:
+        return (*FUSED, "typical")
+    return LLAMA_CPP if order == "llama.cpp" else tuple(rule.strip() for rule in order.split(","))
 
 
 def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:

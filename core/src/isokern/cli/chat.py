@@ -15,21 +15,26 @@ from ._language_models import (
     Context,
     Device,
     File,
+    Frequency,
     GrammarFile,
     JsonSchema,
     LogitBias,
     MinP,
+    Order,
     Penalty,
     Prepack,
+    Presence,
     Seed,
     Stop,
     Temperature,
     TopK,
     TopP,
+    Typical,
     load,
     note_warnings,
     read_bias,
     read_grammar,
+    read_order,
     with_room,
 )
 from ._output import complain, note
@@ -56,6 +61,10 @@ def chat(
     top_p: TopP = 0.95,
     min_p: MinP = 0.0,
     penalty: Penalty = 1.0,
+    frequency_penalty: Frequency = 0.0,
+    presence_penalty: Presence = 0.0,
+    typical: Typical = 1.0,
+    order: Order = None,
     seed: Seed = 0,
     stop: Stop = None,
     logit_bias: LogitBias = None,
@@ -71,16 +80,20 @@ def chat(
     Ends with the rates of all answers. Ctrl-C ends an answer, and at the prompt the dialogue.
     """
     from ..llm.chat import Chat
+    from ..llm.drawing import Drawing
     from ..llm.model import Session
-    from ..llm.steps import Sampling
+    from ..llm.sampling import Sampling
 
     bias, rules = read_bias(logit_bias), read_grammar(grammar, json_schema)
     loaded = load(model, device, activations, False, prepack)
     session = with_room(lambda: Session(loaded, context, cache))
-    sampling = Sampling(temperature, top_k, top_p, min_p, penalty, seed)
+    plain = (temperature, top_k, top_p, min_p, penalty, seed)
+    sampling = Sampling(*plain, frequency_penalty, presence_penalty, typical, read_order(order))
     options: dict[str, Any] = {"template": template, "max_tokens": max_tokens, "stop": stop or ()}
     talk = Chat(session, system, sampling=sampling, bias=bias, grammar=rules, **options)
-    session.program(1, sampling=sampling)  # compiled, and its options checked, before anything is typed
+    # Compiled, and its options checked, before anything is typed
+    session.program(1, sampling=sampling if sampling.fused else None)
+    Drawing(sampling, bias, loaded.config.vocabulary, loaded.device)
     note(f"{model.name} on {loaded.device.name}. {HELP}")
     for said in _messages():
         if said == "/quit":

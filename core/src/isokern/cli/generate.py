@@ -15,22 +15,27 @@ from ._language_models import (
     Context,
     Device,
     File,
+    Frequency,
     GrammarFile,
     JsonSchema,
     LogitBias,
     MinP,
+    Order,
     Penalty,
     Prepack,
+    Presence,
     Seed,
     Stop,
     Temperature,
     TopK,
     TopP,
+    Typical,
     load,
     mib,
     note_warnings,
     read_bias,
     read_grammar,
+    read_order,
     with_room,
 )
 from ._output import Json, emit, note, quiet
@@ -52,6 +57,10 @@ def generate(
     top_p: TopP = 0.95,
     min_p: MinP = 0.0,
     penalty: Penalty = 1.0,
+    frequency_penalty: Frequency = 0.0,
+    presence_penalty: Presence = 0.0,
+    typical: Typical = 1.0,
+    order: Order = None,
     seed: Seed = 0,
     stop: Stop = None,
     logit_bias: LogitBias = None,
@@ -73,14 +82,16 @@ def generate(
     """
     from ..llm.generate import Generation, summary, text
     from ..llm.model import Session
-    from ..llm.steps import Sampling
+    from ..llm.sampling import Sampling
 
     begin, bias = read_prompt(prompt, prompt_file), read_bias(logit_bias)
     rules = read_grammar(grammar, json_schema)
+    plain = (temperature, top_k, top_p, min_p, penalty, seed)
+    sampling = Sampling(*plain, frequency_penalty, presence_penalty, typical, read_order(order))
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer, session = loaded.tokenizer(), with_room(lambda: Session(loaded, context, cache))
-        sampling, report = Sampling(temperature, top_k, top_p, min_p, penalty, seed), Generation()
+        report = Generation()
         given = (session, tokenizer, begin, max_tokens, sampling, report)
         each = note_warnings(
             lambda: with_room(
@@ -100,7 +111,7 @@ def generate(
         emit({"model": model.name, "prompt": begin, "text": "".join(pieces), **facts})
         return
     typer.echo()
-    prepacked = f", prepacked {mib(facts['prepacked_bytes'])}" if facts['prepacked_bytes'] else ""
+    prepacked = f", prepacked {mib(facts['prepacked_bytes'])}" if facts["prepacked_bytes"] else ""
     share = "" if facts["bandwidth_share"] is None else f", {facts['bandwidth_share']:.0%} of the memory bandwidth"
     note(
         f"{facts['device']}, activations {activations}, cache {facts['cache']}:"

@@ -11,7 +11,7 @@ from .grammar import Grammar
 from .kv_cache import KVCache
 from .model import Model, Session
 from .request import Request
-from .steps import Sampling
+from .sampling import Sampling
 from .tokenizer import TextStream, Tokenizer
 
 __all__ = [

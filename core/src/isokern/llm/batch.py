@@ -12,8 +12,9 @@ from ..tensors import Tensor, empty
 from .drawing import Drawing, largest
 from .model import Model
 from .program import DecoderProgram
+from .sampling import HISTORY
 from .scheduler import Scheduler, SequenceState
-from .steps import HISTORY, BatchStep
+from .steps import BatchStep
 
 PAGE = 16  # positions of a page
 

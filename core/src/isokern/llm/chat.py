@@ -11,7 +11,7 @@ from .generate import Generation, text
 from .gguf import GGUF
 from .grammar import Grammar
 from .model import Session
-from .steps import Sampling
+from .sampling import Sampling
 from .templates import find_template, render
 from .tokenizer import Tokenizer
 

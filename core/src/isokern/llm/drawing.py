@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
 from .grammar import Constraint
-from .steps import HISTORY, Sampling
+from .sampling import Sampling, pad_history
 
 
 def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
@@ -51,9 +50,11 @@ class Drawing:
     ) -> None:
         self.sampling, self.device, self.constraint = sampling, device, None
         self.bias = tensor(bias_row(bias, size), "F32", device=device) if bias else None
-        self.plain = sampling.temperature == 0 and sampling.penalty == 1 and not bias and constraint is None
+        self.plain = sampling.temperature == 0 and not sampling.penalised and not bias and constraint is None
         """Whether the token is that of the largest logit."""
-        self.draw(tensor(np.zeros((1, size), np.float32), "F32", device=device), 0, [])
+        even = tensor(np.zeros((1, size), np.float32), "F32", device=device)
+        calls.call(find("random_sample"), [even, None, None], **sampling.attributes)  # says what is wrong with them
+        self.draw(even, 0, [])
         self.constraint = constraint
 
     def draw(self, logits: Tensor, position: int, history: Sequence[int]) -> int:
@@ -67,12 +68,10 @@ class Drawing:
             ruled = np.where(self.constraint.allowed(), np.float32(0), np.float32(-np.inf))[None]
             logits = calls.call(find("add"), [tensor(ruled, "F32", device=self.device), logits])
         seen = None
-        if self.sampling.penalty != 1:
-            last = list(history)[-HISTORY:]
-            seen = tensor(np.array([[-1] * (HISTORY - len(last)) + last]), "I64", device=self.device)
+        if self.sampling.penalised:
+            seen = tensor(pad_history(history), "I64", device=self.device)
         at = tensor(np.array([position]), "I64", device=self.device)
-        drawn = calls.call(find("random_sample"), [logits, seen, at], **asdict(self.sampling))
-        token = int(drawn.numpy()[0])
+        token = int(self.sampling.draw(logits, seen, at).numpy()[0])
         if self.constraint is not None:
             self.constraint.add(token)
         return token
@@ -80,5 +79,5 @@ class Drawing:
 
 def largest(logits: Tensor) -> list[int]:
     """Return the token of each row of logits [n, vocabulary] that `Drawing` draws where it is plain."""
-    drawn = calls.call(find("random_sample"), [logits, None, None], **asdict(Sampling()))
+    drawn = calls.call(find("random_sample"), [logits, None, None], **Sampling().attributes)
     return [int(token) for token in drawn.numpy()]

@@ -17,8 +17,8 @@ from .kv_cache import cache_dtype
 from .model import PREFILL, Model, read_tokens
 from .pages import PagePool
 from .request import FAILED, LENGTH, STOP, Request
+from .sampling import Sampling
 from .scheduler import Scheduler, SequenceState
-from .steps import Sampling
 from .tokenizer import Tokenizer
 
 

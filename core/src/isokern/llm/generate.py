@@ -17,7 +17,7 @@ from ..status import InvalidArgument, quote
 from .drawing import Drawing
 from .grammar import Constraint, Grammar
 from .model import Model, Session
-from .steps import Sampling
+from .sampling import Sampling
 from .tokenizer import Tokenizer
 
 
@@ -82,7 +82,7 @@ def tokens(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
             stacklevel=2,
         )
-    recorded = not bias and constraint is None
+    recorded = sampling.fused and not bias and constraint is None
     draw = _Recorded(session, sampling) if recorded else _Apart(session, sampling, bias, constraint)
     sizes = session.cut(len(ids))
     for size, _ in sizes[:-1]:
@@ -141,7 +141,7 @@ class _Recorded:
     def after(self, size: int, part: Sequence[int], history: list[int]) -> int:
         """Append the last part of `history`, by the program for `size` tokens, and return the token drawn after it."""
         program = self.step if size == 1 else self.session.program(size, sampling=self.sampling)
-        if self.sampling.penalty != 1:
+        if self.sampling.penalised:
             program.remember(history)
         program.run(None if self.left is not None else part)
         token = int(program.tokens.numpy()[-1])
@@ -150,7 +150,7 @@ class _Recorded:
 
 
 class _Apart:
-    """Draws tokens from a program's logits by calls of operators after each run, for a bias or a constraint."""
+    """Draws tokens from a program's logits by calls of operators after each run, for what a program does not do."""
 
     left: int | None = None
 

@@ -26,7 +26,8 @@ from .gguf import GGUF, GGUFTensor
 from .kv_cache import KVCache
 from .program import DecoderProgram
 from .recurrent import LayerState
-from .steps import HISTORY, Sampling, TokenStep
+from .sampling import Sampling, pad_history
+from .steps import TokenStep
 from .tokenizer import Tokenizer
 
 PREFILL = 64  # tokens of a prompt that are computed at once
@@ -317,5 +318,4 @@ class TokenProgram(DecoderProgram):
     def remember(self, tokens: Sequence[int]) -> None:
         """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""
         if "history" in self.inputs:
-            last = list(tokens)[-HISTORY:]
-            self.inputs["history"].copy_from(np.array([[-1] * (HISTORY - len(last)) + last]))
+            self.inputs["history"].copy_from(pad_history(tokens))

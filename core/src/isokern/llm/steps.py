@@ -6,27 +6,16 @@ A step says what the inputs and the caches are; the layers are the same for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..graph.ir import Value
 from ..graph.layer import Context
 from ..graph.model import Model
+from ..status import InvalidArgument
+from .sampling import HISTORY, Sampling
 
-HISTORY = 64  # tokens that a repetition penalty looks back on
 Kept = Mapping[str, tuple[tuple[int, ...], object]]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is drawn: the attributes of `random_sample`."""
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    penalty: float = 1.0
-    seed: int = 0
 
 
 class Places(Protocol):
@@ -144,7 +133,10 @@ class _OneSequence:
         sampling, emit = self.step.sampling, made.builder.emit
         if sampling is None:
             return
-        history = made.input("history", (1, HISTORY), "I64") if sampling.penalty != 1 else None
+        if not sampling.fused:
+            allowed = "what `random_sample` does alone"
+            raise InvalidArgument("TokenStep", f"{sampling}", allowed=allowed, hint="draw from the logits: `Drawing`")
+        history = made.input("history", (1, HISTORY), "I64") if sampling.penalised else None
         place = self.lengths
         if self.last is not None:
             (place,) = emit("gather", [self.positions, self.last], {"axis": 0}, name="place")
@@ -153,7 +145,7 @@ class _OneSequence:
         row, number = self._last_row(made, logits) if self.step.every else logits, place
         if sampling.temperature:
             (number,) = emit("add", [place, made.input("dropped", (1,), "I64")], name="number")
-        (token,) = emit("random_sample", [row, history, number], asdict(sampling), name="sample")
+        (token,) = emit("random_sample", [row, history, number], sampling.attributes, name="sample")
         at = {"count": 1, "y_offset": self.step.tokens - 1}
         (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
         (moved,) = emit("copy_slice", [place, self.start], {"count": 1}, name="start")
