@@ -118,9 +118,9 @@ def test_guesses_change_no_text_and_spare_steps(model, tokenizer, sampling, exac
     steps, run = [], BatchRunner.run
     monkeypatch.setattr(BatchRunner, "run", lambda runner, parts: steps.append(len(parts)) or run(runner, parts))
     texts, counts = [], []
-    for guesses in (0, 3):
+    for drafts in (0, 3):
         steps.clear()
-        with Engine(model, context=96, positions=288, batch=3, tokens=16, guesses=guesses, exact=exact) as engine:
+        with Engine(model, context=96, positions=288, batch=3, tokens=16, drafts=drafts, exact=exact) as engine:
             texts.append([r.result(60) for r in [engine.submit(p, 60, sampling) for p in prompts]])
             counts.append(sum(steps))
             assert engine.pool.available == engine.pool.count
@@ -130,7 +130,7 @@ def test_guesses_change_no_text_and_spare_steps(model, tokenizer, sampling, exac
 
 def test_guesses_end_where_the_text_does(model, tokenizer):
     prompt = tokenizer.encode("the LORD, and the LORD, and the LORD, and the", eos=False)
-    with Engine(model, context=96, batch=2, tokens=16, guesses=4) as engine:
+    with Engine(model, context=96, batch=2, tokens=16, drafts=4) as engine:
         whole = engine.submit(prompt, 20).result(60)
         for most in range(1, 8):
             assert engine.submit(prompt, most).result(60) == whole[:most]
@@ -138,7 +138,7 @@ def test_guesses_end_where_the_text_does(model, tokenizer):
             found = engine.submit(prompt, 20, ends={whole[at]})
             assert found.result(60) == whole[: whole.index(whole[at])] and found.reason == STOP
     with pytest.raises(InvalidArgument, match="tokens=16"):
-        Engine(model, batch=4, tokens=16, guesses=4)
+        Engine(model, batch=4, tokens=16, drafts=4)
 
 
 def test_what_is_cached_is_not_computed_again(engine, tokenizer, model):

@@ -60,7 +60,7 @@ def test_texts_follow_their_grammars(model, sampling):
         written = "".join(text(Session(model, 256), tokenizer, "In the", 200, sampling, report, grammar=grammar))
         assert report.ended and follows(written), written
         alone.append(written)
-    with Engine(model, context=256, batch=4, tokens=16, guesses=2) as engine:
+    with Engine(model, context=256, batch=4, tokens=16, drafts=2) as engine:
         asked = [engine.text(tokenizer, "In the", 200, sampling, grammar=grammar) for grammar, _ in RULES]
         free = engine.text(tokenizer, "In the", 30, sampling)
         assert ["".join(pieces) for pieces in asked] == alone

@@ -108,7 +108,7 @@ def test_a_program_draws_what_is_drawn_apart(model):
 def test_engines_draw_as_sessions_do(model):
     sampling = Sampling(0.9, 40, 0.9, 0.02, 1.1, 7, frequency=0.3, typical=0.9, order=LLAMA_CPP)
     alone = list(tokens(Session(model, 64), [5, 6], 30, sampling, frozenset(), Generation()))
-    with Engine(model, context=64, batch=4, tokens=16, guesses=2) as engine:
+    with Engine(model, context=64, batch=4, tokens=16, drafts=2) as engine:
         asked = [engine.submit([5, 6], 30, sampling), engine.submit([5, 6], 30)]
         assert asked[0].result(60) == alone and asked[1].result(60) != alone
 

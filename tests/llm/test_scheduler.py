@@ -18,9 +18,9 @@ def request(prompt, most=4, priority=0):
 class Simulation:
     """A scheduler whose steps write what each position's token and all before it are, and read it again."""
 
-    def __init__(self, pages=12, size=4, tokens=8, batch=3, guesses=0):
+    def __init__(self, pages=12, size=4, tokens=8, batch=3, drafts=0):
         self.pool = PagePool(pages, size)
-        self.scheduler = Scheduler(self.pool, tokens, batch, guesses)
+        self.scheduler = Scheduler(self.pool, tokens, batch, drafts)
         self.slots = {}
         self.computed = Counter()
 
@@ -31,7 +31,7 @@ class Simulation:
         assert sum(count + len(state.drafts) for state, count in parts.items()) <= scheduler.tokens
         assert set(parts) <= set(scheduler.running) and len(scheduler.running) <= scheduler.batch
         for state, count in parts.items():
-            assert 1 <= count <= state.pending and len(state.drafts) <= scheduler.guesses
+            assert 1 <= count <= state.pending and len(state.drafts) <= scheduler.drafts
             tokens = [*state.tokens, *state.drafts]
             for at in range(state.computed, state.computed + count + len(state.drafts)):
                 self.slots[state.pages[at // size], at % size] = tuple(tokens[: at + 1])
@@ -83,9 +83,9 @@ def alone(prompt, most):
 @pytest.mark.parametrize("seed", range(60))
 def test_random_requests_read_their_own_and_all_end(seed):
     rng = random.Random(seed)
-    batch, guesses = rng.randint(1, 4), seed % 3
-    tokens = batch * (1 + guesses) + rng.randint(0, 12)
-    simulation = Simulation(rng.randint(8, 30), rng.choice([1, 2, 4]), tokens, batch, guesses)
+    batch, drafts = rng.randint(1, 4), seed % 3
+    tokens = batch * (1 + drafts) + rng.randint(0, 12)
+    simulation = Simulation(rng.randint(8, 30), rng.choice([1, 2, 4]), tokens, batch, drafts)
     room = simulation.pool.count * simulation.pool.size
     asked, stems = [], [[rng.randrange(3) for _ in range(40)] for _ in range(3)]
     for _ in range(300):
@@ -180,13 +180,13 @@ def test_cancelled_requests_end_wherever_they_are():
     assert simulation.pool.available == simulation.pool.count
 
 
-def test_what_followed_before_is_guessed():
+def test_what_followed_before_is_a_draft():
     lookup = Lookup()
-    assert lookup.guess([1, 2, 3, 4], 3) == []
-    assert lookup.guess([1, 2, 3, 4, 1, 2], 3) == [3, 4, 1]
-    assert lookup.guess([1, 2, 3, 4, 1, 2, 3], 1) == [4]
-    assert lookup.guess([1, 2, 3, 4, 1, 2, 3, 5, 2, 3], 9) == [5, 2, 3], "the last time counts"
-    assert lookup.guess([1, 2, 3, 4, 1, 2, 3, 5, 2, 3, 9], 9) == []
+    assert lookup.find_drafts([1, 2, 3, 4], 3) == []
+    assert lookup.find_drafts([1, 2, 3, 4, 1, 2], 3) == [3, 4, 1]
+    assert lookup.find_drafts([1, 2, 3, 4, 1, 2, 3], 1) == [4]
+    assert lookup.find_drafts([1, 2, 3, 4, 1, 2, 3, 5, 2, 3], 9) == [5, 2, 3], "the last time counts"
+    assert lookup.find_drafts([1, 2, 3, 4, 1, 2, 3, 5, 2, 3, 9], 9) == []
 
 
 def test_pages_are_found_by_exactly_what_leads_to_them():

@@ -81,8 +81,8 @@ def chat(
     """
     from ..llm.chat import Chat
     from ..llm.drawing import Drawing
-    from ..llm.model import Session
     from ..llm.sampling import Sampling
+    from ..llm.session import Session
 
     bias, rules = read_bias(logit_bias), read_grammar(grammar, json_schema)
     loaded = load(model, device, activations, False, prepack)

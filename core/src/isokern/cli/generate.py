@@ -80,9 +80,10 @@ def generate(
 
     Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
     """
-    from ..llm.generate import Generation, summary, text
-    from ..llm.model import Session
+    from ..llm.generate import Generation, text
     from ..llm.sampling import Sampling
+    from ..llm.session import Session
+    from ..llm.statistics import summary
 
     begin, bias = read_prompt(prompt, prompt_file), read_bias(logit_bias)
     rules = read_grammar(grammar, json_schema)

@@ -27,8 +27,8 @@ def perplexity(
     json: Json = False,
 ) -> None:
     """Print exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
-    from ..llm.generate import negative_log_likelihood
-    from ..llm.model import Session
+    from ..llm.session import Session
+    from ..llm.statistics import negative_log_likelihood
 
     try:
         text = file.read_text(encoding="utf-8")

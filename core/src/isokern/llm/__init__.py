@@ -5,13 +5,15 @@
 
 from .chat import Chat, Template
 from .engine import Engine
-from .generate import Generation, negative_log_likelihood, text, tokens
+from .generate import Generation, text, tokens
 from .gguf import GGUF, GGUFTensor
 from .grammar import Grammar
 from .kv_cache import KVCache
-from .model import Model, Session
+from .model import Model
 from .request import Request
 from .sampling import Sampling
+from .session import Session
+from .statistics import negative_log_likelihood
 from .tokenizer import TextStream, Tokenizer
 
 __all__ = [

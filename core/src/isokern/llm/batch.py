@@ -72,7 +72,7 @@ class BatchRunner:
 
     def _program(self, tokens: int, rows: int) -> DecoderProgram:
         """Return the program for so many tokens and rows of logits, of the shape that is the next larger one."""
-        most, texts = self.scheduler.tokens, self.scheduler.batch * (1 + self.scheduler.guesses)
+        most, texts = self.scheduler.tokens, self.scheduler.batch * (1 + self.scheduler.drafts)
         if self.exact:
             shape = most, texts
         elif tokens == rows:

@@ -10,8 +10,8 @@ from ..status import InvalidArgument
 from .generate import Generation, text
 from .gguf import GGUF
 from .grammar import Grammar
-from .model import Session
 from .sampling import Sampling
+from .session import Session
 from .templates import find_template, render
 from .tokenizer import Tokenizer
 

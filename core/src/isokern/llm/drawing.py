@@ -13,7 +13,7 @@ from ..eager import calls
 from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
-from .grammar import Constraint
+from .grammar import GrammarState
 from .sampling import Sampling, pad_history
 
 
@@ -46,7 +46,7 @@ class Drawing:
         bias: Mapping[int, float] | None,
         size: int,
         device: Device,
-        constraint: Constraint | None = None,
+        constraint: GrammarState | None = None,
     ) -> None:
         self.sampling, self.device, self.constraint = sampling, device, None
         self.bias = tensor(bias_row(bias, size), "F32", device=device) if bias else None
@@ -65,7 +65,7 @@ class Drawing:
         if self.bias is not None:
             logits = calls.call(find("add"), [self.bias, logits])
         if self.constraint is not None:
-            ruled = np.where(self.constraint.allowed(), np.float32(0), np.float32(-np.inf))[None]
+            ruled = np.where(self.constraint.mask(), np.float32(0), np.float32(-np.inf))[None]
             logits = calls.call(find("add"), [tensor(ruled, "F32", device=self.device), logits])
         seen = None
         if self.sampling.penalised:

@@ -12,13 +12,14 @@ from ..status import InvalidArgument, IsokernError
 from .batch import PAGE, BatchRunner
 from .drawing import Drawing
 from .generate import TextEnding
-from .grammar import Constraint, Grammar
+from .grammar import Grammar, GrammarState
 from .kv_cache import cache_dtype
-from .model import PREFILL, Model, read_tokens
+from .model import PREFILL, Model
 from .pages import PagePool
 from .request import FAILED, LENGTH, STOP, Request
 from .sampling import Sampling
 from .scheduler import Scheduler, SequenceState
+from .session import read_tokens
 from .tokenizer import Tokenizer
 
 
@@ -29,7 +30,7 @@ class Engine:
     is how many positions a sequence may have, by default those of the model; the cache has room for `positions` in all,
     by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`,
     logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
-    attends as a sequence of its own. With `guesses`, a step also computes up to so many tokens that followed in the
+    attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens that followed in the
     text before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
     context manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
     """
@@ -44,7 +45,7 @@ class Engine:
         tokens: int = PREFILL,
         dtype: object = "F16",
         exact: bool = False,
-        guesses: int = 0,
+        drafts: int = 0,
     ) -> None:
         c = model.config
         if c.recurrent:
@@ -56,12 +57,12 @@ class Engine:
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
         self.positions = 4 * self.context if positions is None else integer("Engine", "positions", positions, 1)
         batch = integer("Engine", "batch", batch, 1)
-        guesses = integer("Engine", "guesses", guesses, 0)
-        hint = "each of the batch has a token and its guesses in a step"
-        tokens = integer("Engine", "tokens", tokens, batch * (1 + guesses), hint=hint)
+        drafts = integer("Engine", "drafts", drafts, 0)
+        hint = "each of the batch has a token and its drafts in a step"
+        tokens = integer("Engine", "tokens", tokens, batch * (1 + drafts), hint=hint)
         self.model = model
         self.pool = PagePool(-(-self.positions // PAGE), PAGE)
-        self.scheduler = Scheduler(self.pool, tokens, batch, guesses)
+        self.scheduler = Scheduler(self.pool, tokens, batch, drafts)
         self.accepted = 0
         self.runner = BatchRunner(model, self.context, self.scheduler, cache_dtype("Engine", dtype), exact=bool(exact))
         self._worker = _Worker()
@@ -101,7 +102,7 @@ class Engine:
         *,
         ends: Iterable[int] = (),
         bias: Mapping[int, float] | None = None,
-        constraint: Constraint | None = None,
+        constraint: GrammarState | None = None,
         priority: int = 0,
         listener: Callable[[], None] | None = None,
     ) -> Request:

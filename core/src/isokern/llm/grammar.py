@@ -46,13 +46,13 @@ class Grammar:
             raise InvalidArgument("Grammar", f"{kind}: {error}", allowed=f"a grammar in {kind}") from error
         self.kind = kind
 
-    def begin(self, tokenizer: Tokenizer) -> Constraint:
+    def begin(self, tokenizer: Tokenizer) -> GrammarState:
         """Return the constraint of a text that begins; InvalidArgument says what is wrong with the grammar."""
-        return Constraint(self, tokenizer)
+        return GrammarState(self, tokenizer)
 
 
-class Constraint:
-    """Which tokens may come next in one text: `allowed` says it, `add` goes on after a token."""
+class GrammarState:
+    """Which tokens may come next in one text: `mask` says it, `add` goes on after a token."""
 
     def __init__(self, grammar: Grammar, tokenizer: Tokenizer) -> None:
         if not tokenizer.ends:
@@ -65,7 +65,7 @@ class Constraint:
         self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0)
         self._check(grammar.kind)
 
-    def allowed(self) -> npt.NDArray[np.bool_]:
+    def mask(self) -> npt.NDArray[np.bool_]:
         """Return for each token of the vocabulary whether it may be next; a token that ends the text is among them.
 
         InvalidArgument where finding that out takes more than the library's limits.

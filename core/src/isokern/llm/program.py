@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..runtime import compile
 from ..tensors import Tensor
 from .decoder import decoder, updated_inputs
+from .model import Model
 from .steps import Step
-
-if TYPE_CHECKING:
-    from .model import Model
 
 
 class DecoderProgram:

@@ -15,7 +15,7 @@ class SequenceState:
     """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
 
     The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
-    it. `drafts` are guesses of what follows that the step computes as well.
+    it. `drafts` are tokens that may follow, which the step computes as well.
     """
 
     request: Request
@@ -41,7 +41,7 @@ class SequenceState:
 
 
 @dataclass
-class _Plan:
+class _Batch:
     """A step that is being planned: how many tokens of whom, how many more there may be, and pages about to be full."""
 
     left: int
@@ -56,12 +56,12 @@ class Scheduler:
     order of rank. A request waits until the pool has room for its prompt; nobody of lower rank overtakes it. Where a
     running one needs a page and there is none, the one of lowest rank gives all of its pages back and waits again: what
     it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
-    alike, and one that would compute what another is computing waits for it. A text that is made has up to `guesses`
-    tokens more in a step, guessed from the text itself; `tokens` are at least `batch` times all of these.
+    alike, and one that would compute what another is computing waits for it. A text that is made has up to `drafts` more
+    tokens in a step, which followed in it before; `tokens` are at least `batch` times all of these.
     """
 
-    def __init__(self, pool: PagePool, tokens: int, batch: int, guesses: int = 0) -> None:
-        self.pool, self.tokens, self.batch, self.guesses = pool, tokens, batch, guesses
+    def __init__(self, pool: PagePool, tokens: int, batch: int, drafts: int = 0) -> None:
+        self.pool, self.tokens, self.batch, self.drafts = pool, tokens, batch, drafts
         self.running: list[SequenceState] = []
         self.waiting: list[SequenceState] = []  # by rank
         self._count = 0
@@ -78,7 +78,7 @@ class Scheduler:
         """
         for state in [s for s in (*self.running, *self.waiting) if s.request.cancelled]:
             self.finish(state, CANCELLED)
-        plan, order = _Plan(self.tokens), sorted(self.running, key=_rank)
+        plan, order = _Batch(self.tokens), sorted(self.running, key=_rank)
         for reading in (False, True):
             for state in order:
                 if state in self.running and (state.pending > 1) == reading:
@@ -105,7 +105,7 @@ class Scheduler:
         self._give_back(state)
         state.request.finish(reason, error)
 
-    def _extend(self, state: SequenceState, plan: _Plan) -> None:
+    def _extend(self, state: SequenceState, plan: _Batch) -> None:
         """Put as many pending tokens of a running request into the plan as there is room for."""
         self._share(state)
         state.drafts = []
@@ -120,17 +120,17 @@ class Scheduler:
                     return
             else:
                 state.pages.append(self.pool.take())
-        if count == state.pending == 1 and self.guesses:
-            self._guess(state, plan.left - 1)
+        if count == state.pending == 1 and self.drafts:
+            self._find_drafts(state, plan.left - 1)
         plan.parts[state] = count
         plan.left -= count + len(state.drafts)
         if key is not None:
             plan.promised.add(key)
 
-    def _guess(self, state: SequenceState, most: int) -> None:
+    def _find_drafts(self, state: SequenceState, most: int) -> None:
         """Find up to `most` drafts for a text, as far as its length and pages that nobody else may need allow."""
-        most = min(most, self.guesses, state.request.most - len(state.request.tokens) - 1)
-        drafts = state.lookup.guess(state.tokens, most) if most > 0 else []
+        most = min(most, self.drafts, state.request.most - len(state.request.tokens) - 1)
+        drafts = state.lookup.find_drafts(state.tokens, most) if most > 0 else []
         while (len(state.tokens) + len(drafts)) > len(state.pages) * self.pool.size and drafts:
             if self.pool.available <= len(self.running):
                 drafts.pop()
@@ -138,7 +138,7 @@ class Scheduler:
                 state.pages.append(self.pool.take())
         state.drafts = drafts
 
-    def _admit(self, state: SequenceState, plan: _Plan) -> bool:
+    def _admit(self, state: SequenceState, plan: _Batch) -> bool:
         """Let a waiting request run if there is room for its tokens and one more, and return whether it does.
 
         Running ones of lower priority make room.
@@ -178,7 +178,7 @@ class Scheduler:
         """Return what the page will contain that is written next; None where not all of its tokens are known."""
         return self._next_key(state) if (state.full + 1) * self.pool.size <= len(state.tokens) else None
 
-    def _preempt(self, state: SequenceState, plan: _Plan) -> None:
+    def _preempt(self, state: SequenceState, plan: _Batch) -> None:
         """Have a running request wait again."""
         if state in plan.parts:
             plan.left += plan.parts.pop(state) + len(state.drafts)

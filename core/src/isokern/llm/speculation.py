@@ -1,4 +1,4 @@
-"""Guesses of what comes next from what was there before, for steps that compute several tokens of a text at once.
+"""Drafts of what comes next from what was there before, for steps that compute several tokens of a text at once.
 
 A text that repeats itself or its prompt goes on as it did after the same tokens (Saxena 2023, prompt lookup decoding).
 """
@@ -11,13 +11,13 @@ LENGTHS = (3, 2)  # of the runs of tokens that are looked up, the longest first
 
 
 class Lookup:
-    """Where each run of tokens was last: `guess` tells what followed."""
+    """Where each run of tokens was last: `find_drafts` tells what followed."""
 
     def __init__(self) -> None:
         self._after: dict[tuple[int, ...], int] = {}
         self._read = 0
 
-    def guess(self, tokens: Sequence[int], most: int) -> list[int]:
+    def find_drafts(self, tokens: Sequence[int], most: int) -> list[int]:
         """Return up to `most` tokens that followed when the last ones were there before; nothing where they were not.
 
         `tokens` are those of the call before, and what has been added since.

@@ -1,0 +1,220 @@
+"""Sessions: one sequence of a model each, with its caches and the programs that run over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import integer, is_integer
+from ..dtypes import dtype as dtype_of
+from ..eager import calls
+from ..eager.functions import cast
+from ..ops import find
+from ..status import InvalidArgument, quote
+from ..tensors import Tensor, tensor
+from .architecture import Config
+from .kv_cache import KVCache
+from .model import PREFILL, Model
+from .program import DecoderProgram
+from .recurrent import LayerState
+from .sampling import Sampling, pad_history
+from .steps import TokenStep
+
+
+class Session:
+    """One sequence of a model: a cache for `length` positions, and programs over it.
+
+    `state` maps the names that the graph has for the caches' tensors to these tensors. A program is for a number of
+    tokens at once; it is captured, so that running it is one call. `dtype` is the cache's; states of models without
+    keys are F32.
+    """
+
+    def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
+        self.model, self.device, c = model, model.device, model.config
+        self.length = c.context if length is None else integer("Session", "length", length, 1)
+        if not (c.form.pairing or c.recurrent) and self.length > c.context:
+            given = f"length={self.length}"
+            raise InvalidArgument("Session", given, allowed=f"up to {c.context}, the positions that the model has")
+        self.dtype = dtype_of(dtype)
+        self.caches: list[KVCache | LayerState] = []
+        self.state: dict[str, Tensor] = {}
+        for n in range(c.layers):
+            if c.recurrent:
+                state = LayerState(c.recurrent, self.device)
+                self.caches.append(state)
+                held = state.tensors
+            else:
+                cache = KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
+                self.caches.append(cache)
+                held = {"keys": cache.keys, "values": cache.values}
+            self.state |= {f"blk.{n}.{name}": kept for name, kept in held.items()}
+        self.dropped = 0
+        """How many positions of the text the caches no longer have."""
+        self._programs: dict[Any, TokenProgram] = {}
+
+    @property
+    def position(self) -> int:
+        """The number of tokens in the cache."""
+        return self.caches[0].current_pos
+
+    @property
+    def cache_bytes(self) -> int:
+        """The bytes of all caches."""
+        return sum(c.capacity_bytes() for c in self.caches)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes of activations and workspaces of all programs."""
+        return sum(p.nbytes for p in self._programs.values())
+
+    def clear(self) -> None:
+        """Begin again with an empty cache."""
+        self.dropped = 0
+        for cache in self.caches:
+            cache.clear()
+
+    def drop(self, start: int, n: int) -> None:
+        """Forget n positions from `start` on: those behind take their places, and their keys are turned back by n.
+
+        What follows is computed as if they had never been, but for what values and deeper layers have seen of them.
+        InvalidArgument where the positions are not in the cache, or the model has learned positions or states, which
+        cannot be moved.
+        """
+        start = integer("Session.drop", "start", start, 0, self.position)
+        n = integer("Session.drop", "n", n, 0, self.position - start)
+        c = self.model.config
+        if not c.form.pairing:
+            kind = "states" if c.recurrent else "learned positions"
+            raise InvalidArgument("Session.drop", f"a model with {kind}", allowed="models whose positions are rope's")
+        for layer, cache in enumerate(self.caches):
+            assert isinstance(cache, KVCache)
+            cache.drop(start, n)
+            name = c.rope(layer, self.length)
+            if name is not None and n and start < cache.current_pos:
+                turn_keys(cache.keys[:, start : cache.current_pos], -n, c, self.model.parameters[name])
+        self.dropped += n
+
+    def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
+        """Return the program for up to `count` tokens, with logits of the last one or of every one.
+
+        With `sampling` it also draws the next token.
+        """
+        key = (integer("Session.program", "count", count, 1, self.length), every, sampling)
+        if key not in self._programs:
+            self._programs[key] = TokenProgram(self, count, every, sampling)
+        return self._programs[key]
+
+    def logits(self, tokens: Iterable[int], every: bool = False) -> npt.NDArray[np.float32]:
+        """Append tokens to the sequence, and return float32 logits.
+
+        They are [1, vocabulary], after the last token, or with `every` [tokens, vocabulary], after each.
+        """
+        ids, rows, at = self.check(tokens), [], 0
+        for size, count in self.cut(len(ids)):
+            program = self.program(size, every)
+            program.run(ids[at : at + count])
+            at += count
+            if every or at == len(ids):
+                rows.append(np.array(program.logits.numpy(), np.float32)[: count if every else 1])
+        return np.concatenate(rows)
+
+    def cut(self, count: int) -> list[tuple[int, int]]:
+        """Return how `count` tokens are appended: the sizes of programs, and how many tokens each takes.
+
+        Sizes are powers of two up to PREFILL, so that there are few programs. The last may be for more tokens than are
+        left, where the cache has room for these; states of models without keys have none.
+        """
+        sizes, at = [], self.position
+        while count:
+            size = min(PREFILL, 1 << (count - 1).bit_length())
+            if size > count and (self.model.config.recurrent or at + size > self.length):
+                size //= 2
+            taken = min(size, count)
+            sizes.append((size, taken))
+            at, count = at + taken, count - taken
+        return sizes
+
+    def check(self, tokens: Iterable[int], more: int = 0) -> list[int]:
+        """Return tokens as a list; InvalidArgument unless there are some, all of the vocabulary, and they fit.
+
+        The cache has to hold these tokens and `more` others.
+        """
+        ids = read_tokens(tokens, self.model.config.vocabulary)
+        if self.position + len(ids) + more > self.length:
+            found = f"{len(ids)} tokens" + (f" and {more} more" if more else "") + f" after {self.position}"
+            raise InvalidArgument(
+                "prompt", found, allowed=f"{self.length} in all, the length of the cache", hint="give it a longer cache"
+            )
+        return ids
+
+
+def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) -> None:
+    """Turn the keys [1, n, heads, dim] of a cache, in place, as if they were `places` further on."""
+    wide = cast(keys, dtype="F32")
+    part = wide[..., wide.shape[3] - config.rotated :] if config.latent else wide  # where heads end with what turns
+    by = tensor(np.full(keys.shape[1], places), "I64", device=keys.device)
+    how = {"pairing": config.form.pairing, "dims": config.rotated}
+    calls.call(find("rope"), [part, by, frequencies], out=part, **how)
+    cast(wide, out=keys)
+
+
+def read_tokens(given: Iterable[int], size: int) -> list[int]:
+    """Return tokens as a list; InvalidArgument unless there are some, all of a vocabulary of `size`."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidArgument("prompt", f"it is {type(given).__name__}", allowed="tokens, which are integers")
+    tokens = list(given)
+    if not tokens:
+        raise InvalidArgument("prompt", "it has no tokens", allowed="at least one")
+    for token in tokens:
+        if not is_integer(token) or not 0 <= token < size:
+            raise InvalidArgument(
+                "prompt", f"token {quote(token)}", allowed=f"an integer from 0 to {size - 1}, the vocabulary"
+            )
+    return [int(token) for token in tokens]
+
+
+class TokenProgram(DecoderProgram):
+    """The model's program for up to `count` tokens at the end of a session's sequence, over its caches.
+
+    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `TokenStep`). With
+    sampling, the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running
+    the program again is the next step.
+    """
+
+    def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
+        step = TokenStep(session.length, count, session.dtype, session.model.activations, every, sampling)
+        super().__init__(session.model, step, session.state)
+        self.session, self.count, self.sampling = session, count, sampling
+        self.tokens = self.inputs["tokens"]
+
+    def run(self, tokens: Sequence[int] | None = None) -> None:
+        """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
+
+        The cache needs room for `count` tokens, and states of models without keys take exactly these. Asynchronous
+        where the device is. Raises InvalidArgument where there are more tokens, or no room.
+        """
+        session, given = self.session, 1 if tokens is None else len(tokens)
+        least = self.count if tokens is None or session.model.config.recurrent else 1
+        if not least <= given <= self.count:
+            allowed = f"{self.count}" if least == self.count else f"from {least} to {self.count}"
+            raise InvalidArgument("TokenProgram.run", f"{given} tokens", allowed=allowed)
+        if session.position + self.count > session.length:
+            problem = f"a program for {self.count} tokens after {session.position}"
+            raise InvalidArgument("TokenProgram.run", problem, allowed=f"{session.length} in all, the cache's length")
+        start, *_ = [cache.take(given) for cache in session.caches]
+        if tokens is not None:
+            self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
+            self.inputs["start"].copy_from(np.array([start]))
+            if "dropped" in self.inputs:
+                self.inputs["dropped"].copy_from(np.array([session.dropped]))
+            if self.count > 1:
+                self.inputs["last"].copy_from(np.array([given - 1]))
+        self.recording.replay()
+
+    def remember(self, tokens: Sequence[int]) -> None:
+        """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""
+        if "history" in self.inputs:
+            self.inputs["history"].copy_from(pad_history(tokens))
