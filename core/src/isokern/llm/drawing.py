@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
 from .grammar import GrammarState
-from .sampling import Sampling, pad_history
+from .sampling import HISTORY, Sampling, pad_history
 
 
 def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
@@ -49,9 +51,13 @@ class Drawing:
         constraint: GrammarState | None = None,
     ) -> None:
         self.sampling, self.device, self.constraint = sampling, device, None
-        self.bias = tensor(bias_row(bias, size), "F32", device=device) if bias else None
         self.plain = sampling.temperature == 0 and not sampling.penalised and not bias and constraint is None
         """Whether the token is that of the largest logit."""
+        self._row = bias_row(bias, size) if bias else np.zeros((1, size), np.float32)
+        self._bias = tensor(self._row, "F32", device=device) if bias else None
+        # Where nothing is multiplied before, what is subtracted is one row more to add
+        self._subtracts = sampling.penalty == 1 and sampling.penalised
+        self._rest = replace(sampling, frequency=0.0, presence=0.0) if self._subtracts else sampling
         even = tensor(np.zeros((1, size), np.float32), "F32", device=device)
         calls.call(find("random_sample"), [even, None, None], **sampling.attributes)  # says what is wrong with them
         self.draw(even, 0, [])
@@ -62,19 +68,28 @@ class Drawing:
 
         The constraint goes on after it.
         """
-        if self.bias is not None:
-            logits = calls.call(find("add"), [self.bias, logits])
-        if self.constraint is not None:
-            ruled = np.where(self.constraint.mask(), np.float32(0), np.float32(-np.inf))[None]
-            logits = calls.call(find("add"), [tensor(ruled, "F32", device=self.device), logits])
-        seen = None
-        if self.sampling.penalised:
+        added, seen = self._add(history), None
+        if added is not None:
+            logits = calls.call(find("add"), [added, logits])
+        if self._rest.penalised:
             seen = tensor(pad_history(history), "I64", device=self.device)
         at = tensor(np.array([position]), "I64", device=self.device)
-        token = int(self.sampling.draw(logits, seen, at).numpy()[0])
+        token = int(self._rest.draw(logits, seen, at).numpy()[0])
         if self.constraint is not None:
             self.constraint.add(token)
         return token
+
+    def _add(self, history: Sequence[int]) -> Tensor | None:
+        """Return what is added to the logits: the bias, less the penalties, and -inf for what the grammar rules out."""
+        if self.constraint is None and not self._subtracts:
+            return self._bias
+        row = self._row.copy()
+        if self._subtracts:
+            for token, count in Counter(history[-HISTORY:]).items():
+                row[0, token] -= self.sampling.frequency * count + self.sampling.presence
+        if self.constraint is not None:
+            row[0, ~self.constraint.mask()] = -np.inf
+        return tensor(row, "F32", device=self.device)
 
 
 def largest(logits: Tensor) -> list[int]:

@@ -22,17 +22,20 @@ from .scheduler import Scheduler, SequenceState
 from .session import read_tokens
 from .tokenizer import Tokenizer
 
+POSITIONS = 16384  # of a cache, unless one sequence may have more
+
 
 class Engine:
     """Makes the texts of many requests to a model at once, in a thread that runs while there are any.
 
     A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
-    is how many positions a sequence may have, by default those of the model; the cache has room for `positions` in all,
-    by default four times that, of the dtype `dtype`. Requests that begin alike share what is cached. With `exact`,
-    logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
-    attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens that followed in the
-    text before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
-    context manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
+    is how many positions a sequence may have, by default those of the model. The cache has the dtype `dtype` and room
+    for `positions` in all, by default four times that and up to POSITIONS, but for one sequence at least. Requests that
+    begin alike share what is cached. With `exact`, logits are the same bit for bit whoever else is there, which is
+    slower: all steps have one shape, and each token attends as a sequence of its own. With `drafts`, a step also
+    computes up to so many tokens that followed in the text before; those that are drawn indeed, `accepted` in all, take
+    no step of their own, and the text is the same. A context manager; `close` ends it. Raises InvalidArgument for a
+    model that keeps states in place of keys.
     """
 
     def __init__(
@@ -55,7 +58,8 @@ class Engine:
             )
         most = None if c.form.pairing else c.context
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
-        self.positions = 4 * self.context if positions is None else integer("Engine", "positions", positions, 1)
+        usual = max(self.context, min(4 * self.context, POSITIONS))
+        self.positions = usual if positions is None else integer("Engine", "positions", positions, 1)
         batch = integer("Engine", "batch", batch, 1)
         drafts = integer("Engine", "drafts", drafts, 0)
         hint = "each of the batch has a token and its drafts in a step"

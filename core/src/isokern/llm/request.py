@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ class Request:
         loop, news, at = asyncio.get_running_loop(), asyncio.Event(), 0
 
         def wake() -> None:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # of a loop that was closed
                 loop.call_soon_threadsafe(news.set)
 
         self.listen(wake)

@@ -56,8 +56,8 @@ class Scheduler:
     order of rank. A request waits until the pool has room for its prompt; nobody of lower rank overtakes it. Where a
     running one needs a page and there is none, the one of lowest rank gives all of its pages back and waits again: what
     it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
-    alike, and one that would compute what another is computing waits for it. A text that is made has up to `drafts` more
-    tokens in a step, which followed in it before; `tokens` are at least `batch` times all of these.
+    alike, and one that would compute what another is computing waits for it. A text that is made has up to `drafts`
+    more tokens in a step, which followed in it before; `tokens` are at least `batch` times all of these.
     """
 
     def __init__(self, pool: PagePool, tokens: int, batch: int, drafts: int = 0) -> None:
