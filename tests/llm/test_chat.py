@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from small_architectures import made as made_architecture
 from small_model import made, put
 from typer.testing import CliRunner
 
@@ -243,6 +244,37 @@ def test_a_dialogue_that_has_no_room(model):
     open_end = Chat(Session(model, 60))
     "".join(open_end.say("Who?"))
     assert open_end.session.position == 60 or open_end.reports[0].ended
+
+
+def test_the_oldest_messages_go_where_there_is_no_room(model):
+    chat = Chat(Session(model, 120), "Be.", max_tokens=5, forget=True)
+    for n in range(9):
+        written = "".join(chat.say(f"Number {n}?"))
+        assert chat.messages[0] == {"role": "system", "content": "Be."}
+        assert chat.messages[-2]["content"] == f"Number {n}?" and chat.messages[-1]["content"] == written
+        fresh = Chat(Session(model, 120), "Be.", max_tokens=5)
+        fresh.messages = list(chat.messages[:-2])
+        assert "".join(fresh.say(f"Number {n}?")) == written
+    assert 3 <= len(chat.messages) < 13 and len(chat.reports) == 9
+    with pytest.raises(InvalidArgument, match="the dialogue has"):
+        chat.say("x" * 200)
+
+
+def test_dialogues_of_models_with_states(tmp_path):
+    def change(facts, held):
+        facts.update(vocabulary())
+        held["token_embd.weight"] = np.random.default_rng(5).standard_normal((len(SPECIAL) + 257, 128)).astype("f4") / 8
+
+    state_model = Model(made_architecture(tmp_path / "m.gguf", "mamba", change=change), device="cpu:0")
+    chat = Chat(Session(state_model, 300), max_tokens=4)
+    for said in ("Who?", "Why?"):
+        fresh = Chat(Session(state_model, 300), max_tokens=4)
+        fresh.messages = list(chat.messages)
+        assert "".join(chat.say(said)) == "".join(fresh.say(said))
+    chat.messages = chat.messages[:2]  # what is behind is taken back
+    fresh = Chat(Session(state_model, 300), max_tokens=4)
+    fresh.messages = list(chat.messages)
+    assert "".join(chat.say("And?")) == "".join(fresh.say("And?"))
 
 
 @pytest.mark.parametrize(

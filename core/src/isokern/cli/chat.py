@@ -71,6 +71,10 @@ def chat(
     grammar: GrammarFile = None,
     json_schema: JsonSchema = None,
     context: Context = None,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Forget the oldest messages where there is no room for an answer."),
+    ] = False,
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
@@ -89,7 +93,7 @@ def chat(
     session = with_room(lambda: Session(loaded, context, cache))
     plain = (temperature, top_k, top_p, min_p, penalty, seed)
     sampling = Sampling(*plain, frequency_penalty, presence_penalty, typical, read_order(order))
-    options: dict[str, Any] = {"template": template, "max_tokens": max_tokens, "stop": stop or ()}
+    options: dict[str, Any] = {"template": template, "max_tokens": max_tokens, "stop": stop or (), "forget": forget}
     talk = Chat(session, system, sampling=sampling, bias=bias, grammar=rules, **options)
     # Compiled, and its options checked, before anything is typed
     session.program(1, sampling=sampling if sampling.fused else None)

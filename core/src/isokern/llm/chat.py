@@ -60,8 +60,10 @@ class Chat:
     """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
 
     `template` and `values` are those of `Template`. An answer has at most `max_tokens` tokens, by default what the
-    cache has room for, ends before the first of the strings `stop`, and follows `grammar`. A user's text never becomes
-    a control token, whatever it says. InvalidArgument where there is no template, or `system` is not text.
+    cache has room for, ends before the first of the strings `stop`, and follows `grammar`. With `forget` the oldest
+    messages but the system's go where a dialogue leaves no room for such an answer (without `max_tokens`, a quarter of
+    the cache). A user's text never becomes a control token, whatever it says. InvalidArgument where there is no
+    template, or `system` is not text.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Chat:
         bias: Mapping[int, float] | None = None,
         values: Mapping[str, Any] | None = None,
         grammar: Grammar | None = None,
+        forget: bool = False,
     ) -> None:
         self.session, self.tokenizer = session, session.model.tokenizer()
         self.template = Template(session.model.gguf, self.tokenizer, template, values)
@@ -83,6 +86,7 @@ class Chat:
         self.system = None if system is None else check_text("system", system)
         self.sampling, self.bias, self.grammar = sampling or Sampling(), bias, grammar
         self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
+        self.forget = forget
         self.messages: list[dict[str, Any]] = []
         self.reports: list[Generation] = []
         self._cached: list[int] = []
@@ -103,13 +107,15 @@ class Chat:
         """
         messages = [*self.messages, {"role": "user", "content": check_text("text", text)}]
         ids = self.template.encode(messages)
+        if self.forget:
+            messages, ids = self._forget(messages, ids)
         room = self.session.length - len(ids)
         if room < 0:
             raise InvalidArgument(
                 "chat",
                 f"the dialogue has {len(ids)} tokens",
                 allowed=f"{self.session.length}, the length of the cache",
-                hint="begin again, or give it a longer cache (--context)",
+                hint="begin again, give it a longer cache (--context), or let it forget (--forget)",
             )
         shared = next((i for i, (a, b) in enumerate(zip(ids, self._cached, strict=False)) if a != b), len(self._cached))
         kept = _rewind(self.session, min(shared, len(ids) - 1))
@@ -118,6 +124,15 @@ class Chat:
         most = room + 1 if self.most is None else min(self.most, room + 1)
         pieces = self._generate(ids, kept, most, report)
         return self._answer(messages, ids, report, pieces)
+
+    def _forget(self, messages: list[dict[str, Any]], ids: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
+        """Return the messages that leave room for an answer, and their tokens; the last one stays."""
+        first = 0 if self.system is None else 1
+        room = self.session.length - (self.session.length // 4 if self.most is None else self.most) + 1
+        while len(ids) > room and len(messages) > first + 2:
+            messages = [*messages[:first], *messages[first + 2 :]]  # a message and its answer
+            ids = self.template.encode(messages)
+        return messages, ids
 
     def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Iterator[str]:
         given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias, "grammar": self.grammar}
@@ -147,6 +162,9 @@ def check_text(name: str, given: object) -> str:
 
 def _rewind(session: Session, position: int) -> int:
     """Forget what the session's caches have from `position` on; return how much they have then."""
+    if session.model.config.recurrent and position != session.position:
+        session.clear()  # states do not go back
+        return 0
     for cache in session.caches:
         cache.current_pos = position
     return position
