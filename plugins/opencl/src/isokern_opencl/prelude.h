@@ -44,7 +44,7 @@ typedef ulong uint64_t;
 #define IK_LOCAL __local
 #define IK_LOCAL_ARRAY(type, name, count) __local type name[count]
 #define IK_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-#define IK_BARRIER_GLOBAL() barrier(CLK_GLOBAL_MEM_FENCE)
+#define IK_BARRIER_GLOBAL() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define IK_ITEM ((ik_index)get_global_id(0))
 #define IK_GROUP_ID ((ik_index)get_group_id(0))
 #define IK_LOCAL_ID ((int)get_local_id(0))

@@ -25,6 +25,9 @@
 #define ACROSS (IK_GROUP < 32 ? IK_GROUP : 32) /* items beside each other; the others are below them */
 #endif
 #define DOWN (IK_GROUP / ACROSS)
+/* An item's place across and down; of numbers without a sign, which takes no division */
+#define LANE ((int)((ik_u32)IK_LOCAL_ID % ACROSS))
+#define LEVEL ((int)((ik_u32)IK_LOCAL_ID / ACROSS))
 
 /* v, `count` columns of a row whose factors are at `factors`, receives the first `steps` steps of a block, whose rows
  * are u. */
@@ -58,7 +61,7 @@ static IK_INLINE void update(IK_GLOBAL ik_c *matrix, ik_index row, ik_index colu
                 of[(at + t) * column] = v[t];
         }
     }
-    for (ik_index i = first + steps + IK_LOCAL_ID / ACROSS; !solve && i < n; i += DOWN) {
+    for (ik_index i = first + steps + LEVEL; !solve && i < n; i += DOWN) {
         IK_GLOBAL ik_c *const of = matrix + i * row;
         for (int t = 0; t < count; t++)
             v[t] = of[(at + t) * column];
@@ -72,13 +75,12 @@ static IK_INLINE void update(IK_GLOBAL ik_c *matrix, ik_index row, ik_index colu
 static IK_INLINE void update_columns(IK_GLOBAL ik_c *matrix, ik_index row, ik_index column, ik_index n, ik_index first,
     int steps, int lane, int lanes, int solve)
 {
-    for (ik_index at = first + steps + lane * WIDE; at < n; at += lanes * WIDE) {
-        const ik_index left = n - at;
-        if (column == 1 && steps == BLOCK && left >= WIDE) /* loops of a known length, and vectors */
+    ik_index at = first + steps + lane * WIDE;
+    if (column == 1 && steps == BLOCK) /* loops of a known length, and vectors */
+        for (; n - at >= WIDE; at += lanes * WIDE)
             update(matrix, row, 1, n, first, BLOCK, at, WIDE, solve);
-        else
-            update(matrix, row, column, n, first, steps, at, left < WIDE ? (int)left : WIDE, solve);
-    }
+    for (; at < n; at += lanes * WIDE)
+        update(matrix, row, column, n, first, steps, at, n - at < WIDE ? (int)(n - at) : WIDE, solve);
 }
 
 IK_ENTRY(lu_factor)(IK_PARAMS)
@@ -96,8 +98,8 @@ IK_ENTRY(lu_factor)(IK_PARAMS)
     IK_GLOBAL ik_i64 *const chosen = pivots + p.pivots.offset + ik_offset_within(p.pivots, 0, rows, number);
     IK_GLOBAL ik_i64 *const order =
         permutation + p.permutation.offset + ik_offset_within(p.permutation, 0, rows, number);
-    for (ik_index r = id / ACROSS; r < n; r += DOWN)
-        for (ik_index c = id % ACROSS; c < n; c += ACROSS)
+    for (ik_index r = LEVEL; r < n; r += DOWN)
+        for (ik_index c = LANE; c < n; c += ACROSS)
             matrix[r * row + c * column] = from[r * row_x + c * column_x];
     for (ik_index i = id; i < n; i += IK_GROUP)
         order[i * place] = i;
@@ -140,6 +142,6 @@ IK_ENTRY(lu_factor)(IK_PARAMS)
         IK_BARRIER_GLOBAL();
         update_columns(matrix, row, column, n, first, steps, id, IK_GROUP, 1);
         IK_BARRIER_GLOBAL();
-        update_columns(matrix, row, column, n, first, steps, id % ACROSS, ACROSS, 0);
+        update_columns(matrix, row, column, n, first, steps, LANE, ACROSS, 0);
     }
 }
