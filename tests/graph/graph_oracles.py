@@ -161,6 +161,18 @@ def operands(op, held):
     return arrays + [None] * (len(pairs) - len(arrays))
 
 
+def as_computed(op, arrays):
+    """Return a loop nest's operands as its compute type has them.
+
+    The reference of an integer result takes F32 for F64, since floats are float64 there: right unless integers beside
+    them are large.
+    """
+    kinds = [v.spec.dtype for v in op.inputs if v is not None]
+    if op.outputs[0].spec.dtype.kind == "f" or not any(d.kind == "f" for d in kinds) or F64 in kinds:
+        return arrays
+    return [a.astype(np.float32) if a is not None and a.dtype.kind in "iu" else a for a in arrays]
+
+
 def judged(op, held, device):
     """Describe how an operator's results differ from the reference for the same operands; empty where they are right.
 
@@ -174,6 +186,8 @@ def judged(op, held, device):
                 if np.any(np.isfinite(wide) & (np.abs(wide) > REACH)):
                     return None
     specs = [v.spec for v in op.outputs]
+    if op.kind == "generic":
+        arrays = as_computed(op, arrays)
     wanted = problem(case_of(op), arrays, specs, [])
     moves = operator.family == "movement" and not operator.free_types
     flushes = "flushes_denormals" in device.conditions
