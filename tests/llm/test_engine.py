@@ -191,6 +191,11 @@ def test_cancelling_ends_a_text_where_it_is(engine, model, tokenizer):
     pieces = engine.text(tokenizer, PROMPTS[0], 80)
     assert next(pieces)
     pieces.close()
+    unread = [engine.text(tokenizer, PROMPTS[1], 80) for _ in range(2)]
+    unread[0].close()  # before it began
+    requests = [it.request for it in unread]
+    del unread
+    assert {r.result(60) is not None and r.reason for r in requests} == {CANCELLED}
     assert len(other.result(60)) == 30 and other.reason == LENGTH
     request.cancel()
     assert request.reason == CANCELLED
@@ -261,6 +266,11 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monk
         ([1], 2, {"sampling": Sampling(top_p=2.0)}, "top_p"),
         ([1], 2, {"bias": {5000: 1.0}}, "logit bias of token 5000"),
         ([1], 2, {"priority": 0.5}, "priority=0.5"),
+        ([1], 2, {"bias": [1]}, r"bias=\[1\]"),
+        ([1], 2, {"sampling": 5}, "sampling=5"),
+        ([1], 2, {"ends": 5}, "ends=5"),
+        ([1], 2, {"ends": ["a"]}, "ends="),
+        ([1], 2, {"listener": 5}, "listener=5"),
     ],
 )
 def test_wrong_requests_are_refused_at_once(engine, prompt, most, options, message):

@@ -34,12 +34,12 @@ class Template:
     def encode(self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any] | None = None) -> list[int]:
         """Return the tokens of messages, dicts of `role` and `content`, and of what begins the answer.
 
-        A user's text never becomes a control token. `values` are further names that the template knows.
-        InvalidArgument where it refuses the messages.
+        What a user writes, or has the model write, never becomes a control token. `values` are further names that the
+        template knows. InvalidArgument where it refuses the messages.
         """
         guarded = [
             {**m, "content": self.tokenizer.guard_text(m["content"].replace(GUARD, ""), GUARD)}
-            if m["role"] == "user"
+            if m["role"] in ("user", "assistant")
             else m
             for m in messages
         ]

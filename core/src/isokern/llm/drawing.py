@@ -50,6 +50,9 @@ class Drawing:
         device: Device,
         constraint: GrammarState | None = None,
     ) -> None:
+        for name, given, kind in (("sampling", sampling, Sampling), ("bias", bias or {}, Mapping)):
+            if not isinstance(given, kind):
+                raise InvalidArgument("generate", f"{name}={quote(given)}", allowed=f"a {kind.__name__}")
         self.sampling, self.device, self.constraint = sampling, device, None
         self.plain = sampling.temperature == 0 and not sampling.penalised and not bias and constraint is None
         """Whether the token is that of the largest logit."""

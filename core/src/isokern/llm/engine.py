@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..arguments import integer
-from ..status import InvalidArgument, IsokernError
+from ..arguments import integer, is_integer
+from ..status import InvalidArgument, IsokernError, quote
 from .batch import PAGE, BatchRunner
 from .drawing import Drawing
 from .generate import TextEnding
@@ -124,7 +124,11 @@ class Engine:
             given = f"{len(ids)} tokens and {most - 1} more"
             hint = "give the engine a larger context, or more positions"
             raise InvalidArgument("prompt", given, allowed=f"{room} in all, the room of a sequence", hint=hint)
-        drawing = Drawing(sampling or Sampling(), bias, size, self.model.device, constraint)
+        if not (isinstance(ends, Iterable) and all(map(is_integer, ends := list(ends)))):
+            raise InvalidArgument("generate", f"ends={quote(ends)}", allowed="tokens, which are integers")
+        if not (listener is None or callable(listener)):
+            raise InvalidArgument("generate", f"listener={quote(listener)}", allowed="a function, or None")
+        drawing = Drawing(Sampling() if sampling is None else sampling, bias, size, self.model.device, constraint)
         request = Request(ids, most, drawing, frozenset(ends), priority)
         if listener is not None:
             request.listen(listener)
@@ -147,7 +151,7 @@ class Engine:
         bias: Mapping[int, float] | None = None,
         grammar: Grammar | None = None,
         priority: int = 0,
-    ) -> Iterator[str]:
+    ) -> EngineText:
         """Return an iterator of the text that follows `prompt`, each piece of whole characters; closing it cancels.
 
         The text ends before the first of the strings `stop`, or where the model ends it. With `special`, the texts of
@@ -159,7 +163,7 @@ class Engine:
         constraint = None if grammar is None else grammar.begin(tokenizer)
         options: dict[str, Any] = {"ends": tokenizer.ends, "bias": bias, "constraint": constraint}
         request = self.submit(ids, max_tokens, sampling, **options, priority=priority)
-        return _pieces(request, ending)
+        return EngineText(request, ending)
 
     def close(self) -> None:
         """Cancel all requests, and wait until the step that is being computed is done."""
@@ -233,16 +237,33 @@ class _Worker:
             thread.join()
 
 
-def _pieces(request: Request, ending: TextEnding) -> Iterator[str]:
-    try:
-        for token in request:
-            piece = ending.push(token)
-            if piece:
-                yield piece
-            if ending.found:
-                return
-        piece = ending.end()
+class EngineText(Iterator[str]):
+    """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
+
+    So does leaving it unread: when nobody holds it any more.
+    """
+
+    def __init__(self, request: Request, ending: TextEnding) -> None:
+        self.request, self._pieces = request, _pieces(request, ending)
+        weakref.finalize(self, request.cancel)
+
+    def __next__(self) -> str:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """End the text where it is."""
+        self.request.cancel()
+        self._pieces.close()
+
+
+def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
+    for token in request:
+        piece = ending.push(token)
         if piece:
             yield piece
-    finally:
-        request.cancel()
+        if ending.found:
+            request.cancel()
+            return
+    piece = ending.end()
+    if piece:
+        yield piece

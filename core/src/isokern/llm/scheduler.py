@@ -78,6 +78,13 @@ class Scheduler:
         """
         for state in [s for s in (*self.running, *self.waiting) if s.request.cancelled]:
             self.finish(state, CANCELLED)
+        plan = self._fill()
+        if not plan.parts:  # who waited for a page of one that then gave way, does so no more
+            plan = self._fill()
+        return plan.parts
+
+    def _fill(self) -> _Batch:
+        """Return a step with tokens of running requests, and of those that wait as far as there is room."""
         plan, order = _Batch(self.tokens), sorted(self.running, key=_rank)
         for reading in (False, True):
             for state in order:
@@ -88,7 +95,7 @@ class Scheduler:
             if not self._admit(state, plan):
                 break
             self._extend(state, plan)
-        return plan.parts
+        return plan
 
     def commit(self, state: SequenceState, count: int) -> None:
         """Note that a step has computed so many tokens of a request."""
@@ -181,6 +188,7 @@ class Scheduler:
     def _preempt(self, state: SequenceState, plan: _Batch) -> None:
         """Have a running request wait again."""
         if state in plan.parts:
+            plan.promised.discard(self._next_key(state))  # nobody may wait for it
             plan.left += plan.parts.pop(state) + len(state.drafts)
         self.running.remove(state)
         self._give_back(state)
