@@ -12,5 +12,6 @@ IK_ENTRY(iota)(IK_PARAMS)
     const int last = (int)p.y.ndim - 1;
     const ik_index row = IK_ITEM / p.y.shape[last], i = IK_ITEM - row * p.y.shape[last];
     const ik_index to = p.y.offset + ik_offset_within(p.y, 0, last, row) + i * p.y.strides[last];
-    IK_STORE(y, to, (ik_c)(p.attr_start + p.attr_step * i));
+    const ik_u64 number = (ik_u64)p.attr_start + (ik_u64)p.attr_step * (ik_u64)i; /* a product may be out of range */
+    IK_STORE(y, to, (ik_c)(ik_i64)number);
 }
