@@ -168,6 +168,7 @@ runtime
 eager simt
 array_api
 bench demo view llm onnx scaffold torch
+serve
 conformance
 cli build
 __main__

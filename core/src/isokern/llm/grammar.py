@@ -16,6 +16,7 @@ from .tokenizer import Tokenizer
 if TYPE_CHECKING:
     import llguidance
 
+STATES = 20_000  # of a grammar's lexer, 2 KB each: a client of a server may give one
 KINDS = ("lark", "gbnf", "json_schema", "regex")
 _SPACE = r" |\n[ \t]{0,20}"  # between the parts of JSON: a model that likes line ends would write nothing else
 _KNOWN: weakref.WeakKeyDictionary[Tokenizer, llguidance.LLTokenizer] = weakref.WeakKeyDictionary()
@@ -62,7 +63,8 @@ class GrammarState:
                 _library().TokenizerWrapper(_Vocabulary(tokenizer)), eos_token=sorted(tokenizer.ends)
             )
         self._size = len(tokenizer)
-        self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0)
+        limits = _library().LLParserLimits(max_lexer_states=STATES)
+        self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0, limits=limits)
         self._check(grammar.kind)
 
     def mask(self) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,141 @@
+"""What all requests of a server share: the engine, how much of it may be asked for, and the threads that prepare."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..arguments import integer
+from ..llm import Engine, Template, Tokenizer
+from ..status import InvalidArgument, quote
+from .errors import ApiError
+
+T = TypeVar("T")
+READING = 64  # bodies that are read at once, beside those of texts that may be made: they take memory
+PREPARING = 4  # threads that read bodies, render templates and cut texts into tokens
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes from its clients.
+
+    `body` is the bytes of a request at most, `seconds` how long a client may take to send it, `tokens` the tokens of a
+    text at most (None: the engine's context), and `queue` how many texts may wait beside those that the engine makes.
+    """
+
+    body: int = 4 << 20
+    seconds: float = 30
+    tokens: int | None = None
+    queue: int = 64
+
+    def __post_init__(self) -> None:
+        integer("Limits", "body", self.body, 1)
+        integer("Limits", "queue", self.queue, 0)
+        if self.tokens is not None:
+            integer("Limits", "tokens", self.tokens, 1)
+        if not 0 < self.seconds < float("inf"):
+            raise InvalidArgument("Limits", f"seconds={quote(self.seconds)}", allowed="a number above 0")
+
+
+class Service:
+    """A model as it is served: `name` is what clients call it. `close` ends what is being made."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, template: Template | None, limits: Limits, name: str
+    ) -> None:
+        self.engine, self.tokenizer, self.template, self.limits, self.name = engine, tokenizer, template, limits, name
+        self.created = int(time.time())
+        self.cap = engine.context if limits.tokens is None else min(limits.tokens, engine.context)
+        self.capacity = engine.scheduler.batch + limits.queue
+        self.texts = self.bodies = 0  # that are being made or wait, and are being read; changed in the event loop alone
+        self.closing = False
+        self._pool = ThreadPoolExecutor(PREPARING, "isokern-serve")
+
+    @property
+    def room(self) -> int:
+        """The positions that a prompt and its text may have together; the last token of a text needs none."""
+        return min(self.engine.context, self.engine.pool.count * self.engine.pool.size)
+
+    @contextmanager
+    def hold(self) -> Iterator[Callable[[int], None]]:
+        """Take the place of one text while a block runs, which takes more with the function that it is given.
+
+        ApiError 429 where there are none, 400 where there never are so many, 503 where the server is closing.
+        """
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if taken + count > self.capacity:
+                message = f"{taken + count} texts are asked for; allowed: {self.capacity} at once"
+                raise ApiError(400, message, param="n", code="invalid_value")
+            if self.texts + count > self.capacity:
+                raise _too_many(f"{self.texts} texts are being made or wait", self.capacity)
+            self.texts += count
+            taken += count
+
+        if self.closing:
+            raise ApiError(503, "the server is shutting down", code="shutting_down")
+        take(1)
+        try:
+            yield take
+        finally:
+            self.texts -= taken
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Count a body that is read while a block runs; ApiError 429 where there are too many."""
+        if self.bodies >= self.capacity + READING:
+            raise _too_many(f"{self.bodies} requests are being read", self.capacity + READING)
+        self.bodies += 1
+        try:
+            yield
+        finally:
+            self.bodies -= 1
+
+    async def run_aside(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, in one of a few threads; others wait for a free one."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        """Cancel all texts, and wait for the engine's step and for what is prepared."""
+        self.closing = True
+        self.engine.close()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _too_many(found: str, most: int) -> ApiError:
+    message = f"{found}; allowed: {most}; try again later"
+    return ApiError(429, message, code="queue_full", headers={"Retry-After": "1"})
+
+
+class Waker:
+    """An event that other threads set, for coroutines of the loop in which this was made."""
+
+    def __init__(self) -> None:
+        self._loop, self._event, self._lock = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
+        self._told = False
+
+    def tell(self) -> None:
+        """Set the event, from any thread; many calls before the loop sees one cost as much as one."""
+        with self._lock:
+            if self._told:
+                return
+            self._told = True
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:  # the loop has ended, and nobody waits
+            return
+
+    async def wait(self) -> None:
+        """Wait until the event was set since the last call."""
+        await self._event.wait()
+        self._event.clear()
+        with self._lock:
+            self._told = False
