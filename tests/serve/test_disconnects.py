@@ -126,6 +126,7 @@ def test_a_choice_that_stops_is_made_no_further(slow):
     slow.assert_idle()
 
 
+@pytest.mark.full
 def test_a_request_of_higher_priority_goes_first(slow):
     """It takes the place of a running one, which goes on afterwards and is what it would have been."""
     prompt = "The book of the generation"

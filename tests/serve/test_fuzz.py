@@ -15,6 +15,7 @@ import pytest
 
 from isokern.llm import Request
 
+pytestmark = pytest.mark.full
 CALLS = int(os.environ.get("SERVE_SOAK_REQUESTS", "3000"))
 TEXT = {
     "model": "kjv",

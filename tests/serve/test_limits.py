@@ -175,6 +175,7 @@ def test_a_body_that_comes_slowly(narrow):
     narrow.assert_idle()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"])
 def test_headers_that_do_not_come(narrow, sent):
     with narrow.connect() as connection:
@@ -201,6 +202,7 @@ def test_the_rest_of_a_body_that_nobody_reads(narrow):
         assert time.monotonic() < begin + 30
 
 
+@pytest.mark.full
 def test_an_answer_that_nobody_reads(serve, monkeypatch):
     """A stream whose client takes nothing is cut off, and its texts are cancelled."""
     from isokern.serve.events import EventWriter
@@ -244,6 +246,7 @@ def test_a_full_queue(serve):
     assert served.complete(max_tokens=2).status == 200
 
 
+@pytest.mark.full
 def test_many_idle_connections_do_no_harm(serve):
     served = serve(limits={"seconds": 1, "queue": 0}, engine={"batch": 1})
     with contextlib.ExitStack() as stack:

@@ -99,6 +99,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal(client, number):
     with running("--template", "chatml") as served:
@@ -113,6 +114,7 @@ def test_it_serves_until_a_signal(client, number):
     assert len(served.lines) == 4
 
 
+@pytest.mark.full
 def test_texts_have_the_grace_time(client):
     with running(slow=True) as served:
         http = client(served.port)
@@ -125,6 +127,7 @@ def test_texts_have_the_grace_time(client):
         assert served.wait() == 0
 
 
+@pytest.mark.full
 def test_after_the_grace_time_texts_are_cancelled(client):
     with running("--grace", 0.5, slow=True) as served:
         http = client(served.port)
@@ -141,6 +144,7 @@ def test_after_the_grace_time_texts_are_cancelled(client):
     assert "Traceback" not in "".join(served.lines)
 
 
+@pytest.mark.full
 def test_a_second_interrupt_ends_it_at_once(client):
     with running("--grace", 1000, slow=True) as served:
         connection, found = stream(client(served.port), max_tokens=500)
@@ -160,6 +164,7 @@ def client_is_served(client, port):
         return False
 
 
+@pytest.mark.full
 def test_a_client_that_reads_nothing_does_not_keep_it_alive(client):
     with running("--grace", 1) as served:
         connection = client(served.port).post_raw("/v1/completions", {"prompt": "a"})
@@ -183,6 +188,7 @@ def test_the_key_is_read_from_a_file(client, tmp_path):
     assert "sk-in-a-file" not in "".join(served.lines) + served.printed
 
 
+@pytest.mark.full
 def test_a_warning_where_others_reach_it(client):
     with running("--host", "0.0.0.0") as served:
         assert served.address == "0.0.0.0" and client(served.port).get("/health", Host="any.example").status == 200
@@ -207,6 +213,7 @@ def test_options_reach_the_engine(client):
         assert served.end() == 0
 
 
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
