@@ -133,3 +133,14 @@ def test_experts_of_block_types(tmp_path, model, kind, device):
     wanted = reference_models.logits(gguf, model, PROMPT)
     got = Session(Model(gguf, device=there), dtype="F32").logits(PROMPT, every=True)
     assert np.max(np.abs(got - wanted)) < 1e-5 * np.max(np.abs(wanted))
+
+
+def test_a_minimum_of_zero_has_no_sign(devices):
+    element, x = dtype("Q4_1"), np.abs(np.random.default_rng(0).standard_normal((5, 32))).astype(np.float32)
+    x[:, 5], x[1, 7], x[2, 3], x[3], x[4] = -0.0, 0.0, 0.0, -0.0, -x[4]
+    assert not (blocks.quantize(x, element)[:4, 3] & 128).any()
+    for device in devices:
+        for name in ("F32", "F16"):
+            given = isokern.cast(isokern.tensor(x, device=device), dtype=name)
+            got = isokern.cast(given, dtype="Q4_1").numpy().reshape(5, 20)
+            assert np.array_equal(got, blocks.quantize(given.numpy().astype(np.float32), element)), device.name

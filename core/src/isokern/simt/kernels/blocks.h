@@ -133,6 +133,8 @@ static IK_INLINE void ik_make_Q4_1(IK_GLOBAL ik_u8 *block, const float *v)
         min_value = ik_minimum_f32(min_value, v[k]);
         max_value = ik_maximum_f32(max_value, v[k]);
     }
+    min_value = min_value == 0 ? 0.0f : min_value; /* of either sign */
+    max_value = max_value == 0 ? 0.0f : max_value;
     const float d = IK_DIV_F32(max_value - min_value, 15.0f), inverse = ik_block_inverse(d);
     ik_store_scale(block, 0, d);
     ik_store_scale(block, 1, min_value);
