@@ -113,7 +113,7 @@ def test_exact_logits_do_not_depend_on_who_else_is_there(activations, monkeypatc
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.3, 20, 0.9, 0.05, 1.05, 7)])
-def test_guesses_change_no_text_and_spare_steps(model, tokenizer, sampling, exact, monkeypatch):
+def test_drafts_change_no_text_and_spare_steps(model, tokenizer, sampling, exact, monkeypatch):
     prompts = [tokenizer.encode(p, eos=False) for p in ("In the beginning God, In the beginning", *PROMPTS)]
     steps, run = [], BatchRunner.run
     monkeypatch.setattr(BatchRunner, "run", lambda runner, parts: steps.append(len(parts)) or run(runner, parts))
@@ -128,7 +128,7 @@ def test_guesses_change_no_text_and_spare_steps(model, tokenizer, sampling, exac
     assert engine.accepted > 20 and counts[1] < counts[0] - 10
 
 
-def test_guesses_end_where_the_text_does(model, tokenizer):
+def test_drafts_end_where_the_text_does(model, tokenizer):
     prompt = tokenizer.encode("the LORD, and the LORD, and the LORD, and the", eos=False)
     with Engine(model, context=96, batch=2, tokens=16, drafts=4) as engine:
         whole = engine.submit(prompt, 20).result(60)
