@@ -23,8 +23,9 @@ def find_overrides() -> dict[str, set[str]]:
                     methods = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
                     classes.setdefault(node.name, []).append((bases, methods))
 
-    def inherits(bases: list[str], root: str) -> bool:
-        return any(b == root or any(inherits(up, root) for up, _ in classes.get(b, ())) for b in bases if b != "ABC")
+    def inherits(bases: list[str], root: str, seen: tuple[str, ...] = ("ABC",)) -> bool:
+        above = [b for b in bases if b not in seen]  # a class may have the name of its base, in another package
+        return any(b == root or any(inherits(up, root, (*seen, b)) for up, _ in classes.get(b, ())) for b in above)
 
     found = {}
     for cls in contracts.classes():
