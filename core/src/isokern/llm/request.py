@@ -118,7 +118,8 @@ class Request:
     def finish(self, reason: str, error: BaseException | None = None) -> None:
         """Complete the text; for the engine."""
         with self._changed:
-            self.reason, self.error = reason, error
+            self.error = error  # first: who sees a reason without the lock sees the error, too
+            self.reason = reason
             self._changed.notify_all()
         self._tell()
 
