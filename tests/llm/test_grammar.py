@@ -1,8 +1,10 @@
 """Test texts that follow a grammar: alone, at once with others, in dialogues, and from the command line."""
 
+import gc
 import json
 import re
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,17 @@ def test_a_grammar_that_takes_too_much_is_refused(model):
     grammar = Grammar("regex", "(" * 200 + "a|b" + "){1,1000}" * 200)
     with pytest.raises(InvalidArgument, match="regex"):
         "".join(text(Session(model, 64), model.tokenizer(), "a", 20, grammar=grammar))
+
+
+def test_a_tokenizer_that_nobody_holds_goes(model):
+    tokenizer = model.tokenizer()
+    state, held = Grammar("regex", "ab").begin(tokenizer), weakref.ref(tokenizer)
+    del tokenizer
+    gc.collect()
+    assert held() is not None and state.mask().any(), "a text that goes on needs it"
+    del state
+    gc.collect()
+    assert held() is None
 
 
 def test_the_library_is_named_where_it_is_missing(monkeypatch):

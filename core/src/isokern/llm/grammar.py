@@ -62,7 +62,7 @@ class GrammarState:
             _KNOWN[tokenizer] = _library().LLTokenizer(
                 _library().TokenizerWrapper(_Vocabulary(tokenizer)), eos_token=sorted(tokenizer.ends)
             )
-        self._size = len(tokenizer)
+        self._tokenizer, self._size = tokenizer, len(tokenizer)
         limits = _library().LLParserLimits(max_lexer_states=STATES)
         self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0, limits=limits)
         self._check(grammar.kind)
@@ -94,12 +94,14 @@ class _Vocabulary:
         self.tokens: Sequence[bytes] = [tokenizer.piece(i) for i in range(len(tokenizer))]
         self.special_token_ids = [i for i, text in enumerate(self.tokens) if not text]
         self.eos_token_id, self.bos_token_id = min(tokenizer.ends), tokenizer.bos
-        self._encode = tokenizer
+        self._tokenizer = weakref.ref(tokenizer)  # which _KNOWN would keep otherwise
 
     def __call__(self, text: str) -> list[int]:
         if isinstance(text, bytes):
             raise TypeError("text")  # the library asks which of both it may give
-        return self._encode.encode(text, bos=False, eos=False)
+        tokenizer = self._tokenizer()
+        assert tokenizer is not None  # a GrammarState holds it
+        return tokenizer.encode(text, bos=False, eos=False)
 
 
 def _library() -> Any:
