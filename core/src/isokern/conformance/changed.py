@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
 from pathlib import PurePosixPath
 
@@ -148,16 +148,9 @@ class Changes:
 
         Names that may be attributes instead of modules are among them.
         """
-        tree = ast.parse(self.checkout.now(path))
-        names = [f"{PACKAGE}.cabi.build_plugin"] if path.endswith("/build_backend.py") else []
-        for node in _statements(tree, functions=not path.startswith(CORE)):
-            names += [
-                n for _, module, name in imports(node, self._package_of(path)) for n in (module, f"{module}.{name}")
-            ]
-        names += [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-        for name in names:
-            parts = name.split(".")
-            yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+        if path.endswith("/build_backend.py"):
+            yield from _with_packages(f"{PACKAGE}.cabi.build_plugin")
+        yield from _named(self.checkout.now(path), self._package_of(path), not path.startswith(CORE))
 
     # Declarations
 
@@ -192,10 +185,9 @@ class Changes:
         for path in self._modules:
             if path.startswith(folder):
                 continue
-            for node in _statements(ast.parse(self.checkout.now(path)), functions=True):
-                for _, module, name in imports(node, self._package_of(path)):
-                    if module == OPS or module.startswith(f"{OPS}."):
-                        taken.add((f"{module}.{name}", "*") if f"{module}.{name}" in now.statements else (module, name))
+            for module, name in _imported(self.checkout.now(path), self._package_of(path), functions=True):
+                if module == OPS or module.startswith(f"{OPS}."):
+                    taken.add((f"{module}.{name}", "*") if f"{module}.{name}" in now.statements else (module, name))
         if before.of_names(taken) != now.of_names(taken):
             return {None: why}
         return {name: why for name in self.operators if before.of_operator(name) != now.of_operator(name)}
@@ -269,6 +261,27 @@ class Changes:
             elif KERNELS not in folders or not name.endswith(".h"):
                 return None  # a header among the kernels that nothing includes belongs to none
         return frozenset(stems)
+
+
+@lru_cache(maxsize=1024)  # versions of a checkout have most of their modules in common
+def _named(source: str, package: str, functions: bool) -> frozenset[str]:
+    """Return the dotted names that a module of `package` imports or has as strings, with all packages above them."""
+    names = [f"{module}.{name}" for module, name in _imported(source, package, functions)]
+    names += [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return frozenset(whole for name in names for whole in _with_packages(name))
+
+
+@lru_cache(maxsize=1024)
+def _imported(source: str, package: str, functions: bool) -> frozenset[tuple[str, str]]:
+    """Return (module, its name there or "*") of what a module of `package` imports."""
+    nodes = _statements(ast.parse(source), functions)
+    return frozenset((module, name) for node in nodes for _, module, name in imports(node, package))
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    """Yield a dotted name, and those of the packages that it is in."""
+    parts = name.split(".")
+    yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
 def _statements(tree: ast.AST, functions: bool) -> Iterator[ast.AST]:

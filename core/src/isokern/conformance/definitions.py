@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 Name = tuple[str, str]  # a module, and a name that it binds; "*" for all of them
 
@@ -21,6 +22,8 @@ class Statement:
     module: str
     text: str
     uses: frozenset[str]
+    binds: frozenset[str]
+    strings: frozenset[str]  # the literals in it, unless it is a function or a class
 
 
 class Definitions:
@@ -33,26 +36,20 @@ class Definitions:
         self.naming: dict[str, list[Statement]] = {}  # string → statements with it, except functions and classes
         self._led_to: dict[Statement, list[Statement]] = {}
         for module, source in sources.items():
-            self._read(module, package, ast.parse(source), sources)
+            self._add(module, source, package, sources)
 
-    def _read(self, module: str, package: str, tree: ast.Module, modules: Mapping[str, str]) -> None:
-        own = self.statements[module] = []
+    def _add(self, module: str, source: str, package: str, modules: Mapping[str, str]) -> None:
         self.imported[module] = names = {}
-        for node in tree.body:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias, source, name in imports(node, package):
-                    whole = f"{source}.{name}" in modules
-                    names[alias] = (f"{source}.{name}", "*") if whole else (source, name)
-                continue
-            inner = list(ast.walk(node))
-            used = frozenset(n.id for n in inner if isinstance(n, ast.Name))
-            statement = Statement(module, ast.dump(node), used)
-            own.append(statement)
-            for name in _binds(node):
+        found, own = read_module(module, source, package)
+        for alias, home, name in found:
+            whole = f"{home}.{name}" in modules
+            names[alias] = (f"{home}.{name}", "*") if whole else (home, name)
+        self.statements[module] = list(own)
+        for statement in own:
+            for name in statement.binds:
                 self.bound.setdefault((module, name), []).append(statement)
-            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                for string in {n.value for n in inner if isinstance(n, ast.Constant) and isinstance(n.value, str)}:
-                    self.naming.setdefault(string, []).append(statement)
+            for string in statement.strings:
+                self.naming.setdefault(string, []).append(statement)
 
     def of_operator(self, operator: str) -> frozenset[str] | None:
         """Return the texts that make an operator; None where no statement names it."""
@@ -87,6 +84,27 @@ class Definitions:
         return module, name
 
 
+@lru_cache(maxsize=512)  # two versions of a package share most of their modules
+def read_module(
+    module: str, source: str, package: str
+) -> tuple[tuple[tuple[str, str, str], ...], tuple[Statement, ...]]:
+    """Return what a module of `package` imports at its top, as `imports` has it, and its other statements."""
+    found: list[tuple[str, str, str]] = []
+    own = []
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found += imports(node, package)
+            continue
+        inner = list(ast.walk(node))
+        used = frozenset(n.id for n in inner if isinstance(n, ast.Name))
+        defines = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        strings = {n.value for n in inner if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        binds = frozenset({node.name} if defines else stored)
+        own.append(Statement(module, ast.dump(node), used, binds, frozenset(() if defines else strings)))
+    return tuple(found), tuple(own)
+
+
 def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:
     """Return what an import statement of a module of `package` binds.
 
@@ -99,10 +117,3 @@ def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:
     above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
     module = ".".join([*above, *filter(None, [node.module])])
     return [(alias.asname or alias.name, module, alias.name) for alias in node.names]
-
-
-def _binds(node: ast.stmt) -> set[str]:
-    """Return the names that a statement binds in its module."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return {node.name}
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
