@@ -31,7 +31,7 @@ NO_DEVICE, NO_CASE = 3, 4  # exit statuses of `isokern check`
 VERDICTS = {0: "passed", 1: "failed", NO_DEVICE: "not run", NO_CASE: "no case ran"}
 PARTS = 200  # parts of all cases: after so many commits each case has run
 MOST = 6000  # changed cases that are run for one commit: minutes where a compiler is slow
-TURNS = 8  # parts of the quick cases
+TURNS = 12  # parts of the quick cases
 GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)  # how tools/status.py writes the commit
 
 

@@ -17,6 +17,9 @@ I = np.array([[7, -3, 2, 0], [1, 0, -9, 2], [5, 5, -1, 3]], np.int16)  # noqa: E
 V = np.array([3.0, 1.0, np.nan, 1.0, -2.0, np.nan, 3.0], np.float32)
 
 
+pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
+
+
 @pytest.fixture(params=[d.name for d in isokern.devices()])
 def place(request):
     """Return each device."""

@@ -13,6 +13,9 @@ linalg = xp.linalg
 SHAPES = [(5, 3), (3, 5), (4, 4), (1, 3), (3, 1), (2, 6, 6), (2, 1, 1)]
 
 
+pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
+
+
 @pytest.fixture(params=[d.name for d in isokern.devices()])
 def place(request):
     """Return each device."""

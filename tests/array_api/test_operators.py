@@ -19,6 +19,9 @@ B = np.array([[True, False, True], [False, False, True]])
 BINARY = ["add", "sub", "mul", "mod", "lt", "le", "gt", "ge", "eq", "ne"]
 
 
+pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
+
+
 @pytest.fixture(params=[d.name for d in isokern.devices()])
 def place(request):
     """Return each device."""
