@@ -2,6 +2,9 @@
 
 import datetime
 import itertools
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from small_architectures import made as made_architecture
 from small_model import made, put
 from typer.testing import CliRunner
 
-from isokern.llm import Chat, Generation, Model, Sampling, Session, Tokenizer, templates, text, tokens
+from isokern.llm import Chat, Generation, Model, Sampling, Session, Tokenizer, renderers, templates, text, tokens
 from isokern.llm.generate import StopStrings
 from isokern.llm.render import render as render_here
 from isokern.llm.templates import NAMED, find_template, render
@@ -107,6 +110,39 @@ def test_what_templates_may_use():
 
 def test_templates_run_in_a_process_of_their_own():
     assert render(TEMPLATE, TALK[1:2], VALUES) == show(TEMPLATE, TALK[1:2])
+
+
+def test_the_process_is_kept_for_the_next_text():
+    assert render("{{ messages[0].content }}{% set x = 1 %}", [{"role": "user", "content": "é\n"}], {}) == "é\n"
+    waiting = list(renderers._waiting)
+    assert render("{{ x is defined }}", TALK, {}) == "False"
+    with pytest.raises(InvalidArgument, match="MiB"):
+        render("{{ 'a' * 10 ** 11 }}", TALK, {})
+    assert render(TEMPLATE, TALK[1:2], VALUES)
+    assert renderers._waiting == waiting
+
+
+def test_a_process_that_has_ended_is_replaced():
+    render("a", TALK, {})
+    for renderer in renderers._waiting:
+        renderer._process.kill()
+        renderer._process.wait()
+    assert render("a", TALK, {}) == "a"
+    assert len(renderers._waiting) == 1
+
+
+def test_templates_of_many_threads_and_of_a_fork():
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda i: render("{{ n }}" * 999, TALK, {"n": i}), range(40)))
+    assert texts == [str(i) * 999 for i in range(40)]
+    assert 1 <= len(renderers._waiting) <= renderers.KEPT
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork beside threads
+        child = os.fork()
+    if not child:
+        os._exit(0 if render("b", TALK, {}) == "b" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert render("c", TALK, {}) == "c"
 
 
 BAD = [

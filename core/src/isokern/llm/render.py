@@ -1,11 +1,12 @@
-"""Render a chat template in a process of its own: JSON on standard input, JSON on standard output.
+"""Render chat templates in a process of its own: lines of JSON on standard input, lines of JSON on standard output.
 
 A template is a program that came with a file. It runs in Jinja's sandbox, which keeps it from Python's attributes, and
-in this process, whose memory and time are limited, so that no loop and no string can harm the process that asked.
-`templates.render` starts it as a script: nothing of Isokern is imported here.
+in a fork of this process, whose memory and time are limited, so that no loop and no string can harm the process that
+asked, or the next template. `renderers.py` starts it as a script: nothing of Isokern is imported here.
 """
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -89,23 +90,51 @@ def render(template: str, values: dict[str, Any]) -> str:
         raise ValueError("it calls itself without end") from None
 
 
-def main() -> None:
-    """Answer one request."""
-    sys.path.pop(0)  # this file's folder, whose modules are Isokern's
-    request = json.load(sys.stdin)
-    try:
-        import jinja2.sandbox  # noqa: F401  # before the limits, which are the template's
-    except ImportError as error:
-        print(json.dumps({"missing": str(error)}))
-        return
+def answer(request: dict[str, Any]) -> dict[str, str]:
+    """Return the text of a request, or what is wrong with its template, within the limits."""
     limit(request["seconds"])
     try:
-        answer = {"text": render(request["template"], request["values"])}
+        return {"text": render(request["template"], request["values"])}
     except ValueError as error:
-        answer = {"error": str(error)}
+        return {"error": str(error)}
     except Exception as error:  # whatever a template's expression raises
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer))
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def answer_apart(request: dict[str, Any]) -> bytes:
+    """Return the JSON of an answer, made in a fork of this process, so that no template meets what another one left."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            with open(writing, "wb") as pipe:
+                pipe.write(json.dumps(answer(request)).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        found = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        code = os.waitstatus_to_exitcode(status)
+        return json.dumps({"ended": f"signal {-code}" if code < 0 else f"exit status {code}"}).encode()
+    return found
+
+
+def main() -> None:
+    """Answer requests, a line each, until there are none."""
+    sys.path.pop(0)  # this file's folder, whose modules are Isokern's
+    missing = None
+    try:
+        # Once for all requests, and before the limits, which are the template's
+        import jinja2.ext
+        import jinja2.sandbox  # noqa: F401
+    except ImportError as error:
+        missing = json.dumps({"missing": str(error)}).encode()
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write((missing or answer_apart(json.loads(line))) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

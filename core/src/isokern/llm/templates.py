@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..status import InvalidArgument
 from .gguf import GGUF
+from .renderers import ask
 
 SECONDS = 10  # what a template may take
 LONGEST = 1 << 20  # characters of a template
@@ -114,17 +112,18 @@ def render(template: str, messages: Sequence[Mapping[str, Any]], values: Mapping
         raise InvalidArgument("chat", f"a template of {len(template)} characters", allowed=f"at most {LONGEST}")
     given = {"messages": [dict(m) for m in messages], **values}
     request = json.dumps({"template": template, "values": given, "seconds": SECONDS})
-    command = [sys.executable, os.fspath(Path(__file__).with_name("render.py"))]
     try:
-        done = subprocess.run(command, input=request.encode(), capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
+        line = ask(request.encode() + b"\n", SECONDS)
+    except TimeoutError:
         raise InvalidArgument("chat", f"the template ran for more than {SECONDS} s") from None
     except OSError as error:
         raise InvalidArgument("chat", f"the template cannot be run: {error}") from error
     try:
-        answer: dict[str, str] = json.loads(done.stdout)
+        answer: dict[str, str] = json.loads(line)
     except ValueError:
-        raise InvalidArgument("chat", f"the template ended its process, code {done.returncode}") from None
+        raise InvalidArgument("chat", "the template ended the process that rendered it") from None
+    if "ended" in answer:
+        raise InvalidArgument("chat", f"the template ended its process: {answer['ended']}")
     if "missing" in answer:
         raise InvalidArgument("chat", f"the package jinja2: {answer['missing']}", hint="pip install isokern[llm]")
     if "error" in answer:
