@@ -127,10 +127,10 @@ def _find_template(model: Any, tokenizer: Tokenizer, name: str | None) -> Templa
 def _open_engine(model: Any, **options: Any) -> Engine:
     """Return an engine that has made a token: what does not work, or has no room, is known before anybody asks."""
     from ..llm import Engine
-    from ..llm.model import PREFILL
+    from ..llm.steps import SPAN
 
     try:
-        tokens = max(options["batch"] * (1 + options["drafts"]), PREFILL)
+        tokens = max(options["batch"] * (1 + options["drafts"]), SPAN)
         engine = Engine(model, tokens=tokens, **options)
         engine.submit([0], 1 if engine.context == 1 else 2).result()
     except OutOfMemory as error:

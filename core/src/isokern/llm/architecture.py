@@ -81,11 +81,12 @@ class Config:
             return LOCAL
         return LONG if LONG in self.ropes and length > self.original else ROPE
 
-    def keep(self, step: Step) -> Kept:
+    def keep(self, step: Step, layer: int) -> Kept:
         """Return the shape and the dtype of what a layer keeps of the tokens of a step, by name."""
         if self.recurrent is not None:
             return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
-        return step.keep(self.kv_heads, {"keys": self.head_dim, "values": self.value_dim})
+        widths = {"keys": self.head_dim, "values": self.value_dim}
+        return step.keep(self.kv_heads, widths, self.windows[layer])
 
     @classmethod
     def of(cls, gguf: GGUF) -> Config:

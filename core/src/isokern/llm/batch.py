@@ -9,7 +9,7 @@ import numpy as np
 from ..dtypes import DType
 from ..status import IsokernError
 from ..tensors import Tensor, empty
-from .drawing import Drawing, largest
+from .drawing import largest
 from .model import Model
 from .program import DecoderProgram
 from .sampling import HISTORY
@@ -30,11 +30,11 @@ class BatchRunner:
 
     def __init__(self, model: Model, context: int, scheduler: Scheduler, dtype: DType, *, exact: bool) -> None:
         self.model, self.context, self.scheduler, self.dtype, self.exact = model, context, scheduler, dtype, exact
-        shapes = model.config.keep(self._step(1, 1))
+        step = self._step(1, 1)
         self.caches: dict[str, Tensor] = {
             f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
             for layer in range(model.config.layers)
-            for name, (shape, kept) in shapes.items()
+            for name, (shape, kept) in model.config.keep(step, layer).items()
         }
         self.programs: dict[tuple[int, int], DecoderProgram] = {}
 
@@ -100,9 +100,8 @@ class BatchRunner:
             likeliest = []
         made, row = {}, 0
         for state in texts:
-            drawing = state.request.drawing
-            told = likeliest[row:] if drawing.plain else []
-            made[state] = _draw_each(drawing, logits[row : row + rows[state]], state, told)
+            told = likeliest[row:] if state.request.drawing.plain else []
+            made[state] = _draw_each(state, logits, row, rows[state], told)
             row += rows[state]
         return made
 
@@ -113,14 +112,20 @@ def _count_rows(state: SequenceState, count: int) -> int:
 
 
 def _draw_each(
-    drawing: Drawing, logits: Tensor, state: SequenceState, likeliest: Sequence[int]
+    state: SequenceState, logits: Tensor, row: int, count: int, likeliest: Sequence[int]
 ) -> list[int | IsokernError]:
-    """Return the tokens that are drawn one after another, while they are the drafts, from logits [n, vocabulary]."""
-    made: list[int | IsokernError] = []
-    for i in range(logits.shape[0]):
-        known = [*state.tokens[-HISTORY:], *state.drafts[:i]]
+    """Return the tokens that are drawn one after another, while they are the drafts.
+
+    Their logits are `count` rows from `row` on; `likeliest` are the tokens of these, where the request wants them.
+    """
+    drawing, made = state.request.drawing, list[int | IsokernError]()
+    for i in range(count):
         try:
-            token = likeliest[i] if likeliest else drawing.draw(logits[i : i + 1], len(state.tokens) + i, known)
+            if likeliest:
+                token = likeliest[i]
+            else:
+                known = [*state.tokens[-HISTORY:], *state.drafts[:i]]
+                token = drawing.draw(logits[row + i : row + i + 1], len(state.tokens) + i, known)
         except IsokernError as error:
             return [*made, error]
         made.append(token)

@@ -118,7 +118,7 @@ class Chat:
                 hint="begin again, give it a longer cache (--context), or let it forget (--forget)",
             )
         shared = next((i for i, (a, b) in enumerate(zip(ids, self._cached, strict=False)) if a != b), len(self._cached))
-        kept = _rewind(self.session, min(shared, len(ids) - 1))
+        kept = self.session.rewind(min(shared, len(ids) - 1))
         self._cached = ids[:kept]
         report = Generation()
         most = room + 1 if self.most is None else min(self.most, room + 1)
@@ -158,13 +158,3 @@ def check_text(name: str, given: object) -> str:
     if not isinstance(given, str):
         raise InvalidArgument("chat", f"{name} is {type(given).__name__}", allowed="str")
     return given
-
-
-def _rewind(session: Session, position: int) -> int:
-    """Forget what the session's caches have from `position` on; return how much they have then."""
-    if session.model.config.recurrent and position != session.position:
-        session.clear()  # states do not go back
-        return 0
-    for cache in session.caches:
-        cache.current_pos = position
-    return position

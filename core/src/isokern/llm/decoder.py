@@ -26,7 +26,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     has in another shape or type.
     """
     c, made = config, Model(config.architecture)
-    origin, places = Origin(gguf, config, step.activations), step.begin(made)
+    origin, places = Origin(gguf, config, step.activations), step.begin(made, c.windows)
     named = {c.rope(layer, step.length) for layer in range(len(c.turned))}
     turns = {name: made.builder.parameter(name, (c.rotated // 2,)) for name in c.ropes if name in named}
     table = Table(origin, c.vocabulary)
@@ -38,7 +38,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     states: list[Value] = []
     for layer in range(c.layers):
         own = f"blk.{layer}"
-        kept = [made.input(f"{own}.{name}", *spec) for name, spec in c.keep(step).items()]
+        kept = [made.input(f"{own}.{name}", *spec) for name, spec in c.keep(step, layer).items()]
         rope = c.rope(layer, step.length)
         given = [x, *kept] if rope is None else [x, *kept, turns[rope]]
         if c.recurrent:

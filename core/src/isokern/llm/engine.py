@@ -14,12 +14,13 @@ from .drawing import Drawing
 from .generate import TextEnding
 from .grammar import Grammar, GrammarState
 from .kv_cache import cache_dtype
-from .model import PREFILL, Model
+from .model import Model
 from .pages import PagePool
 from .request import FAILED, LENGTH, STOP, Request
 from .sampling import Sampling
 from .scheduler import Scheduler, SequenceState
 from .session import read_tokens
+from .steps import SPAN
 from .tokenizer import Tokenizer
 
 POSITIONS = 16384  # of a cache, unless one sequence may have more
@@ -45,7 +46,7 @@ class Engine:
         context: int | None = None,
         positions: int | None = None,
         batch: int = 16,
-        tokens: int = PREFILL,
+        tokens: int = SPAN,
         dtype: object = "F16",
         exact: bool = False,
         drafts: int = 0,

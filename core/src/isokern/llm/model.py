@@ -19,7 +19,6 @@ from .gguf import GGUF, GGUFTensor
 from .steps import TokenStep
 from .tokenizer import Tokenizer
 
-PREFILL = 64  # tokens of a prompt that are computed at once
 ACTIVATIONS = ("float", "q8_0")
 
 

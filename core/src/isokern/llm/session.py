@@ -17,11 +17,11 @@ from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
 from .architecture import Config
 from .kv_cache import KVCache
-from .model import PREFILL, Model
+from .model import Model
 from .program import DecoderProgram
 from .recurrent import LayerState
 from .sampling import Sampling, pad_history
-from .steps import TokenStep
+from .steps import SPAN, TokenStep
 
 
 class Session:
@@ -29,7 +29,7 @@ class Session:
 
     `state` maps the names that the graph has for the caches' tensors to these tensors. A program is for a number of
     tokens at once; it is captured, so that running it is one call. `dtype` is the cache's; states of models without
-    keys are F32.
+    keys are F32. Layers with a window keep little more than it shows (`TokenStep`).
     """
 
     def __init__(self, model: Model, length: int | None = None, dtype: object = "F16") -> None:
@@ -40,6 +40,8 @@ class Session:
             raise InvalidArgument("Session", given, allowed=f"up to {c.context}, the positions that the model has")
         self.dtype = dtype_of(dtype)
         self.caches: list[KVCache | LayerState] = []
+        self._step = TokenStep(self.length)
+        self._near = [self._step.held(window) < self.length for window in c.windows]
         self.state: dict[str, Tensor] = {}
         for n in range(c.layers):
             if c.recurrent:
@@ -47,18 +49,21 @@ class Session:
                 self.caches.append(state)
                 held = state.tensors
             else:
-                cache = KVCache(self.length, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
+                kept = self._step.held(c.windows[n])
+                cache = KVCache(kept, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
                 self.caches.append(cache)
                 held = {"keys": cache.keys, "values": cache.values}
             self.state |= {f"blk.{n}.{name}": kept for name, kept in held.items()}
         self.dropped = 0
         """How many positions of the text the caches no longer have."""
+        self.base = 0
+        """The first position that layers have which keep a window."""
         self._programs: dict[Any, TokenProgram] = {}
 
     @property
     def position(self) -> int:
         """The number of tokens in the cache."""
-        return self.caches[0].current_pos
+        return self.caches[0].current_pos + self.base * self._near[0]
 
     @property
     def cache_bytes(self) -> int:
@@ -72,14 +77,50 @@ class Session:
 
     def clear(self) -> None:
         """Begin again with an empty cache."""
-        self.dropped = 0
+        self.dropped = self.base = 0
         for cache in self.caches:
             cache.clear()
+
+    def take(self, n: int, room: int) -> int:
+        """Count n positions as stored, for a program that writes up to `room`, and return where they begin.
+
+        Where that does not fit in the layers which keep a window, they forget what is SPAN positions behind it.
+        InvalidArgument where it does not fit in the others.
+        """
+        start, window = self.position, max(self.model.config.windows, default=0)
+        near = [cache for cache, is_near in zip(self.caches, self._near, strict=True) if is_near]
+        if near and start - self.base + room > self._step.held(window):
+            gone = start - self.base - (window + SPAN - 1)
+            for cache in near:
+                assert isinstance(cache, KVCache)
+                cache.drop(0, gone)
+            self.base += gone
+        for cache in self.caches:
+            cache.take(n)
+        return start
+
+    def rewind(self, position: int) -> int:
+        """Forget the tokens from a position on, and return how many are left in the cache.
+
+        None are where what was before cannot be had again: states of models without keys, and windows that have moved
+        on by more than SPAN positions.
+        """
+        position = integer("Session.rewind", "position", position, 0, self.position)
+        c = self.model.config
+        if position == self.position:
+            return position
+        if c.recurrent or (self.base and position - max(c.windows) + 1 < self.base):
+            self.clear()
+            return 0
+        for cache, near in zip(self.caches, self._near, strict=True):
+            cache.current_pos = position - self.base * near
+        return position
 
     def drop(self, start: int, n: int) -> None:
         """Forget n positions from `start` on: those behind take their places, and their keys are turned back by n.
 
-        What follows is computed as if they had never been, but for what values and deeper layers have seen of them.
+        What follows is computed as if they had never been, but for what values and deeper layers have seen of them, and
+        for what a window shows of the positions before `start`: a layer that keeps a window has only the last of them.
         InvalidArgument where the positions are not in the cache, or the model has learned positions or states, which
         cannot be moved.
         """
@@ -91,10 +132,12 @@ class Session:
             raise InvalidArgument("Session.drop", f"a model with {kind}", allowed="models whose positions are rope's")
         for layer, cache in enumerate(self.caches):
             assert isinstance(cache, KVCache)
-            cache.drop(start, n)
+            first, behind = (max(at - self.base * self._near[layer], 0) for at in (start, start + n))
+            cache.drop(first, behind - first)
             name = c.rope(layer, self.length)
-            if name is not None and n and start < cache.current_pos:
-                turn_keys(cache.keys[:, start : cache.current_pos], -n, c, self.model.parameters[name])
+            if name is not None and n and first < cache.current_pos:
+                turn_keys(cache.keys[:, first : cache.current_pos], -n, c, self.model.parameters[name])
+        self.base = min(self.base, max(self.base - n, start))
         self.dropped += n
 
     def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
@@ -102,7 +145,8 @@ class Session:
 
         With `sampling` it also draws the next token.
         """
-        key = (integer("Session.program", "count", count, 1, self.length), every, sampling)
+        most = SPAN if any(self._near) else self.length
+        key = (integer("Session.program", "count", count, 1, most), every, sampling)
         if key not in self._programs:
             self._programs[key] = TokenProgram(self, count, every, sampling)
         return self._programs[key]
@@ -124,12 +168,12 @@ class Session:
     def cut(self, count: int) -> list[tuple[int, int]]:
         """Return how `count` tokens are appended: the sizes of programs, and how many tokens each takes.
 
-        Sizes are powers of two up to PREFILL, so that there are few programs. The last may be for more tokens than are
+        Sizes are powers of two up to SPAN, so that there are few programs. The last may be for more tokens than are
         left, where the cache has room for these; states of models without keys have none.
         """
         sizes, at = [], self.position
         while count:
-            size = min(PREFILL, 1 << (count - 1).bit_length())
+            size = min(SPAN, 1 << (count - 1).bit_length())
             if size > count and (self.model.config.recurrent or at + size > self.length):
                 size //= 2
             taken = min(size, count)
@@ -189,6 +233,7 @@ class TokenProgram(DecoderProgram):
         super().__init__(session.model, step, session.state)
         self.session, self.count, self.sampling = session, count, sampling
         self.tokens = self.inputs["tokens"]
+        self._base = -1  # what the input `base` was last
 
     def run(self, tokens: Sequence[int] | None = None) -> None:
         """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
@@ -204,7 +249,10 @@ class TokenProgram(DecoderProgram):
         if session.position + self.count > session.length:
             problem = f"a program for {self.count} tokens after {session.position}"
             raise InvalidArgument("TokenProgram.run", problem, allowed=f"{session.length} in all, the cache's length")
-        start, *_ = [cache.take(given) for cache in session.caches]
+        start = session.take(given, self.count)
+        if "base" in self.inputs and self._base != session.base:
+            self.inputs["base"].copy_from(np.array([session.base]))
+            self._base = session.base
         if tokens is not None:
             self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
             self.inputs["start"].copy_from(np.array([start]))

@@ -17,6 +17,8 @@ from .sampling import HISTORY, Sampling
 
 Kept = Mapping[str, tuple[tuple[int, ...], object]]
 
+SPAN = 64  # tokens of a prompt that are computed at once
+
 
 class Places(Protocol):
     """Where the new tokens of a step are: `tokens` and `positions` are I64 [n]."""
@@ -55,11 +57,14 @@ class Step(Protocol):
     def activations(self) -> str:
         """How activations enter products with quantised weights."""
 
-    def begin(self, made: Model) -> Places:
-        """Emit the inputs, except those of layers."""
+    def begin(self, made: Model, windows: Sequence[int]) -> Places:
+        """Emit the inputs, except those of layers, which have these windows."""
 
-    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
-        """Return the shape and the dtype of a layer's cache of keys and of values, whose heads have these widths."""
+    def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
+        """Return the shape and the dtype of a layer's cache of keys and of values, whose heads have these widths.
+
+        The layer sees `window` positions, or with 0 all.
+        """
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,9 @@ class TokenStep:
     last of them) and `start`: run again for one token, it computes the next step. Further inputs are then `history` I64
     [1, HISTORY] with a repetition penalty, and where it is random `dropped` I64 [1], how many positions the caches no
     longer have: no two steps of a text draw the same number.
+
+    A layer with a window keeps that many positions and 2 · SPAN more. Where that is less than `length`, there may be
+    SPAN new tokens at most, and a further input is `base` I64 [1], the first position that such layers have.
     """
 
     length: int
@@ -83,9 +91,16 @@ class TokenStep:
     every: bool = False
     sampling: Sampling | None = None
 
-    def begin(self, made: Model) -> Places:
-        """Emit the inputs, except those of layers."""
+    def held(self, window: int) -> int:
+        """Return how many positions a layer with a window keeps; 0 is none."""
+        return min(self.length, window + 2 * SPAN) if window else self.length
+
+    def begin(self, made: Model, windows: Sequence[int]) -> Places:
+        """Emit the inputs, except those of layers, which have these windows."""
         emit, n = made.builder.emit, self.tokens
+        short = any(self.held(window) < self.length for window in windows)
+        if short and n > SPAN:
+            raise InvalidArgument("TokenStep", f"tokens={n}", allowed=f"up to {SPAN} over caches of windows")
         tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
         (count,) = emit("fill", [], {"value": n, "shape": (1,)}, name="count", dtypes={"T": "I64"})
         (lengths,) = emit("add", [start, count], name="lengths")
@@ -94,25 +109,31 @@ class TokenStep:
             last = made.input("last", (1,), "I64")
             (numbers,) = emit("iota", [], {"shape": (n,)}, name="positions", dtypes={"T": "I64"})
             (positions,) = emit("add", [numbers, start], name="positions")
-        return _OneSequence(self, tokens, positions, start, lengths, last)
+        near = (start, lengths)
+        if short:
+            base = made.input("base", (1,), "I64")
+            near = (emit("sub", [start, base], name="near")[0], emit("sub", [lengths, base], name="near")[0])
+        return _OneSequence(self, tokens, positions, (start, lengths), near, last)
 
-    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
+    def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
         """Return the shape and the dtype of a layer's cache of keys and of values."""
-        return {name: ((1, self.length, heads, width), self.cache) for name, width in widths.items()}
+        length = self.held(window)
+        return {name: ((1, length, heads, width), self.cache) for name, width in widths.items()}
 
 
 @dataclass(frozen=True)
 class _OneSequence:
-    """The places of one sequence's new tokens: the first is at `start` [1], and there are `lengths` keys [1].
+    """The places of one sequence's new tokens.
 
-    `last` [1] is the index of the last token, where there are several.
+    `whole` are the first one's place [1] and the number of keys [1] in a cache of all positions, `near` those in a
+    cache of a window. `last` [1] is the index of the last token, where there are several.
     """
 
     step: TokenStep
     tokens: Value
     positions: Value
-    start: Value
-    lengths: Value
+    whole: tuple[Value, Value]
+    near: tuple[Value, Value]
     last: Value | None
 
     def attend(
@@ -120,8 +141,9 @@ class _OneSequence:
     ) -> Value:
         """Return the attention of the new q to the kept keys and values."""
         q, *pair = new
-        keys, values = (ctx.emit("cache_update", [x, self.start, y]) for x, y in zip(pair, kept, strict=True))
-        given = [q, keys, values, None, self.lengths] + ([] if sinks is None else [None, sinks])
+        start, lengths = self.near if self.step.held(how.get("window", 0)) < self.step.length else self.whole
+        keys, values = (ctx.emit("cache_update", [x, start, y]) for x, y in zip(pair, kept, strict=True))
+        given = [q, keys, values, None, lengths] + ([] if sinks is None else [None, sinks])
         return ctx.emit("attention", given, {"causal": True, **how})
 
     def choose(self, made: Model, x: Value) -> Value:
@@ -137,7 +159,7 @@ class _OneSequence:
             allowed = "what `random_sample` does alone"
             raise InvalidArgument("TokenStep", f"{sampling}", allowed=allowed, hint="draw from the logits: `Drawing`")
         history = made.input("history", (1, HISTORY), "I64") if sampling.penalised else None
-        place = self.lengths
+        start, place = self.whole
         if self.last is not None:
             (place,) = emit("gather", [self.positions, self.last], {"axis": 0}, name="place")
             (one,) = emit("fill", [], {"value": 1, "shape": (1,)}, name="one", dtypes={"T": "I64"})
@@ -148,7 +170,7 @@ class _OneSequence:
         (token,) = emit("random_sample", [row, history, number], sampling.attributes, name="sample")
         at = {"count": 1, "y_offset": self.step.tokens - 1}
         (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
-        (moved,) = emit("copy_slice", [place, self.start], {"count": 1}, name="start")
+        (moved,) = emit("copy_slice", [place, start], {"count": 1}, name="start")
         made.output(drawn, moved)
 
     def _last_row(self, made: Model, x: Value) -> Value:
@@ -177,16 +199,16 @@ class BatchStep:
     cache: object = "F16"
     activations: str = "float"
 
-    def begin(self, made: Model) -> Places:
-        """Emit the inputs, except those of layers."""
+    def begin(self, made: Model, windows: Sequence[int]) -> Places:
+        """Emit the inputs, except those of layers, which have these windows."""
         n, b = self.tokens, self.sequences
         each = -(-self.length // self.page)
         shapes = {"tokens": (n,), "positions": (n,), "slots": (n,), "table": (b, each), "lengths": (b,)}
         shapes |= {"starts": (b + 1,), "rows": (self.rows,)}
         return _Packed(**{name: made.input(name, shape, "I64") for name, shape in shapes.items()})
 
-    def keep(self, heads: int, widths: Mapping[str, int]) -> Kept:
-        """Return the shape and the dtype of a layer's cache of keys and of values."""
+    def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
+        """Return the shape and the dtype of a layer's cache of keys and of values, which has all positions."""
         return {name: ((self.pages, self.page, heads, width), self.cache) for name, width in widths.items()}
 
 
