@@ -37,7 +37,7 @@ class Request:
     """How many tokens of the prompt were in the cache already, and were not computed."""
 
     def __post_init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed, self._complete = threading.Condition(), threading.Event()
         self._cancelled = False
         self._listeners: list[Callable[[], None]] = []
 
@@ -57,9 +57,8 @@ class Request:
 
     def result(self, timeout: float | None = None) -> list[int]:
         """Wait until the text is complete and return its tokens; TimeoutError after `timeout` seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.done, timeout):
-                raise TimeoutError(f"the text is not complete after {timeout} s")
+        if not self._complete.wait(timeout):  # which no token sets
+            raise TimeoutError(f"the text is not complete after {timeout} s")
         if self.error is not None:
             raise self.error
         return list(self.tokens)
@@ -121,6 +120,7 @@ class Request:
             self.error = error  # first: who sees a reason without the lock sees the error, too
             self.reason = reason
             self._changed.notify_all()
+        self._complete.set()
         self._tell()
 
     def _tell(self) -> None:
