@@ -22,6 +22,9 @@ _TABLE: dict[str, str] = {
         "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the"
         " user's cache folder"
     ),
+    "ISOKERN_KEEP_PREPACKED": (
+        "1 keeps packed constants, such as weights, in the cache folder, by content, and maps them from there"
+    ),
     "ISOKERN_SIMT_SELFTEST": (
         "0 uses SIMT kernels without trying them on this driver first (one small call per operator and dtypes)"
     ),

@@ -49,6 +49,11 @@ class Device(Place):
         self._by_handle: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
         self.default_stream = self.stream()
 
+    @property
+    def digest(self) -> str:
+        """What tells the code of the device's kernels from other versions of it; empty where that is unknown."""
+        return ""
+
     @abstractmethod
     def stream(self) -> Stream:
         """Return a new stream."""

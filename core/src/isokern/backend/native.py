@@ -8,10 +8,13 @@ streaming)`, and `ik_measure_fma(dtype, rounds)`, which returns the number of op
 
 from __future__ import annotations
 
+import hashlib
 import struct
+import sys
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,13 @@ class NativeLibrary:
             row = rows[index]
             stem = text(row.stem).decode()
             self._variants.setdefault(stem, []).append((index, text(row.level).decode(), row.priority))
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the file that the library was loaded from; empty where that is unknown."""
+        module = sys.modules.get(getattr(self.lib, "__name__", "").rpartition(".")[0])
+        file = getattr(module, "__file__", None)
+        return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
     @property
     def levels(self) -> list[str]:
@@ -326,6 +336,11 @@ class NativeDevice(Device):
         self.library, self._declined = library, declined
         self._cache: dict[str, list[KernelVariant]] = {}
         super().__init__(name, properties, memory)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the library's file."""
+        return self.library.digest
 
     def stream(self) -> NativeStream:
         """Return a new stream."""

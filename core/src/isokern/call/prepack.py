@@ -19,6 +19,7 @@ from ..dtypes import U8, DType
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
+from .packed_files import keep_packed
 
 _codes = itertools.count(-1, -1)  # negative, so distinct from the codes of the C interface; no kernel sees them
 _types: dict[tuple[str, int, TensorDesc], PackedType] = {}
@@ -69,21 +70,23 @@ def pack_constant(
 ) -> Tensor:
     """Return `source` in the packed layout of the kernel's input at `position`, complete on return.
 
-    It lies in memory that the device's cache keeps while the tensor is in use, or in `into`.
+    It lies in memory that the device's cache keeps while the tensor is in use, which may be that of a file
+    (`packed_files`), or in `into`.
     """
     layout, device = kernel.packed_layouts[position], source.device
     desc = packed_desc(layout, source.desc)
 
-    def pack() -> Tensor:
-        memory = (
-            device.memory.alloc(layout.nbytes, U8, empty=True)
-            if into is None
-            else _check_memory(device, layout, where, into)
-        )
-        made = Tensor(desc, memory)
-        kernel.pack(position, source.buffer.handle, made.buffer.handle, stream)
+    def fill(memory: Buffer) -> Buffer:
+        kernel.pack(position, source.buffer.handle, memory.handle, stream)
         stream.synchronize()
-        return made
+        return memory
+
+    def pack() -> Tensor:
+        if into is not None:
+            return Tensor(desc, fill(_check_memory(device, layout, where, into)))
+        return Tensor(
+            desc, keep_packed(source, layout, lambda: fill(device.memory.alloc(layout.nbytes, U8, empty=True)))
+        )
 
     cache = device.prepack_cache
     found: Tensor = cache.get(source.buffer, (source.desc, layout.name), pack) if into is None else cache.pack(pack)
