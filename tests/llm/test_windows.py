@@ -83,7 +83,7 @@ def test_texts_go_back_as_far_as_the_window_is_there(tmp_path, device):
 )
 def test_positions_are_dropped_as_from_caches_of_all(tmp_path, device, monkeypatch, start, n, base):
     gguf, session = session_of(tmp_path, device)
-    monkeypatch.setattr(TokenStep, "held", lambda self, window: self.length)
+    monkeypatch.setattr(TokenStep, "count_kept", lambda self, window: self.length)
     whole = Session(session.model, 400, "F32")
     whole.logits(TEXT[:350])
     whole.drop(start, n)

@@ -150,7 +150,7 @@ class Changes:
         """
         if path.endswith("/build_backend.py"):
             yield from _with_packages(f"{PACKAGE}.cabi.build_plugin")
-        yield from _named(self.checkout.now(path), self._package_of(path), not path.startswith(CORE))
+        yield from _list_names(self.checkout.now(path), self._package_of(path), not path.startswith(CORE))
 
     # Declarations
 
@@ -185,7 +185,7 @@ class Changes:
         for path in self._modules:
             if path.startswith(folder):
                 continue
-            for module, name in _imported(self.checkout.now(path), self._package_of(path), functions=True):
+            for module, name in _list_imports(self.checkout.now(path), self._package_of(path), functions=True):
                 if module == OPS or module.startswith(f"{OPS}."):
                     taken.add((f"{module}.{name}", "*") if f"{module}.{name}" in now.statements else (module, name))
         if before.of_names(taken) != now.of_names(taken):
@@ -264,15 +264,15 @@ class Changes:
 
 
 @lru_cache(maxsize=1024)  # versions of a checkout have most of their modules in common
-def _named(source: str, package: str, functions: bool) -> frozenset[str]:
+def _list_names(source: str, package: str, functions: bool) -> frozenset[str]:
     """Return the dotted names that a module of `package` imports or has as strings, with all packages above them."""
-    names = [f"{module}.{name}" for module, name in _imported(source, package, functions)]
+    names = [f"{module}.{name}" for module, name in _list_imports(source, package, functions)]
     names += [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     return frozenset(whole for name in names for whole in _with_packages(name))
 
 
 @lru_cache(maxsize=1024)
-def _imported(source: str, package: str, functions: bool) -> frozenset[tuple[str, str]]:
+def _list_imports(source: str, package: str, functions: bool) -> frozenset[tuple[str, str]]:
     """Return (module, its name there or "*") of what a module of `package` imports."""
     nodes = _statements(ast.parse(source), functions)
     return frozenset((module, name) for node in nodes for _, module, name in imports(node, package))

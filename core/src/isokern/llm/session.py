@@ -41,7 +41,7 @@ class Session:
         self.dtype = dtype_of(dtype)
         self.caches: list[KVCache | LayerState] = []
         self._step = TokenStep(self.length)
-        self._near = [self._step.held(window) < self.length for window in c.windows]
+        self._near = [self._step.count_kept(window) < self.length for window in c.windows]
         self.state: dict[str, Tensor] = {}
         for n in range(c.layers):
             if c.recurrent:
@@ -49,7 +49,7 @@ class Session:
                 self.caches.append(state)
                 held = state.tensors
             else:
-                kept = self._step.held(c.windows[n])
+                kept = self._step.count_kept(c.windows[n])
                 cache = KVCache(kept, c.kv_heads, c.head_dim, dtype, value_dim=c.value_dim, device=self.device)
                 self.caches.append(cache)
                 held = {"keys": cache.keys, "values": cache.values}
@@ -89,7 +89,7 @@ class Session:
         """
         start, window = self.position, max(self.model.config.windows, default=0)
         near = [cache for cache, is_near in zip(self.caches, self._near, strict=True) if is_near]
-        if near and start - self.base + room > self._step.held(window):
+        if near and start - self.base + room > self._step.count_kept(window):
             gone = start - self.base - (window + SPAN - 1)
             for cache in near:
                 assert isinstance(cache, KVCache)

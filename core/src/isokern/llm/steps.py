@@ -91,14 +91,14 @@ class TokenStep:
     every: bool = False
     sampling: Sampling | None = None
 
-    def held(self, window: int) -> int:
+    def count_kept(self, window: int) -> int:
         """Return how many positions a layer with a window keeps; 0 is none."""
         return min(self.length, window + 2 * SPAN) if window else self.length
 
     def begin(self, made: Model, windows: Sequence[int]) -> Places:
         """Emit the inputs, except those of layers, which have these windows."""
         emit, n = made.builder.emit, self.tokens
-        short = any(self.held(window) < self.length for window in windows)
+        short = any(self.count_kept(window) < self.length for window in windows)
         if short and n > SPAN:
             raise InvalidArgument("TokenStep", f"tokens={n}", allowed=f"up to {SPAN} over caches of windows")
         tokens, start = made.input("tokens", (n,), "I64"), made.input("start", (1,), "I64")
@@ -117,7 +117,7 @@ class TokenStep:
 
     def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
         """Return the shape and the dtype of a layer's cache of keys and of values."""
-        length = self.held(window)
+        length = self.count_kept(window)
         return {name: ((1, length, heads, width), self.cache) for name, width in widths.items()}
 
 
@@ -141,7 +141,7 @@ class _OneSequence:
     ) -> Value:
         """Return the attention of the new q to the kept keys and values."""
         q, *pair = new
-        start, lengths = self.near if self.step.held(how.get("window", 0)) < self.step.length else self.whole
+        start, lengths = self.near if self.step.count_kept(how.get("window", 0)) < self.step.length else self.whole
         keys, values = (ctx.emit("cache_update", [x, start, y]) for x, y in zip(pair, kept, strict=True))
         given = [q, keys, values, None, lengths] + ([] if sinks is None else [None, sinks])
         return ctx.emit("attention", given, {"causal": True, **how})
