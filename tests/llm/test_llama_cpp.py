@@ -1,0 +1,118 @@
+"""Test logits against llama.cpp's own, of every architecture that both run, and of the files that it quantises."""
+
+import os
+
+import numpy as np
+import pytest
+import small_model
+from small_architectures import EXPERT, FILES, HEADS, VOCABULARY, WINDOW, made
+
+from isokern import blocks
+from isokern.llm import GGUF, Model, Session
+
+pytestmark = pytest.mark.full
+TEXT = [int(t) for t in np.random.default_rng(2).integers(0, VOCABULARY, 30)]
+# The numbers of file types in llama.h
+MIXES = {"Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "Q8_0": 7, "Q2_K": 10, "Q3_K_S": 11, "Q3_K_M": 12, "Q3_K_L": 13}
+MIXES |= {"Q4_K_S": 14, "Q4_K_M": 15, "Q5_K_S": 16, "Q5_K_M": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "TQ2_0": 37}
+
+
+def lacks(*names):
+    def change(facts, held):
+        for name in [n for n in held if any(f".{word}." in n for word in names)]:
+            del held[name]
+
+    return change
+
+
+# What llama.cpp does otherwise: the file is changed, or the text is short, so that it makes no difference
+CHANGED = {
+    "granitemoe": ("experts are as wide as what is not of experts", {"feed_forward_length": EXPERT}, None),
+    "command-r": ("only models of 64 layers and more have norms of heads", {}, lacks("attn_q_norm", "attn_k_norm")),
+    "exaone4": ("only models of 64 layers have windows", {"attention.sliding_window": None}, None),
+}
+WITHOUT_WINDOWS = ["mistral", "phi3"]
+REFUSED = {
+    "olmoe": f"norms of keys are as long as those of queries, so there are {HEADS} heads of keys",
+    "deepseek2-lite": "only models of 26, 27 or 48 layers may lack the rank of queries",
+}
+
+
+def say_vocabulary(facts, held):
+    """Add what llama.cpp asks of every file: here, a vocabulary without texts."""
+    facts["tokenizer.ggml.model"] = "none"
+    facts[f"{facts['general.architecture']}.vocab_size"] = VOCABULARY
+
+
+def other_logits(path, text):
+    """Return llama.cpp's logits after each token of a text, in F32 wherever it has the choice."""
+    llama = pytest.importorskip("llama_cpp")
+    given = {"n_ctx": 64, "n_batch": 64, "n_threads": 2, "type_k": 0, "type_v": 0, "flash_attn": False}
+    model = llama.Llama(str(path), logits_all=True, verbose=False, **given)
+    try:
+        model.eval(text)
+        return np.array(model.scores[: len(text)], np.float64)
+    finally:
+        model.close()
+
+
+def far(got, wanted):
+    return float(np.max(np.abs(got - wanted)) / np.max(np.abs(wanted)))
+
+
+def check(gguf, cpu, wanted, text):
+    got = Session(Model(gguf, device=cpu), dtype="F32").logits(text, every=True)
+    assert far(got, wanted) < 1e-3
+    best = np.sort(wanted, 1)
+    ties = best[:, -1] - best[:, -2] < 1e-3 * np.abs(wanted).max()
+    assert np.all((got.argmax(1) == wanted.argmax(1)) | ties)
+
+
+@pytest.mark.parametrize("model", FILES)
+def test_logits_are_those_of_llama_cpp(tmp_path, cpu, model):
+    if model in REFUSED:
+        pytest.skip(f"llama.cpp: {REFUSED[model]}")
+    _, facts, change = CHANGED.get(model, ("", {}, None))
+    text = TEXT[:WINDOW] if model in WITHOUT_WINDOWS else TEXT
+
+    def both(whole, held):
+        for each in filter(None, (change, say_vocabulary)):
+            each(whole, held)
+
+    gguf = made(tmp_path / "m.gguf", model, change=both, **facts)
+    check(gguf, cpu, other_logits(tmp_path / "m.gguf", text), text)
+
+
+@pytest.mark.parametrize("model", [*WITHOUT_WINDOWS, *REFUSED])
+def test_what_is_said_of_llama_cpp_is_still_so(tmp_path, cpu, model):
+    gguf = made(tmp_path / "m.gguf", model, change=say_vocabulary)
+    if model in REFUSED:
+        with pytest.raises(ValueError, match="Failed to load"):
+            other_logits(tmp_path / "m.gguf", TEXT)
+    else:
+        got = Session(Model(gguf, device=cpu), dtype="F32").logits(TEXT, every=True)
+        assert far(got, other_logits(tmp_path / "m.gguf", TEXT)) > 0.1
+
+
+@pytest.mark.parametrize("kind", MIXES)
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_files_that_llama_cpp_quantised(tmp_path, cpu, architecture, kind):
+    """Ours of the file are llama.cpp's of the same weights in F32: it would round activations, too."""
+    llama = pytest.importorskip("llama_cpp")
+    sizes = {"width": 256, "inner": 512, "tied": False, "change": say_vocabulary}
+    small_model.made(tmp_path / "f32.gguf", architecture, **sizes)
+    how = llama.llama_model_quantize_default_params()
+    how.ftype, how.nthread = MIXES[kind], 1
+    names = [os.fsencode(tmp_path / name) for name in ("f32.gguf", "m.gguf")]
+    assert llama.llama_model_quantize(*names, how) == 0
+    gguf = GGUF.open(tmp_path / "m.gguf")
+    assert any(t.dtype.block > 1 for t in gguf.tensors.values())
+
+    def widen(facts, held):
+        say_vocabulary(facts, held)
+        for name, tensor in gguf.tensors.items():
+            raw = tensor.data.reshape(*tensor.shape[:-1], tensor.dtype.nbytes(tensor.shape[-1]))
+            held[name] = blocks.dequantize(raw, tensor.dtype) if tensor.dtype.block > 1 else tensor.array
+
+    small_model.made(tmp_path / "wide.gguf", architecture, **{**sizes, "change": widen})
+    check(gguf, cpu, other_logits(tmp_path / "wide.gguf", TEXT), TEXT)
