@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -140,7 +139,8 @@ def work(runtime: str, path: str, threads: int) -> None:
         begun = time.perf_counter()
         model.write([5], TEXT)
         answer = {"prefill": read - begin, "decode": time.perf_counter() - begun}
-        answer["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        lines = Path("/proc/self/status").read_text().splitlines()
+        answer["memory"] = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def compare(path: Path, rounds: int, threads: int) -> dict[str, dict[str, float]]:
