@@ -149,13 +149,15 @@ def attend(q, k, v, scale=None, window=None, cap=None, sinks=None):
     return out
 
 
-def llama(m, window=None, interleaved=True, feed_forward=None, scale=None, residual=1.0, rope=True):
+def llama(
+    m, window=None, interleaved=True, feed_forward=None, scale=None, residual=1.0, rope=True, freqs=None, temper=1.0
+):
     """Touvron et al. 2023: the base of many; with a window Mistral 7B (Jiang et al. 2023)."""
-    freqs, x = inverse(32), m.embed() * m.facts.get("embedding_scale", 1.0)
+    freqs, x = inverse(32) if freqs is None else freqs, m.embed() * m.facts.get("embedding_scale", 1.0)
     for layer in m.each_layer():
         q, k, v = m.qkv(m.rms(x, "attn_norm"))
         if rope is True or layer in rope:
-            q, k = turn(q, freqs, interleaved), turn(k, freqs, interleaved)
+            q, k = turn(q, freqs, interleaved) * temper, turn(k, freqs, interleaved)
         x = x + residual * m.output(attend(q, k, v, scale, window))
         h = m.rms(x, "ffn_norm")
         x = x + residual * (m.swiglu(h) if feed_forward is None else feed_forward(m, h))
@@ -165,6 +167,12 @@ def llama(m, window=None, interleaved=True, feed_forward=None, scale=None, resid
 
 def mistral(m):
     return llama(m, window=8)
+
+
+def mistral3(m):
+    """Ministral 3: YaRN whose magnitude is taken back, and queries that grow with their positions."""
+    grown = 1 + 0.3 * np.log(1 + np.arange(len(m.tokens)) // 8)
+    return llama(m, freqs=yarn(32, 8.0, 8)[0], temper=grown[:, None, None])
 
 
 def experts(m, h, used, normalize, gate=None):
@@ -572,6 +580,7 @@ MODELS = {
     "smollm3": smollm3,
     "exaone": exaone,
     "exaone4": exaone4,
+    "mistral3": mistral3,
     "internlm2": llama,
     "glm4": glm4,
     "chatglm": chatglm,

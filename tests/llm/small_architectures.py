@@ -146,6 +146,18 @@ FILES = {
     "smollm3": (5, LLAMA, {}, ""),
     "exaone": (2, LLAMA, {}, "output"),
     "exaone4": (5, f"{LLAMA[10:].replace('ffn_norm ', '')} {AFTER} attn_q_norm attn_k_norm", WINDOWED, ""),
+    "mistral3": (
+        2,
+        LLAMA,
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 8,
+            "rope.scaling.yarn_log_multiplier": 1.0,
+            "attention.temperature_scale": 0.3,
+        },
+        "output",
+    ),
     "internlm2": (2, LLAMA, {}, "output"),
     "minicpm": (2, LLAMA, SCALES, ""),
     "glm4": (

@@ -149,6 +149,11 @@ def test_no_tensor_may_be_missing_and_none_is_ignored(tmp_path, model):
         ("gemma3", put("gemma3.attention.sliding_window_pattern", 0), "pattern is '0'; allowed: an integer from 1"),
         ("gemma3", put("gemma3.attention.sliding_window_pattern", np.array([True, False])), "has 2 layers; allowed: 7"),
         ("command-r", drop("command-r.logit_scale"), "command-r.logit_scale is missing"),
+        (
+            "mistral3",
+            put("mistral3.attention.temperature_length", 0),
+            "temperature_length is '0'; allowed: an integer from",
+        ),
         ("minicpm", put("minicpm.residual_scale", 0.0), "minicpm.residual_scale is 0; allowed: a number above 0"),
         ("minicpm", put("minicpm.residual_scale", -0.5), "minicpm.residual_scale is '-0.5'; allowed: a number from 0"),
         ("gemma2", put("gemma2.attn_logit_softcapping", "x"), "attn_logit_softcapping is 'x'"),

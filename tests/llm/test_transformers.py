@@ -164,6 +164,21 @@ MODELS = {
         AFTER,
         False,
     ),
+    "mistral3": (
+        "Ministral3",
+        {
+            "rope_parameters": {
+                **YARN,
+                "original_max_position_embeddings": 8,
+                "factor": 8.0,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.3,
+            }
+        },
+        {},
+        True,
+    ),
     "internlm2": ("Llama", {}, {}, True),
     "falcon": (
         "Falcon",

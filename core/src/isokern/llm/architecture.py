@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..status import InvalidArgument
-from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, Architecture
+from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, TEMPERATURE, Architecture
 from .gguf import GGUF, quote_name
 from .metadata import Metadata
 from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
@@ -24,7 +24,8 @@ class Config:
 
     `rotated` elements of each head are rotated as `ropes` say, by the name of the parameter; those of LONG are for
     caches of more than `original` positions. `windows` has the sliding window of each layer, 0 for none, and `turned`
-    whether rope turns its queries and keys. `consumed` are the tensors that became part of the configuration.
+    whether rope turns its queries and keys. `stretch` are the positions after which a temperature of queries first
+    changes, 0 for none. `consumed` are the tensors that became part of the configuration.
     """
 
     architecture: str
@@ -47,6 +48,7 @@ class Config:
     parallel: bool
     scales: Mapping[str, float]
     scale: float
+    stretch: int
     experts: Experts | None
     latent: Latent | None
     recurrent: Recurrent | None
@@ -148,6 +150,7 @@ class Config:
             parallel=_is_parallel(gguf, meta, own, form),
             scales=scales,
             scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
+            stretch=_stretch(meta, own, scales, ropes.original),
             experts=experts,
             latent=latent,
             recurrent=recurrent,
@@ -200,6 +203,13 @@ def _is_parallel(gguf: GGUF, meta: Metadata, own: str, form: Architecture) -> bo
     if not isinstance(told, bool):
         raise meta.wrong(own + "use_parallel_residual", "a bool")
     return told and f"blk.0.{form.before[1]}.weight" not in gguf.tensors
+
+
+def _stretch(meta: Metadata, own: str, scales: Mapping[str, float], original: int) -> int:
+    """Read the positions after which queries have another temperature: the context before rope was scaled."""
+    if not scales.get(TEMPERATURE):
+        return 0
+    return meta.whole(f"{own}attention.temperature_length", original or None)
 
 
 def _scale(meta: Metadata, key: str, default: float) -> float:

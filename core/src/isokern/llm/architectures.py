@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 # Scales that a file may give; an architecture lists those that it has, with the value where the file gives none
 EMBEDDING, RESIDUAL, LOGITS = "embedding_scale", "residual_scale", "logit_scale"
 ATTENTION, SCORES_CAP, LOGITS_CAP = "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"
+TEMPERATURE = "attention.temperature_scale"  # of queries, by their positions
 REQUIRED = -1  # in place of a default: the file has to give the value
 
 QKV = ("attn_qkv", "attn_q", "attn_k", "attn_v")
@@ -54,7 +55,8 @@ class Architecture:
       have one, with 0 none may. `window`: where the file gives none; 0 for no windows, REQUIRED if it has to.
     - `rotated`: the layers that rope turns: "all", "windowed" (all where none has a window), or "three" of four.
     - `local_scaling`: rope is scaled in layers with a window, too; `local_theta`: its base there, 0 for the same.
-    - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs.
+    - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs. The one of
+      TEMPERATURE, t, multiplies queries by 1 + t log(1 + floor(position / length)).
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
     - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
@@ -205,6 +207,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         windows=4,
         rotated="windowed",
     ),
+    "mistral3": replace(LLAMA, source="Ministral 3, Mistral AI 2025", scales={TEMPERATURE: 0.0}),
     "internlm2": Architecture("InternLM2, Cai et al. 2024", "adjacent"),
     "minicpm": replace(
         GRANITE,

@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..graph.layer import Context, Layer
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
-from .architectures import SCORES_CAP
+from .architectures import SCORES_CAP, TEMPERATURE
 from .gguf import GGUF
 from .ropes import Rope
 from .steps import Places
@@ -155,7 +155,8 @@ class Attention(Weighted):
         for i, (name, (heads, dim)) in enumerate(zip("qkv", sizes, strict=True)):
             y = self.product(ctx, x, f"attn_{name}", heads * dim) if flat is None else flat[i]
             y = self._heads(ctx, y, name, heads, dim)
-            made.append(self.rotate(ctx, y, turns) if name != "v" else y)
+            y = self.rotate(ctx, y, turns) if name != "v" else y
+            made.append(self._temper(ctx, y) if name == "q" else y)
         mixed = self.attend(ctx, made, keys, values)
         return self.product(ctx, ctx.emit("collapse_shape", [mixed], {"groups": (2, 2)}), "attn_output", c.width)
 
@@ -187,6 +188,16 @@ class Attention(Weighted):
             even = ctx.emit(self.config.form.norm, [y], {"eps": self.config.epsilon})
             return emitter(ctx).pointwise("x0 * x1", even, weight)
         return y
+
+    def _temper(self, ctx: Context, q: Value) -> Value:
+        """Return queries [1, n, heads, dim] times what their positions say, where the model has a temperature."""
+        c = self.config
+        if not c.stretch:
+            return q
+        e = emitter(ctx)
+        turn = e.cast(e.loop("a->a", f"quotient(x0, {c.stretch})", self.places.positions), F32)
+        factor = f"1 + {constant(c.scales[TEMPERATURE])} * log(1 + x0)"
+        return e.loop("abcd,b->abcd", "x0 * x1", q, e.loop("a->a", factor, turn))
 
     def rotate(self, ctx: Context, x: Value, turns: Sequence[Value]) -> Value:
         """Return x [1, n, heads, dim], turned where the layer has rope."""
