@@ -13,7 +13,7 @@ from ..status import InvalidArgument
 from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, TEMPERATURE, Architecture
 from .gguf import GGUF, quote_name
 from .metadata import Metadata
-from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
+from .parts import Experts, Latent, Recurrent, Streams, read_experts, read_latent, read_recurrent, read_streams
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 from .steps import Kept, Step
 
@@ -52,6 +52,7 @@ class Config:
     experts: Experts | None
     latent: Latent | None
     recurrent: Recurrent | None
+    streams: Streams | None
     consumed: frozenset[str]
 
     @property
@@ -83,8 +84,14 @@ class Config:
             return LOCAL
         return LONG if LONG in self.ropes and length > self.original else ROPE
 
-    def keep(self, step: Step) -> Kept:
+    def source(self, layer: int) -> int:
+        """Return the layer whose keys and values a layer sees: its own, or the last like it that has some."""
+        return find_source(layer, self.layers, self.streams, self.windows)
+
+    def keep(self, step: Step, layer: int) -> Kept:
         """Return the shape and the dtype of what a layer keeps of the tokens of a step, by name."""
+        if self.source(layer) != layer:
+            return {}
         if self.recurrent is not None:
             return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
         return step.keep(self.kv_heads, {"keys": self.head_dim, "values": self.value_dim})
@@ -127,6 +134,11 @@ class Config:
         windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
         scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
         latent = read_latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
+        streams = read_streams(meta, own, layers) if form.streams else None
+        consumed = set(ropes.consumed)
+        for layer in range(min(layers, len(gguf.tensors)) if streams else 0):
+            if find_source(layer, layers, streams, windows) != layer:  # files have them all the same
+                consumed |= {f"blk.{layer}.attn_{part}.weight" for part in ("k", "v", "k_norm")}
         plain = width / heads if layers == form.scale_by_width else max(head_dim, 1)
         plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
@@ -154,10 +166,19 @@ class Config:
             experts=experts,
             latent=latent,
             recurrent=recurrent,
-            consumed=ropes.consumed,
+            streams=streams,
+            consumed=frozenset(consumed),
         )
         meta.check_all_read(own)
         return made
+
+
+def find_source(layer: int, layers: int, streams: Streams | None, windows: tuple[int, ...]) -> int:
+    """Return the layer whose keys and values a layer sees: the last one before those that share, of its window."""
+    first = layers - streams.shared if streams else layers
+    if layer < first:
+        return layer
+    return max(other for other in range(first) if windows[other] == windows[layer])
 
 
 def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:

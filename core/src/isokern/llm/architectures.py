@@ -61,7 +61,8 @@ class Architecture:
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
     - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
       one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of attention and
-      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2).
+      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2). `streams`: a token has several rows, the last
+      layers may have no keys of their own, and values are normalised (Gemma 3n).
     """
 
     source: str
@@ -89,6 +90,7 @@ class Architecture:
     router: Router | None = None
     latent: bool = False
     state: str = ""
+    streams: bool = False
 
 
 LLAMA = Architecture("Touvron et al. 2023; experts: Mixtral, Jiang et al. 2024", "adjacent", router=Router(), windows=1)
@@ -116,6 +118,14 @@ GEMMA3 = replace(
     local_theta=10000.0,
     scales={LOGITS_CAP: 0.0},
     scale_by_width=62,
+)
+GEMMA3N = replace(
+    GEMMA3,
+    source="Gemma 3n, Google 2025; AltUp, Baykal et al. 2023; LAuReL, Menghani et al. 2024",
+    windows=5,
+    scales={ATTENTION: 1.0, LOGITS_CAP: 30.0},
+    scale_by_width=0,
+    streams=True,
 )
 
 # GPT-2's kind: norms with mean and bias, biases everywhere, no gate
@@ -183,6 +193,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
+    "gemma3n": GEMMA3N,
     "phi2": PHI2,
     "phi3": Architecture("Phi-3, Abdin et al. 2024; Phi-4", "half", fused_gate=True, windows=1),
     "starcoder2": STARCODER2,

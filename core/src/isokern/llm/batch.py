@@ -30,11 +30,11 @@ class BatchRunner:
 
     def __init__(self, model: Model, context: int, scheduler: Scheduler, dtype: DType, *, exact: bool) -> None:
         self.model, self.context, self.scheduler, self.dtype, self.exact = model, context, scheduler, dtype, exact
-        shapes = model.config.keep(self._step(1, 1))
+        step = self._step(1, 1)
         self.caches: dict[str, Tensor] = {
             f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
             for layer in range(model.config.layers)
-            for name, (shape, kept) in shapes.items()
+            for name, (shape, kept) in model.config.keep(step, layer).items()
         }
         self.programs: dict[tuple[int, int], DecoderProgram] = {}
 

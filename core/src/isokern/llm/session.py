@@ -41,7 +41,9 @@ class Session:
         self.dtype = dtype_of(dtype)
         self.caches: list[KVCache | LayerState] = []
         self.state: dict[str, Tensor] = {}
-        for n in range(c.layers):
+        self.layers = [n for n in range(c.layers) if c.source(n) == n]
+        """The layers that have caches, in the order of `caches`."""
+        for n in self.layers:
             if c.recurrent:
                 state = LayerState(c.recurrent, self.device)
                 self.caches.append(state)
@@ -89,7 +91,7 @@ class Session:
         if not c.form.pairing:
             kind = "states" if c.recurrent else "learned positions"
             raise InvalidArgument("Session.drop", f"a model with {kind}", allowed="models whose positions are rope's")
-        for layer, cache in enumerate(self.caches):
+        for layer, cache in zip(self.layers, self.caches, strict=True):
             assert isinstance(cache, KVCache)
             cache.drop(start, n)
             name = c.rope(layer, self.length)
