@@ -149,13 +149,15 @@ def attend(q, k, v, scale=None, window=None, cap=None, sinks=None):
     return out
 
 
-def llama(m, window=None, interleaved=True, feed_forward=None, scale=None, residual=1.0, rope=True):
+def llama(
+    m, window=None, interleaved=True, feed_forward=None, scale=None, residual=1.0, rope=True, freqs=None, temper=1.0
+):
     """Touvron et al. 2023: the base of many; with a window Mistral 7B (Jiang et al. 2023)."""
-    freqs, x = inverse(32), m.embed() * m.facts.get("embedding_scale", 1.0)
+    freqs, x = inverse(32) if freqs is None else freqs, m.embed() * m.facts.get("embedding_scale", 1.0)
     for layer in m.each_layer():
         q, k, v = m.qkv(m.rms(x, "attn_norm"))
         if rope is True or layer in rope:
-            q, k = turn(q, freqs, interleaved), turn(k, freqs, interleaved)
+            q, k = turn(q, freqs, interleaved) * temper, turn(k, freqs, interleaved)
         x = x + residual * m.output(attend(q, k, v, scale, window))
         h = m.rms(x, "ffn_norm")
         x = x + residual * (m.swiglu(h) if feed_forward is None else feed_forward(m, h))
@@ -165,6 +167,12 @@ def llama(m, window=None, interleaved=True, feed_forward=None, scale=None, resid
 
 def mistral(m):
     return llama(m, window=8)
+
+
+def mistral3(m):
+    """Ministral 3: YaRN whose magnitude is taken back, and queries that grow with their positions."""
+    grown = 1 + 0.3 * np.log(1 + np.arange(len(m.tokens)) // 8)
+    return llama(m, freqs=yarn(32, 8.0, 8)[0], temper=grown[:, None, None])
 
 
 def experts(m, h, used, normalize, gate=None):
@@ -236,6 +244,52 @@ def gemma3(m):
         x = x + m.rms(m.output(attend(q, k, v, window=None if everything else 8)), "post_attention_norm")
         x = x + m.rms(geglu(m, m.rms(x, "ffn_norm")), "post_ffw_norm")
     return m.logits(m.rms(x, "output_norm"))
+
+
+def gemma3n(m):
+    """Gemma 3n: three streams a token, of which the first is computed; two layers see the keys of those before."""
+    count, inner, width = 3, 24, m.width
+    h0, tokens, kept = m.embed() * math.sqrt(width), m.tokens, {}
+
+    def level(x, like):
+        own, other = (np.mean(v**2, -1, keepdims=True) for v in (x, like))
+        return x * np.sqrt(other) / np.sqrt(np.maximum(own, 1e-5))
+
+    table = m.tensors["per_layer_token_embd.weight"][tokens].reshape(len(tokens), -1, inner) * math.sqrt(inner)
+    made = m.mul(h0, "per_layer_model_proj").reshape(len(tokens), -1, inner) / math.sqrt(width)
+    rows = (m.rms(made, "per_layer_proj_norm") + table) / math.sqrt(2)
+    h = np.stack([h0, *(level(h0 @ w.T, h0) for w in m.tensors["altup_proj.weight"])])
+    far = m.facts["activation_sparsity_scale"]
+    for layer in m.each_layer():
+
+        def route(x):
+            return np.tanh(m.mul(m.rms(x, "altup_router_norm") / width, "altup_router"))
+
+        mixing = m.mul(route(h[0]), "altup_predict_coef").reshape(-1, count, count)
+        predicted = h + np.einsum("inw,nji->jnw", h, mixing)
+        x = predicted[0]
+        normed, local = m.rms(x, "attn_norm"), layer % 2 == 0
+        freqs = inverse(32) if local else inverse(32, 1e6)
+        if layer < 4:
+            q, k, v = m.qkv(normed)
+            v = v / np.sqrt(np.mean(v**2, -1, keepdims=True) + m.eps)
+            kept[local] = turn(m.rms(k, "attn_k_norm"), freqs), v
+        q = turn(m.rms(m.heads_of(m.mul(normed, "attn_q"), m.heads), "attn_q_norm"), freqs)
+        mixed = m.rms(m.output(attend(q, *kept[local], scale=1.0, window=8 if local else None)), "post_attention_norm")
+        laurel = normed + m.rms(m.mul(m.mul(normed, "laurel_l"), "laurel_r"), "laurel_post_norm")
+        mixed = (x + mixed + laurel) / math.sqrt(2)
+        f = m.rms(mixed, "ffn_norm")
+        gate = m.mul(f, "ffn_gate")
+        if far[layer] > 0:
+            gate = np.maximum(gate - gate.mean(-1, keepdims=True) - far[layer] * gate.std(-1, keepdims=True), 0)
+        f = m.rms(m.mul(gelu_new(gate) * m.mul(f, "ffn_up"), "ffn_down"), "post_ffw_norm")
+        made = mixed + f
+        h = predicted + (made - x) * (1 + m.mul(route(made), "altup_correct_coef").T[:, :, None])
+        first = gelu_new(m.mul(h[0] * m.get("altup_correct_scale.weight"), "inp_gate")) * rows[:, layer]
+        h[1:] += m.rms(m.mul(first, "proj"), "post_norm")
+    more = (level(x @ w.T, h[0]) for x, w in zip(h[1:], m.tensors["altup_unembd_proj.weight"], strict=True))
+    y = m.rms(np.mean([h[0], *more], 0), "output_norm")
+    return 3.0 * np.tanh(m.logits(y) / 3.0)
 
 
 def phi2(m):
@@ -555,6 +609,7 @@ MODELS = {
     "gemma": gemma,
     "gemma2": gemma2,
     "gemma3": gemma3,
+    "gemma3n": gemma3n,
     "phi2": phi2,
     "phi3": phi3,
     "starcoder2": starcoder2,
@@ -572,6 +627,7 @@ MODELS = {
     "smollm3": smollm3,
     "exaone": exaone,
     "exaone4": exaone4,
+    "mistral3": mistral3,
     "internlm2": llama,
     "glm4": glm4,
     "chatglm": chatglm,

@@ -77,6 +77,25 @@ GROUPED = {
     "expert_group_count": 3,
     "expert_group_used_count": 2,
 }
+STREAMS = (
+    "altup_router altup_router_norm altup_predict_coef altup_correct_coef altup_correct_scale"
+    " laurel_l laurel_r laurel_post_norm inp_gate proj post_norm"
+)
+STREAM_SHAPES = {
+    "altup_router": (3, WIDTH),
+    "altup_predict_coef": (9, 3),
+    "altup_correct_coef": (3, 3),
+    "altup_correct_scale": (WIDTH,),
+    "laurel_l": (16, WIDTH),
+    "laurel_r": (WIDTH, 16),
+    "inp_gate": (24, WIDTH),
+    "proj": (WIDTH, 24),
+    "altup_proj": (2, WIDTH, WIDTH),
+    "altup_unembd_proj": (2, WIDTH, WIDTH),
+    "per_layer_token_embd": (VOCABULARY, 6 * 24),
+    "per_layer_model_proj": (6 * 24, WIDTH),
+    "per_layer_proj_norm": (24,),
+}
 MAMBA = "attn_norm ssm_in ssm_conv1d+ ssm_a! ssm_d! ssm_out"
 STATES = {"ssm.inner_size": 256, "ssm.state_size": 16, "ssm.conv_kernel": 4} | {
     "attention.head_count": 0,
@@ -99,6 +118,24 @@ FILES = {
         f"{LLAMA} {AFTER} attn_q_norm attn_k_norm",
         {**WINDOWED, "rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
         "",
+    ),
+    "gemma3n": (
+        6,
+        f"{LLAMA} {AFTER} attn_q_norm attn_k_norm {STREAMS}",
+        {
+            **WINDOWED,
+            "attention.sliding_window_pattern": np.array([True, False] * 3),
+            "attention.shared_kv_layers": 2,
+            "altup.num_inputs": 3,
+            "altup.active_idx": 0,
+            "embedding_length_per_layer_input": 24,
+            "activation_sparsity_scale": np.array([0.7, 1.6, *[-np.inf] * 4], np.float32),
+            "feed_forward_length": np.array([INNER] * 6, np.int32),
+            "rope.freq_base": 1e6,
+            "rope.freq_base_swa": 10000.0,
+            "final_logit_softcapping": 3.0,
+        },
+        "per_layer_token_embd per_layer_model_proj per_layer_proj_norm altup_proj altup_unembd_proj",
     ),
     "phi2": (2, "attn_norm+ attn_qkv+ attn_output+ ffn_up+ ffn_down+", {"rope.dimension_count": 12}, "output+"),
     "phi3": (2, "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down", WINDOWED, "output"),
@@ -146,6 +183,18 @@ FILES = {
     "smollm3": (5, LLAMA, {}, ""),
     "exaone": (2, LLAMA, {}, "output"),
     "exaone4": (5, f"{LLAMA[10:].replace('ffn_norm ', '')} {AFTER} attn_q_norm attn_k_norm", WINDOWED, ""),
+    "mistral3": (
+        2,
+        LLAMA,
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 8.0,
+            "rope.scaling.original_context_length": 8,
+            "rope.scaling.yarn_log_multiplier": 1.0,
+            "attention.temperature_scale": 0.3,
+        },
+        "output",
+    ),
     "internlm2": (2, LLAMA, {}, "output"),
     "minicpm": (2, LLAMA, SCALES, ""),
     "glm4": (
@@ -244,6 +293,8 @@ LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", 
 
 def shape_of(model, name, dim):
     """Return the shape of a tensor of a layer."""
+    if name in STREAM_SHAPES:
+        return STREAM_SHAPES[name]
     if "deepseek2" in model and name in LATENT_SHAPES:
         return LATENT_SHAPES[name]
     if name.startswith("ssm"):
@@ -300,7 +351,8 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
         for word in words.split():
             name = word.rstrip("+-!")
             shape = (CONTEXT, WIDTH) if name == "position_embd" else (VOCABULARY, WIDTH)
-            shape = shape if own == "" and "norm" not in name else shape_of(model, name, dim)
+            if own or "norm" in name or name in STREAM_SHAPES:
+                shape = shape_of(model, name, dim)
             norm = 1 if "norm" in name else 0
             if word.endswith("!"):
                 array = rng.uniform(0.2, 4, shape).astype(np.float32)

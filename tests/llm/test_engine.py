@@ -74,7 +74,7 @@ def test_requests_have_the_texts_that_they_have_alone(devices, which):
         assert found == "".join(text(Session(model, 64), tokenizer, prompt, 16, sampling, bias=bias))
 
 
-@pytest.mark.parametrize("name", ["gpt-oss", "gemma2", "deepseek2", "gpt2", "olmoe", "phi3"])
+@pytest.mark.parametrize("name", ["gpt-oss", "gemma2", "gemma3n", "mistral3", "deepseek2", "gpt2", "olmoe", "phi3"])
 def test_architectures_compute_the_same_logits_over_pages(name, tmp_path):
     model = Model(made_architecture(tmp_path / "model.gguf", name))
     rng = random.Random(5)

@@ -51,7 +51,7 @@ def tensors():
         "i8": rng.integers(-128, 128, (1, 2, 3, 4), dtype=np.int8),
         "f64": rng.standard_normal(1),
         "q4_0": ("Q4_0", (2, 64), rng.integers(0, 256, 72, dtype=np.uint8)),
-        "iq3_s": ("IQ3_S", (256,), rng.integers(0, 256, 110, dtype=np.uint8)),
+        "nvfp4": ("NVFP4", (256,), rng.integers(0, 256, 144, dtype=np.uint8)),
     }
 
 
@@ -117,9 +117,9 @@ def test_types_have_isokerns_sizes():
 
 
 def test_a_type_that_isokern_has_not(written):
-    tensor = GGUF.open(written).tensors["iq3_s"]
-    assert (tensor.type, len(tensor.data)) == ("IQ3_S", 110)
-    with pytest.raises(InvalidArgument, match=r"tensor 'iq3_s' is of type IQ3_S.*allowed: .*Q4_0.*convert"):
+    tensor = GGUF.open(written).tensors["nvfp4"]
+    assert (tensor.type, len(tensor.data)) == ("NVFP4", 144)
+    with pytest.raises(InvalidArgument, match=r"tensor 'nvfp4' is of type NVFP4.*allowed: .*Q4_0.*convert"):
         _ = tensor.dtype
     with pytest.raises(InvalidArgument, match="blocks, not elements"):
         _ = GGUF.open(written).tensors["q4_0"].array

@@ -9,7 +9,7 @@ from small_model import PROMPT, made
 
 import isokern
 from isokern import BadTensorDtype, blocks
-from isokern.blocks.layouts import LAYOUTS
+from isokern.blocks.layouts import LAYOUTS, read_scale, write_scale
 from isokern.dtypes import STORED_BLOCKS, dtype
 from isokern.llm import GGUF, Model, Session
 from isokern.oracle.values import draw
@@ -22,6 +22,9 @@ MIXES = {
     "Q2_K": {"output": "Q6_K", "attn_v": "Q3_K", "attn_output": "IQ4_NL", "": "Q2_K"},
     "Q4_0": {"output": "Q6_K", "": "Q4_0"},
     "others": {"output": "Q6_K", "ffn_up": "TQ2_0", "attn_output": "MXFP4", "": "IQ4_XS"},
+    "IQ2_M": {"output": "Q5_K", "attn_v": "Q4_K", "attn_output": "IQ3_S", "ffn_down": "IQ3_XXS", "": "IQ2_S"},
+    "IQ1_M": {"output": "IQ2_XS", "attn_v": "IQ2_XXS", "attn_output": "IQ1_S", "": "IQ1_M"},
+    "ternary": {"output": "Q8_K", "": "TQ1_0"},
 }
 
 
@@ -34,12 +37,13 @@ def raw_blocks(name, shape):
     raw = draw("normal", element, shape, RNG)
     each = raw.reshape(-1, element.itemsize)
     layout = LAYOUTS[name]
-    if layout.power:
+    if layout.stored == "power":
         each[:, layout.d] -= 4
         return raw
-    for at in (layout.d, *([] if layout.m is None else [layout.m])):
-        half = np.ascontiguousarray(each[:, at : at + 2]).view(np.float16)
-        each[:, at : at + 2] = (half * np.float16(size)).view(np.uint8)
+    write_scale(each, layout, read_scale(each, layout) * size)
+    if layout.m is not None:
+        half = np.ascontiguousarray(each[:, layout.m : layout.m + 2]).view(np.float16)
+        each[:, layout.m : layout.m + 2] = (half * np.float16(size)).view(np.uint8)
     return raw
 
 
@@ -107,11 +111,11 @@ def test_blocks_of_an_odd_size_lie_anywhere(device):
 
 def test_types_that_are_not_read_are_refused_by_name(tmp_path, device):
     def change(facts, held):
-        held["output.weight"] = "IQ3_S", (97, 256), np.zeros(97 * 110, np.uint8)
+        held["output.weight"] = "Q1_0", (97, 256), np.zeros(97 * 36, np.uint8)
 
     gguf = made(tmp_path / "m.gguf", tied=False, change=change, width=256)
     assert isinstance(gguf, GGUF)
-    with pytest.raises(BadTensorDtype, match=r"output\.weight is IQ3_S; allowed: .*Q6_K, Q4_K"):
+    with pytest.raises(BadTensorDtype, match=r"output\.weight is Q1_0; allowed: .*Q6_K, Q4_K"):
         Model(gguf, device=device)
 
 

@@ -36,7 +36,7 @@ def turned(keys, places, config, rope):
     return keys
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "deepseek2", "phi2", "gpt-oss", "smollm3"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma3n", "deepseek2", "phi2", "gpt-oss", "smollm3"])
 def test_keys_turn_back_as_if_the_others_had_never_been(tmp_path, device, name):
     model = Model(made(tmp_path / "m.gguf", name), device=device)
     session, config = Session(model, 64, "F32"), model.config

@@ -12,7 +12,7 @@ from isokern.llm import Generation, Model, Sampling, Session, tokens
 from isokern.llm.decoder import decoder
 from isokern.llm.steps import SPAN, TokenStep
 
-MODELS = ["mistral", "gemma2", "gemma3", "phi3", "cohere2", "gpt-oss", "olmo3"]
+MODELS = ["mistral", "gemma2", "gemma3", "gemma3n", "phi3", "cohere2", "gpt-oss", "olmo3"]
 KEPT = WINDOW + 2 * SPAN
 TEXT = [int(t) for t in np.random.default_rng(4).integers(0, VOCABULARY, 400)]
 
@@ -32,9 +32,11 @@ def test_logits_are_those_of_float64_far_beyond_the_window(tmp_path, device, mod
     wanted = logits(gguf, model, TEXT)
     cuts = (0, 100, 101, 102, 150, 214, 215, 300, 301, 350, 400)
     got = [session.logits(TEXT[a:b], every=True) for a, b in itertools.pairwise(cuts)]
-    assert far(np.concatenate(got), wanted) < 2e-5
+    most = 1e-4 if model == "gemma3n" else 2e-5  # its gates open at a threshold: the same error with caches of all
+    assert far(np.concatenate(got), wanted) < most
     assert session.position == 400 and session.base > 400 - KEPT
-    kept = {c.keys.shape[1] for c, w in zip(session.caches, session.model.config.windows, strict=True) if w}
+    windows = session.model.config.windows
+    kept = {c.keys.shape[1] for n, c in zip(session.layers, session.caches, strict=True) if windows[n]}
     assert kept == {KEPT} and session.caches[-1].keys.shape[1] in (KEPT, 400)
 
 
@@ -82,7 +84,7 @@ def test_texts_go_back_as_far_as_the_window_is_there(tmp_path, device):
     ],
 )
 def test_positions_are_dropped_as_from_caches_of_all(tmp_path, device, monkeypatch, start, n, base):
-    gguf, session = session_of(tmp_path, device)
+    _, session = session_of(tmp_path, device)
     monkeypatch.setattr(TokenStep, "count_kept", lambda self, window: self.length)
     whole = Session(session.model, 400, "F32")
     whole.logits(TEXT[:350])
@@ -99,7 +101,7 @@ def test_positions_are_dropped_as_from_caches_of_all(tmp_path, device, monkeypat
 
 
 def test_what_follows_a_drop_is_what_follows_the_rest(tmp_path, device):
-    gguf, session = session_of(tmp_path, device, "mistral")
+    _, session = session_of(tmp_path, device, "mistral")
     session.logits(TEXT[:330])
     session.drop(0, 300)
     assert (session.position, session.base) == (30, 0)

@@ -22,7 +22,7 @@ PRELUDE = CUDA / "prelude.h"
 PORTABLE = sorted(KERNELS.glob("*.c"))
 LAYOUTS = ("contiguous", "gaps", "broadcast", "permuted_in", "permuted_out")
 ROW = ("#define IK_ROW", "#define IK_OP_", "#define IK_COMPUTE_")  # lines of what the plan fixes
-TYPES = ("#define IK_TYPE_", "#define IK_SIZE_")
+TYPES = ("#define IK_TYPE_", "#define IK_SIZE_", "#define IK_CODEBOOK_")
 PARAMS = "#define IK_KERNEL_"  # follows from the types, and from which operands are there
 FEW = 4  # samples of an elementwise operator in each type but the first: the types do not decide how it is launched
 

@@ -18,7 +18,8 @@ class DType:
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
     `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it,
-    and of block types none quantises to it: `blocks.layouts` declares how its blocks are read.
+    and of block types none quantises to it: `blocks.layouts` declares how its blocks are read, and `blocks.encoders`
+    writes some of them on the host.
     """
 
     name: str
@@ -98,6 +99,15 @@ IQ4_NL = DType("IQ4_NL", 42, "q", 18, None, block=32, storage=True)
 IQ4_XS = DType("IQ4_XS", 43, "q", 136, None, block=256, storage=True)
 MXFP4 = DType("MXFP4", 44, "q", 17, None, block=32, storage=True)
 TQ2_0 = DType("TQ2_0", 45, "q", 66, None, block=256, storage=True)
+TQ1_0 = DType("TQ1_0", 46, "q", 54, None, block=256, storage=True)
+Q8_K = DType("Q8_K", 47, "q", 292, None, block=256, storage=True)
+IQ2_XXS = DType("IQ2_XXS", 48, "q", 66, None, block=256, storage=True)
+IQ2_XS = DType("IQ2_XS", 49, "q", 74, None, block=256, storage=True)
+IQ2_S = DType("IQ2_S", 50, "q", 82, None, block=256, storage=True)
+IQ3_XXS = DType("IQ3_XXS", 51, "q", 98, None, block=256, storage=True)
+IQ3_S = DType("IQ3_S", 52, "q", 110, None, block=256, storage=True)
+IQ1_S = DType("IQ1_S", 53, "q", 50, None, block=256, storage=True)
+IQ1_M = DType("IQ1_M", 54, "q", 56, None, block=256, storage=True)
 
 ALL = tuple(d for d in globals().values() if isinstance(d, DType))
 PLAIN = tuple(d for d in ALL if d.block == 1)

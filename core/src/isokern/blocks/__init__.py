@@ -3,7 +3,8 @@
 A block holds 32 elements along the last dim. Q4_0 is a scale d (F16) and 16 bytes of nibbles n, each worth (n - 8) d;
 the low nibbles are elements 0 to 15, the high ones 16 to 31. Q4_1 is a scale d, a minimum m (both F16) and nibbles
 worth n d + m. Q8_0 is a scale d (F16) and 32 signed bytes q worth q d. An array of blocks is uint8; its last dim is the
-bytes of a row's blocks, 18, 20 or 34 for every 32 elements. Other types are only decoded (`layouts`).
+bytes of a row's blocks, 18, 20 or 34 for every 32 elements. Other types are declared in `layouts`, and quantised to in
+`encoders`, on the host only; those with codebooks (IQ1 to IQ3) are only decoded.
 
 Quantising is float32 arithmetic with every step rounded. For Q4_0 d is the element of largest magnitude (the first of
 several) over -8, for Q4_1 it is (max - min) / 15, for Q8_0 the largest magnitude over 127. The quants are x (1/d) + 8.5
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import Q4_0, Q4_1, Q8_0, DType
+from ..status import BadTensorDtype
 from .layouts import LAYOUTS, dequantize_layout
 
 Array = np.ndarray[Any, Any]
@@ -50,8 +52,11 @@ def dequantize(raw: Array, dtype: DType) -> Array:
 def quantize(x: Array, dtype: DType) -> Array:
     """Return rows of raw blocks (uint8) for `x`, of any float dtype.
 
-    The last dim is a multiple of 32, and elements are converted to float32 first.
+    The last dim is a multiple of the elements of a block, and elements are converted to float32 first. Raises
+    `BadTensorDtype` for a type that is only decoded.
     """
+    if dtype.block > 1 and dtype.name not in ("Q4_0", "Q4_1", "Q8_0"):
+        return _encode(x, dtype)
     blocks = np.ascontiguousarray(x, np.float32).reshape(*x.shape[:-1], x.shape[-1] // BLOCK, BLOCK)
     with np.errstate(all="ignore"):
         if dtype is Q8_0:
@@ -71,6 +76,17 @@ def quantize(x: Array, dtype: DType) -> Array:
             parts = [d, _pack(blocks * _inverse(d) + np.float32(8.5))]
         rows = [_bytes(p) if p.dtype == np.float32 else p for p in parts]
     return np.asarray(np.concatenate(rows, -1).reshape(raw_shape(dtype, x.shape)))
+
+
+def _encode(x: Array, dtype: DType) -> Array:
+    from .encoders import ENCODED, encode
+
+    if dtype.name not in ENCODED:
+        raise BadTensorDtype(
+            "blocks.quantize", f"{dtype} is only decoded", allowed=f"Q4_0, Q4_1, Q8_0, {', '.join(ENCODED)}"
+        )
+    blocks = np.ascontiguousarray(x, np.float32).reshape(*x.shape[:-1], x.shape[-1] // dtype.block, dtype.block)
+    return encode(blocks, dtype).reshape(raw_shape(dtype, x.shape))
 
 
 def _half(blocks: Array, at: int) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..blocks.layouts import FP4, FUNCTIONS, LAYOUTS, UNEVEN, BlockLayout
+import re
+
+from ..blocks.layouts import ARITHMETIC, FP4, FUNCTIONS, LAYOUTS, THREES, UNEVEN, BlockLayout, codebook
 from ..dtypes import STORED_BLOCKS
 
 
@@ -12,13 +14,16 @@ def layout_header() -> str:
     isokern_blocks.h includes it, behind isokern_half.h.
     """
     low, high = (sum((v + 128) << 8 * i for i, v in enumerate(half)) for half in (UNEVEN[:8], UNEVEN[8:]))
-    floats = sum(v << 8 * i for i, v in enumerate(FP4))
+    floats, threes = (sum(v << 8 * i for i, v in enumerate(values)) for values in (FP4, THREES))
     lines = [
         "/* The layouts of blocks that are only decoded. Generated from isokern/blocks/layouts.py; do not edit. */",
         "#ifndef ISOKERN_LAYOUTS_H",
         "#define ISOKERN_LAYOUTS_H",
         "#ifndef IK_GLOBAL",
         "#define IK_GLOBAL",
+        "#endif",
+        "#ifndef IK_TABLE",
+        "#define IK_TABLE static const",
         "#endif",
         "#ifdef IK_SIMT",
         "typedef int32_t ik_run_index;",
@@ -32,7 +37,6 @@ def layout_header() -> str:
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
-        "static IK_INLINE int32_t ik_layout_signed(int32_t x) { return (x ^ 128) - 128; }",
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
         f"{{ return (int32_t)(((n & 8) != 0 ? UINT64_C({high:#x}) : UINT64_C({low:#x})) >> ((n & 7) << 3)"
         " & 255) - 128; }",
@@ -41,37 +45,71 @@ def layout_header() -> str:
         f"    const int32_t size = (int32_t)(UINT64_C({floats:#x}) >> ((n & 7) << 3) & 255);",
         "    return (n & 8) != 0 ? -size : size;",
         "}",
+        "static IK_INLINE int32_t ik_layout_power_of_three(int32_t n)",
+        f"{{ return (int32_t)(UINT64_C({threes:#x}) >> (n << 3) & 255); }}",
+        *(
+            f"static IK_INLINE int32_t ik_layout_{name}({', '.join(f'int32_t {x}' for x in given)})\n"
+            f"{{ return {_spell(text)}; }}"
+            for name, (given, text) in ARITHMETIC.items()
+        ),
         "static IK_INLINE float ik_layout_half(ik_block_bytes at)",
         "{ return ik_f16_to_f32((uint16_t)(at[0] | at[1] << 8)); }",
+        "static IK_INLINE float ik_layout_single(ik_block_bytes at)",
+        "{ return ik_float((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24); }",
+        "static IK_INLINE float ik_layout_spread(ik_block_bytes at)",
+        "{ return ik_f16_to_f32((uint16_t)(at[0] >> 4 | (at[2] & 240) | (at[4] & 240) << 4 | (at[6] & 240) << 8)); }",
         "static IK_INLINE float ik_layout_power(ik_block_bytes at)",
         "{ return ik_float(at[0] < 2 ? 0x00200000u << at[0] : (uint32_t)(at[0] - 1) << 23); }",
     ]
-    for dtype in STORED_BLOCKS:
-        lines += _functions(dtype.name, LAYOUTS[dtype.name])
-        block = f"(x) + (int64_t)((i) / {dtype.block}) * {dtype.itemsize}"
-        lines.append(f"#define ik_load_{dtype}(x, i) ik_of_{dtype}({block}, (int32_t)((i) & {dtype.block - 1}))")
+    books = dict.fromkeys(layout.codebook for layout in LAYOUTS.values())
+    plain = [d for d in STORED_BLOCKS if LAYOUTS[d.name].codebook is None]
+    for book in books:
+        own = plain if book is None else [d for d in STORED_BLOCKS if LAYOUTS[d.name].codebook == book]
+        if book is not None:
+            lines += _table(book)
+        for dtype in own:
+            lines += _functions(dtype.name, LAYOUTS[dtype.name])
+            block = f"(x) + (int64_t)((i) / {dtype.block}) * {dtype.itemsize}"
+            lines.append(f"#define ik_load_{dtype}(x, i) ik_of_{dtype}({block}, (int32_t)((i) & {dtype.block - 1}))")
+        if book is not None:
+            lines.append("#endif")
     return "\n".join([*lines, "#endif", ""])
+
+
+def _table(book: str) -> list[str]:
+    """Return the words of a codebook; portable kernels have those that their plan needs."""
+    words = codebook(book)
+    rows = [", ".join(f"{word:#x}" for word in words[at : at + 14]) for at in range(0, len(words), 14)]
+    return [
+        f"#if !defined(IK_SIMT) || defined(IK_CODEBOOK_{book})",
+        f"IK_TABLE uint16_t ik_codebook_{book}[{len(words)}] = {{",
+        *(f"    {row}," for row in rows),
+        "};",
+        f"static IK_INLINE int32_t ik_word_{book}(int32_t n) {{ return ik_codebook_{book}[n]; }}",
+    ]
+
+
+def _spell(expression: str, book: str | None = None) -> str:
+    """Return an expression in C: its functions have prefixes."""
+    spelt = re.sub(rf"\b({'|'.join(FUNCTIONS)})\(", r"ik_layout_\1(", expression)
+    return spelt if book is None else spelt.replace("word(", f"ik_word_{book}(")
 
 
 def _functions(name: str, layout: BlockLayout) -> list[str]:
     """Return the functions of one type: its integers, its scales, and the value of an element."""
-
-    def spell(expression: str) -> str:
-        for function in FUNCTIONS:
-            expression = expression.replace(f"{function}(", f"ik_layout_{function}(")
-        return expression
-
     own = "static IK_INLINE {} ik_{}_" + name + "(ik_block_bytes B{})\n{{ {}return {}; }}"
-    unused, half = "(void)B, (void)s; ", "ik_layout_power" if layout.power else "ik_layout_half"
+    unused = "(void)B, (void)s; "
     m = "0.0f" if layout.m is None else f"ik_layout_half(B + {layout.m})"
+    d = f"ik_layout_{layout.stored}(B + {layout.d})" + (f" * {layout.unit}f" if layout.unit != 1 else "")
     value = f"ik_d_{name}(B) * (float)ik_scale_{name}(B, s) * (float)ik_quant_{name}(B, s, i & 15)"
     if layout.m is not None:
         value += f" - ik_m_{name}(B) * (float)ik_minimum_{name}(B, s)"
+    quant = _spell(layout.quant, layout.codebook)
     return [
-        own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "(void)s; ", spell(layout.quant)),
-        own.format("int32_t", "scale", ", ik_run_index s", unused, spell(layout.scale)),
-        own.format("int32_t", "minimum", ", ik_run_index s", unused, spell(layout.minimum)),
-        own.format("float", "d", "", "", f"{half}(B + {layout.d})"),
+        own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "(void)s; ", quant),
+        own.format("int32_t", "scale", ", ik_run_index s", unused, _spell(layout.scale)),
+        own.format("int32_t", "minimum", ", ik_run_index s", unused, _spell(layout.minimum)),
+        own.format("float", "d", "", "", d),
         own.format("float", "m", "", "(void)B; ", m),
         own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_LAYOUT_RUN; ", value),
     ]

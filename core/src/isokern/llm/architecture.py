@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..status import InvalidArgument
-from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, Architecture
+from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, TEMPERATURE, Architecture
 from .gguf import GGUF, quote_name
 from .metadata import Metadata
-from .parts import Experts, Latent, Recurrent, read_experts, read_latent, read_recurrent
+from .parts import Experts, Latent, Recurrent, Streams, read_experts, read_latent, read_recurrent, read_streams
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 from .steps import Kept, Step
 
@@ -24,7 +24,8 @@ class Config:
 
     `rotated` elements of each head are rotated as `ropes` say, by the name of the parameter; those of LONG are for
     caches of more than `original` positions. `windows` has the sliding window of each layer, 0 for none, and `turned`
-    whether rope turns its queries and keys. `consumed` are the tensors that became part of the configuration.
+    whether rope turns its queries and keys. `stretch` are the positions after which a temperature of queries first
+    changes, 0 for none. `consumed` are the tensors that became part of the configuration.
     """
 
     architecture: str
@@ -47,9 +48,11 @@ class Config:
     parallel: bool
     scales: Mapping[str, float]
     scale: float
+    stretch: int
     experts: Experts | None
     latent: Latent | None
     recurrent: Recurrent | None
+    streams: Streams | None
     consumed: frozenset[str]
 
     @property
@@ -81,8 +84,14 @@ class Config:
             return LOCAL
         return LONG if LONG in self.ropes and length > self.original else ROPE
 
+    def source(self, layer: int) -> int:
+        """Return the layer whose keys and values a layer sees: its own, or the last like it that has some."""
+        return find_source(layer, self.layers, self.streams, self.windows)
+
     def keep(self, step: Step, layer: int) -> Kept:
         """Return the shape and the dtype of what a layer keeps of the tokens of a step, by name."""
+        if self.source(layer) != layer:
+            return {}
         if self.recurrent is not None:
             return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
         widths = {"keys": self.head_dim, "values": self.value_dim}
@@ -126,6 +135,11 @@ class Config:
         windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
         scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
         latent = read_latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
+        streams = read_streams(meta, own, layers) if form.streams else None
+        consumed = set(ropes.consumed)
+        for layer in range(min(layers, len(gguf.tensors)) if streams else 0):
+            if find_source(layer, layers, streams, windows) != layer:  # files have them all the same
+                consumed |= {f"blk.{layer}.attn_{part}.weight" for part in ("k", "v", "k_norm")}
         plain = width / heads if layers == form.scale_by_width else max(head_dim, 1)
         plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
@@ -149,13 +163,23 @@ class Config:
             parallel=_is_parallel(gguf, meta, own, form),
             scales=scales,
             scale=scales.get(ATTENTION, 0.0) or plain**-0.5 * ropes.score_scale,
+            stretch=_stretch(meta, own, scales, ropes.original),
             experts=experts,
             latent=latent,
             recurrent=recurrent,
-            consumed=ropes.consumed,
+            streams=streams,
+            consumed=frozenset(consumed),
         )
         meta.check_all_read(own)
         return made
+
+
+def find_source(layer: int, layers: int, streams: Streams | None, windows: tuple[int, ...]) -> int:
+    """Return the layer whose keys and values a layer sees: the last one before those that share, of its window."""
+    first = layers - streams.shared if streams else layers
+    if layer < first:
+        return layer
+    return max(other for other in range(first) if windows[other] == windows[layer])
 
 
 def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:
@@ -201,6 +225,13 @@ def _is_parallel(gguf: GGUF, meta: Metadata, own: str, form: Architecture) -> bo
     if not isinstance(told, bool):
         raise meta.wrong(own + "use_parallel_residual", "a bool")
     return told and f"blk.0.{form.before[1]}.weight" not in gguf.tensors
+
+
+def _stretch(meta: Metadata, own: str, scales: Mapping[str, float], original: int) -> int:
+    """Read the positions after which queries have another temperature: the context before rope was scaled."""
+    if not scales.get(TEMPERATURE):
+        return 0
+    return meta.whole(f"{own}attention.temperature_length", original or None)
 
 
 def _scale(meta: Metadata, key: str, default: float) -> float:

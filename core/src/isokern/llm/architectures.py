@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 # Scales that a file may give; an architecture lists those that it has, with the value where the file gives none
 EMBEDDING, RESIDUAL, LOGITS = "embedding_scale", "residual_scale", "logit_scale"
 ATTENTION, SCORES_CAP, LOGITS_CAP = "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"
+TEMPERATURE = "attention.temperature_scale"  # of queries, by their positions
 REQUIRED = -1  # in place of a default: the file has to give the value
 
 QKV = ("attn_qkv", "attn_q", "attn_k", "attn_v")
@@ -54,12 +55,14 @@ class Architecture:
       have one, with 0 none may. `window`: where the file gives none; 0 for no windows, REQUIRED if it has to.
     - `rotated`: the layers that rope turns: "all", "windowed" (all where none has a window), or "three" of four.
     - `local_scaling`: rope is scaled in layers with a window, too; `local_theta`: its base there, 0 for the same.
-    - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs.
+    - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs. The one of
+      TEMPERATURE, t, multiplies queries by 1 + t log(1 + floor(position / length)).
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
     - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
       one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of attention and
-      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2).
+      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2). `streams`: a token has several rows, the last
+      layers may have no keys of their own, and values are normalised (Gemma 3n).
     """
 
     source: str
@@ -87,6 +90,7 @@ class Architecture:
     router: Router | None = None
     latent: bool = False
     state: str = ""
+    streams: bool = False
 
 
 LLAMA = Architecture("Touvron et al. 2023; experts: Mixtral, Jiang et al. 2024", "adjacent", router=Router(), windows=1)
@@ -114,6 +118,14 @@ GEMMA3 = replace(
     local_theta=10000.0,
     scales={LOGITS_CAP: 0.0},
     scale_by_width=62,
+)
+GEMMA3N = replace(
+    GEMMA3,
+    source="Gemma 3n, Google 2025; AltUp, Baykal et al. 2023; LAuReL, Menghani et al. 2024",
+    windows=5,
+    scales={ATTENTION: 1.0, LOGITS_CAP: 30.0},
+    scale_by_width=0,
+    streams=True,
 )
 
 # GPT-2's kind: norms with mean and bias, biases everywhere, no gate
@@ -181,6 +193,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
+    "gemma3n": GEMMA3N,
     "phi2": PHI2,
     "phi3": Architecture("Phi-3, Abdin et al. 2024; Phi-4", "half", fused_gate=True, windows=1),
     "starcoder2": STARCODER2,
@@ -205,6 +218,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         windows=4,
         rotated="windowed",
     ),
+    "mistral3": replace(LLAMA, source="Ministral 3, Mistral AI 2025", scales={TEMPERATURE: 0.0}),
     "internlm2": Architecture("InternLM2, Cai et al. 2024", "adjacent"),
     "minicpm": replace(
         GRANITE,

@@ -5,6 +5,8 @@ The parameters have the names of the GGUF file's tensors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph.ir import INPUT, Graph, Value
 from ..graph.model import Model
 from ..status import InvalidArgument
@@ -15,6 +17,7 @@ from .gguf import GGUF, quote_name
 from .layers import Norm, Origin, Product, Scaled, Sum, Table
 from .recurrent import StateLayer
 from .steps import Step
+from .streams import Gather, Spread, StreamLayer, add_rows
 
 
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
@@ -36,17 +39,28 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
         learned = made.add(Table(origin, c.context), places.positions, name="position_embd")
         x = made.apply(Sum(), [x, learned], "position_embd")
     states: list[Value] = []
+    stored: dict[int, Sequence[Value]] = {}
+    rows: list[Value] = []
+    if c.streams:
+        rows = [add_rows(made, origin, places.tokens, x)]
+        x = made.add(Spread(origin), x, name="altup_proj")
     for layer in range(c.layers):
         own = f"blk.{layer}"
         kept = [made.input(f"{own}.{name}", *spec) for name, spec in c.keep(step, layer).items()]
         rope = c.rope(layer, step.length)
-        given = [x, *kept] if rope is None else [x, *kept, turns[rope]]
+        given = [x, *rows, *(kept or stored[c.source(layer)])]
+        given += [] if rope is None else [turns[rope]]
         if c.recurrent:
             spaces = StateLayer(origin)
             x = made.add(spaces, *given, name=own)
             states += spaces.kept
         else:
-            x = made.add(DecoderLayer(origin, layer, places, c.ropes.get(rope or "")), *given, name=own)
+            kind = StreamLayer if c.streams else DecoderLayer
+            own_layer = kind(origin, layer, places, c.ropes.get(rope or ""))
+            x = made.add(own_layer, *given, name=own)
+            stored[layer] = own_layer.attention.kept
+    if c.streams:
+        x = made.add(Gather(origin), x, name="altup_unembd_proj")
     x = made.add(Norm(origin), x, name="output_norm")
     x = places.choose(made, x)
     tied = None if origin.has("output.weight") else table.weight

@@ -102,7 +102,7 @@ class GGUFTensor:
 
     @property
     def dtype(self) -> DType:
-        """Isokern's element type. Raises `InvalidArgument` where it has none of that name (IQ3_S, Q8_1 …)."""
+        """Isokern's element type. Raises `InvalidArgument` where it has none of that name (NVFP4, Q8_1 …)."""
         if all(self.type != d.name for d in KNOWN):
             raise InvalidArgument(
                 "GGUF",

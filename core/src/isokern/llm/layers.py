@@ -15,7 +15,7 @@ from ..graph.ir import Value
 from ..graph.layer import Context, Layer
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
-from .architectures import SCORES_CAP
+from .architectures import SCORES_CAP, TEMPERATURE
 from .gguf import GGUF
 from .ropes import Rope
 from .steps import Places
@@ -67,13 +67,13 @@ class Table(Weighted):
 
     weight: Value
 
-    def __init__(self, origin: Origin, rows: int) -> None:
+    def __init__(self, origin: Origin, rows: int, width: int | None = None) -> None:
         super().__init__(origin)
-        self.rows = rows
+        self.rows, self.width = rows, width or origin.config.width
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return [n, width] for indices [n]."""
-        self.weight = self.parameter(ctx, "weight", self.rows, self.config.width)
+        self.weight = self.parameter(ctx, "weight", self.rows, self.width)
         return ctx.emit("embedding", [self.weight, *ctx.expect(inputs, 1)], dtypes={"T": F32})
 
 
@@ -131,8 +131,11 @@ class Sum(Layer):
 class Attention(Weighted):
     """The attention of x's heads to the tokens so far.
 
-    Queries and keys are rotated by their positions; keys and values are put in their caches.
+    Queries and keys are rotated by their positions; keys and values are put in their caches, and `kept` are these as
+    they are then. A layer that sees those of another one is given what this one kept.
     """
+
+    kept: Sequence[Value] = ()
 
     def __init__(self, origin: Origin, layer: int, places: Places, rope: Rope | None) -> None:
         super().__init__(origin)
@@ -146,21 +149,24 @@ class Attention(Weighted):
         x, keys, values, *turns = inputs
         c = self.config
         sizes = [(c.heads, c.head_dim), (c.kv_heads, c.head_dim), (c.kv_heads, c.value_dim)]
+        if c.source(self.layer) != self.layer:
+            sizes = sizes[:1]
         if self.origin.has(f"{ctx.path}.attn_qkv.weight"):
             fused = self.product(ctx, x, "attn_qkv", sum(heads * dim for heads, dim in sizes))
             flat = split(ctx, fused, [heads * dim for heads, dim in sizes])
         else:
             flat = None
         made = []
-        for i, (name, (heads, dim)) in enumerate(zip("qkv", sizes, strict=True)):
+        for i, (name, (heads, dim)) in enumerate(zip("qkv", sizes, strict=False)):
             y = self.product(ctx, x, f"attn_{name}", heads * dim) if flat is None else flat[i]
             y = self._heads(ctx, y, name, heads, dim)
-            made.append(self.rotate(ctx, y, turns) if name != "v" else y)
+            y = self.rotate(ctx, y, turns) if name != "v" else y
+            made.append(self._temper(ctx, y) if name == "q" else y)
         mixed = self.attend(ctx, made, keys, values)
         return self.product(ctx, ctx.emit("collapse_shape", [mixed], {"groups": (2, 2)}), "attn_output", c.width)
 
     def attend(self, ctx: Context, made: Sequence[Value], keys: Value, values: Value) -> Value:
-        """Return the attention of the new q to the caches, to which the new k and v are added."""
+        """Return the attention of the new q to the caches, to which the new k and v are added, if there are some."""
         c = self.config
         sinks = self.parameter(ctx, "attn_sinks.weight", c.heads) if c.form.sinks else None
         how: dict[str, Any] = {}
@@ -170,7 +176,8 @@ class Attention(Weighted):
             how["scale"] = c.scale
         if c.scales.get(SCORES_CAP):
             how["softcap"] = c.scales[SCORES_CAP]
-        return self.places.attend(ctx, made, [keys, values], sinks, how)
+        self.kept = self.places.store(ctx, made[1:], [keys, values]) if len(made) > 1 else [keys, values]
+        return self.places.attend(ctx, made[0], self.kept, sinks, how)
 
     def _heads(self, ctx: Context, y: Value, name: str, heads: int, dim: int) -> Value:
         """Return y [n, heads · dim] as [1, n, heads, dim], with the norm of q and k."""
@@ -182,11 +189,23 @@ class Attention(Weighted):
         y = ctx.emit("expand_shape", [y], {"groups": (2, 2), "shape": shape})
         if kind == "head":
             return self.norm(ctx, y, own)
+        if name == "v" and self.config.streams is not None:
+            return ctx.emit("rms_norm", [y], {"eps": self.config.epsilon})
         if kind == "heads" and self.origin.has(f"{ctx.path}.{own}.weight"):
             weight = self.parameter(ctx, f"{own}.weight", heads, dim, plain=True)
             even = ctx.emit(self.config.form.norm, [y], {"eps": self.config.epsilon})
             return emitter(ctx).pointwise("x0 * x1", even, weight)
         return y
+
+    def _temper(self, ctx: Context, q: Value) -> Value:
+        """Return queries [1, n, heads, dim] times what their positions say, where the model has a temperature."""
+        c = self.config
+        if not c.stretch:
+            return q
+        e = emitter(ctx)
+        turn = e.cast(e.loop("a->a", f"quotient(x0, {c.stretch})", self.places.positions), F32)
+        factor = f"1 + {constant(c.scales[TEMPERATURE])} * log(1 + x0)"
+        return e.loop("abcd,b->abcd", "x0 * x1", q, e.loop("a->a", factor, turn))
 
     def rotate(self, ctx: Context, x: Value, turns: Sequence[Value]) -> Value:
         """Return x [1, n, heads, dim], turned where the layer has rope."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ..status import InvalidArgument
 from .gguf import quote_name
 
@@ -47,8 +49,10 @@ class Metadata:
         return value
 
     def whole(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """Return an integer from `least` to MOST."""
+        """Return an integer from `least` to MOST; a list of one integer, however often, stands for it."""
         value = self.get(key, default)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and len(set(value.tolist())) == 1:
+            value = int(value[0])
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise self.wrong(key, f"an integer from {least} to {MOST}")
         return value

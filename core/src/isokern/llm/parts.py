@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..status import InvalidArgument
 from .architectures import Architecture
 from .metadata import Metadata
@@ -39,6 +41,21 @@ class Latent:
     plain: int
     value: int
     absorbed: bool
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of a token: how many, which one is computed, and the width of what each layer gets of it.
+
+    The last `shared` layers read the keys and values of those before. `sparsity` says for each layer how many standard
+    deviations above the mean a gate opens; not above 0 for a layer whose gates are all open.
+    """
+
+    count: int
+    active: int
+    inner: int
+    shared: int
+    sparsity: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,26 @@ def read_latent(meta: Metadata, own: str, cached: tuple[int, int, int], rotated:
     if latent.plain < 1:
         raise InvalidArgument("GGUF", f"{own}rope.dimension_count is {rotated}", allowed="less than a head's width")
     return latent
+
+
+def read_streams(meta: Metadata, own: str, layers: int) -> Streams:
+    """Read the sizes of streams."""
+    count = meta.whole(own + "altup.num_inputs", least=2)
+    active = meta.whole(own + "altup.active_idx", 0, least=0)
+    if active >= count:
+        raise InvalidArgument("GGUF", f"{own}altup.active_idx is {active}", allowed=f"up to {count - 1}")
+    shared = meta.whole(own + "attention.shared_kv_layers", 0, least=0)
+    if shared >= layers:
+        given = f"{own}attention.shared_kv_layers is {shared}"
+        raise InvalidArgument("GGUF", given, allowed=f"up to {layers - 1}, fewer than the layers")
+    key = own + "activation_sparsity_scale"
+    sparsity = meta.get(key)
+    if not isinstance(sparsity, np.ndarray) or sparsity.dtype.kind != "f" or len(sparsity) < layers:
+        raise meta.wrong(key, f"{layers} floats, one for each layer")
+    if not np.all(sparsity < np.inf):  # minus infinity is for a layer without
+        raise meta.wrong(key, "numbers, or minus infinity")
+    inner = meta.whole(own + "embedding_length_per_layer_input")
+    return Streams(count, active, inner, shared, tuple(float(far) for far in sparsity[:layers]))
 
 
 def read_recurrent(meta: Metadata, own: str, form: Architecture) -> Recurrent:

@@ -76,6 +76,8 @@ def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_di
     if form.latent:  # DeepSeek's YaRN scales scores, also those of what is not turned
         score_scale = (1 + meta.real(scale + "yarn_log_multiplier", 0.0) * math.log(max(factor, 1.0))) ** 2
         magnitude = 1.0
+    elif scaling == "yarn":  # elsewhere it is how much of the magnitude is taken back
+        magnitude /= 1 + 0.1 * meta.real(scale + "yarn_log_multiplier", 0.0) * math.log(max(factor, 1.0))
     magnitude *= meta.real(scale + "attn_factor", 1.0)
     given = _divisors(gguf, "rope_freqs.weight", rotated)  # Llama 3: the divisor of each frequency
     ropes = {ROPE: Rope(_divide(plain, given if short is None else short), magnitude)}

@@ -41,9 +41,11 @@ class Session:
         self.dtype = dtype_of(dtype)
         self.caches: list[KVCache | LayerState] = []
         self._step = TokenStep(self.length)
-        self._near = [self._step.count_kept(window) < self.length for window in c.windows]
         self.state: dict[str, Tensor] = {}
-        for n in range(c.layers):
+        self.layers = [n for n in range(c.layers) if c.source(n) == n]
+        """The layers that have caches, in the order of `caches`."""
+        self._near = [self._step.count_kept(c.windows[n]) < self.length for n in self.layers]  # those of windows
+        for n in self.layers:
             if c.recurrent:
                 state = LayerState(c.recurrent, self.device)
                 self.caches.append(state)
@@ -130,9 +132,9 @@ class Session:
         if not c.form.pairing:
             kind = "states" if c.recurrent else "learned positions"
             raise InvalidArgument("Session.drop", f"a model with {kind}", allowed="models whose positions are rope's")
-        for layer, cache in enumerate(self.caches):
+        for layer, cache, near in zip(self.layers, self.caches, self._near, strict=True):
             assert isinstance(cache, KVCache)
-            first, behind = (max(at - self.base * self._near[layer], 0) for at in (start, start + n))
+            first, behind = (max(at - self.base * near, 0) for at in (start, start + n))
             cache.drop(first, behind - first)
             name = c.rope(layer, self.length)
             if name is not None and n and first < cache.current_pos:

@@ -31,13 +31,13 @@ class Places(Protocol):
     def positions(self) -> Value:
         """Their places in their sequences."""
 
-    def attend(
-        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
-    ) -> Value:
-        """Return the attention [1, n, heads, dim] of the new q to the kept keys and values.
+    def store(self, ctx: Context, new: Sequence[Value], kept: Sequence[Value]) -> list[Value]:
+        """Return the kept keys and values, which the new k and v [1, n, heads, dim] have joined."""
 
-        `new` are q, k and v [1, n, heads, dim]; k and v join the kept ones first.
-        """
+    def attend(
+        self, ctx: Context, q: Value, kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+    ) -> Value:
+        """Return the attention [1, n, heads, dim] of the new q to keys and values that the new ones have joined."""
 
     def choose(self, made: Model, x: Value) -> Value:
         """Return the rows of x [n, width] whose logits are wanted."""
@@ -136,14 +136,20 @@ class _OneSequence:
     near: tuple[Value, Value]
     last: Value | None
 
+    def store(self, ctx: Context, new: Sequence[Value], kept: Sequence[Value]) -> list[Value]:
+        """Return the kept keys and values, with the new ones behind."""
+        start, _ = self._find(kept)
+        return [ctx.emit("cache_update", [x, start, y]) for x, y in zip(new, kept, strict=True)]
+
+    def _find(self, kept: Sequence[Value]) -> tuple[Value, Value]:
+        """Return where the new tokens are in a layer's cache, and how many keys it has with them."""
+        return self.near if kept[0].spec.shape[1] < self.step.length else self.whole
+
     def attend(
-        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+        self, ctx: Context, q: Value, kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
     ) -> Value:
         """Return the attention of the new q to the kept keys and values."""
-        q, *pair = new
-        start, lengths = self.near if self.step.count_kept(how.get("window", 0)) < self.step.length else self.whole
-        keys, values = (ctx.emit("cache_update", [x, start, y]) for x, y in zip(pair, kept, strict=True))
-        given = [q, keys, values, None, lengths] + ([] if sinks is None else [None, sinks])
+        given = [q, *kept, None, self._find(kept)[1]] + ([] if sinks is None else [None, sinks])
         return ctx.emit("attention", given, {"causal": True, **how})
 
     def choose(self, made: Model, x: Value) -> Value:
@@ -224,13 +230,17 @@ class _Packed:
     starts: Value
     rows: Value
 
+    def store(self, ctx: Context, new: Sequence[Value], kept: Sequence[Value]) -> list[Value]:
+        """Return the kept keys and values, with the new ones in their slots."""
+        flat = [ctx.emit("collapse_shape", [x], {"groups": (2, 1, 1)}) for x in new]
+        return [ctx.emit("paged_cache_update", [x, self.slots, y]) for x, y in zip(flat, kept, strict=True)]
+
     def attend(
-        self, ctx: Context, new: Sequence[Value], kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
+        self, ctx: Context, q: Value, kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
     ) -> Value:
         """Return the attention of the new q to the kept keys and values."""
-        q, *pair = (ctx.emit("collapse_shape", [x], {"groups": (2, 1, 1)}) for x in new)
-        keys, values = (ctx.emit("paged_cache_update", [x, self.slots, y]) for x, y in zip(pair, kept, strict=True))
-        given = [q, keys, values, self.table, self.lengths, self.starts] + ([] if sinks is None else [sinks])
+        q = ctx.emit("collapse_shape", [q], {"groups": (2, 1, 1)})
+        given = [q, *kept, self.table, self.lengths, self.starts] + ([] if sinks is None else [sinks])
         y = ctx.emit("paged_attention_prefill", given, {"causal": True, **how})
         return ctx.emit("expand_shape", [y], {"groups": (2, 1, 1), "shape": (1, *y.spec.shape)})
 

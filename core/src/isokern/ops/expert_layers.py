@@ -13,7 +13,7 @@ from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.error_bound import UNBOUNDED
 from ..declare.normal_form import as_given
 from ..declare.registry import find
-from ..dtypes import ACTIVATIONS, BF16, F16, F32, F64, I8, I64, INDICES, WEIGHTS
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BF16, F16, F32, F64, I8, I64, INDICES, STORED_BLOCKS, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .expert_products import apply_experts, find_known
@@ -159,13 +159,19 @@ def _moe_scale(*given: Any, **values: Any) -> Any:
     return _layer_scale(given, values)
 
 
-def _sample(sizes: Sequence[int], given: str = "", size: str = "small", **values: Any) -> Sample:
+def _sample(
+    sizes: Sequence[int],
+    given: str = "",
+    size: str = "small",
+    types: Mapping[str, Sequence[DType]] | None = None,
+    **values: Any,
+) -> Sample:
     """Return a sample of m tokens with k elements, e experts of width f, top of them chosen."""
     m, k, e, f, top = sizes
     shapes = {"x": (m, k), "gate_up": (e, 2 * f, k), "down": (e, k, f), "ids": (m, top), "weights": (m, top)}
     others = {"gate_up_bias": (e, 2 * f), "down_bias": (e, k), "shared_gate_up": (4 * f, k), "shared_down": (k, 2 * f)}
     shapes |= {name: others[name] for name in given.split()}
-    return Sample(shapes, values, {"ids": f"length:{e - 1}"}, size=size)
+    return Sample(shapes, values, {"ids": f"length:{e - 1}"}, size=size, types=types or {})
 
 
 def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -> float:
@@ -184,7 +190,7 @@ declare(
         "x: T[m, k], gate_up: W[e, h, k], down: W[e, d, f], ids: I[m, top], weights: F32[m, top],"
         " gate_up_bias?: T[e, h], down_bias?: T[e, d], shared_gate_up?: W[s, k], shared_down?: W[d, r] -> y: T[m, d]"
     ),
-    {"W": WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
     family="contraction",
     doc=(
         "y[i] = Σ weights[i, t] · (down[j] gate(gate_up[j] x[i] + gate_up_bias[j]) + down_bias[j]), j = ids[i, t]: the"
@@ -212,6 +218,7 @@ declare(
         _sample((3, 32, 3, 32, 0)),
         _sample((2, 32, 3, 0, 2), "down_bias"),
         _sample((3, 5, 2, 3, 1), "gate_up_bias"),
+        _sample((3, 256, 4, 256, 2), BIASES, types={"W": STORED_BLOCKS}),
         _sample((90, 64, 6, 96, 4), SHARED, "wide"),
         _sample((1, 2048, 32, 768, 8), "", "medium"),
         _sample((256, 2048, 32, 768, 4), "", "large"),

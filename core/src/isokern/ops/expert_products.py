@@ -15,7 +15,7 @@ from ..declare import ErrorCase, Sample, SampleTable, Tolerance, declare
 from ..declare.attributes import attrs, integer
 from ..declare.decomposition import Emitter, V
 from ..declare.normal_form import Descs, as_given
-from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BOOL, F32, F64, I64, INDICES, STORED_BLOCKS, WEIGHTS
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BOOL, F32, F64, I64, INDICES, STORED_BLOCKS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude
@@ -313,7 +313,7 @@ declare(
     "grouped_gemm",
     "GRGM",
     "x: T[m, k], w: W[e, n, k], ends: I[e] -> y: T[m, n]",
-    {"W": WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
+    {"W": ALL_WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
     family="contraction",
     doc=(
         "y[i] = w[g] x[i] for the rows of each group g, which lie one after the other: group g ends before row ends[g],"
@@ -327,20 +327,23 @@ declare(
     constants=("w",),
     flops=_flops,
     samples=lambda: [
-        Sample({"x": (m, k), "w": (groups, n, k), "ends": (groups,)}, {}, {"ends": f"length:{m}"}, size=size)
-        for m, groups, n, k, size in [
-            (7, 3, 5, 64, "small"),
-            (40, 2, 33, 96, "small"),
-            (3, 5, 4, 32, "small"),
-            (5, 1, 3, 7, "small"),
-            (0, 2, 3, 32, "small"),
-            (4, 0, 3, 32, "small"),
-            (4, 2, 0, 32, "small"),
-            (4, 2, 3, 0, "small"),
-            (301, 6, 131, 160, "wide"),
-            (512, 8, 512, 1024, "medium"),
-            (2048, 16, 1024, 2048, "large"),
-        ]
+        Sample({"x": (5, 512), "w": (3, 7, 512), "ends": (3,)}, {}, {"ends": "length:5"}, types={"W": STORED_BLOCKS}),
+        *(
+            Sample({"x": (m, k), "w": (groups, n, k), "ends": (groups,)}, {}, {"ends": f"length:{m}"}, size=size)
+            for m, groups, n, k, size in [
+                (7, 3, 5, 64, "small"),
+                (40, 2, 33, 96, "small"),
+                (3, 5, 4, 32, "small"),
+                (5, 1, 3, 7, "small"),
+                (0, 2, 3, 32, "small"),
+                (4, 0, 3, 32, "small"),
+                (4, 2, 0, 32, "small"),
+                (4, 2, 3, 0, "small"),
+                (301, 6, 131, 160, "wide"),
+                (512, 8, 512, 1024, "medium"),
+                (2048, 16, 1024, 2048, "large"),
+            ]
+        ),
     ],
     errors=[
         ErrorCase({"x": (7, 64), "w": (3, 5, 32), "ends": (3,)}, BadTensorShape),

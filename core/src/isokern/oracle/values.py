@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from ..blocks import raw_shape
-from ..blocks.layouts import LAYOUTS, has_powers
+from ..blocks.layouts import LAYOUTS, has_powers, read_scale, write_scale
 from ..dtypes import F16, F64, DType
 
 Array = np.ndarray[Any, Any]
@@ -190,34 +190,55 @@ CHECKED = ("index", "length", "logits", "slots")  # domains whose values the dev
 def _blocks(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Return raw blocks with any quants, and scales that give elements of the domain's magnitude."""
     raw = rng.integers(0, 256, raw_shape(dtype, size), dtype=np.uint8)
+    shape = _read_scales(raw, dtype).shape
     if has_powers(dtype):
-        _scales(raw, dtype)[...] = rng.integers(122, 128, _scales(raw, dtype).shape)
+        _write_scales(raw, dtype, np.asarray(rng.integers(122, 128, shape)))
         return np.asarray(raw)
-    scales = _scales(raw, dtype)
-    spread = np.exp2(rng.integers(-3, 4, scales.shape)) if kind == "any" else np.ones(scales.shape)
-    scales[...] = rng.choice([-1, 1], scales.shape) * rng.uniform(0.5, 1, scales.shape) * spread * _REACH[dtype.name]
+    spread = np.exp2(rng.integers(-3, 4, shape)) if kind == "any" else np.ones(shape)
+    scales = rng.choice([-1, 1], shape) * rng.uniform(0.5, 1, shape) * spread * _REACH[dtype.name]
+    _write_scales(raw, dtype, np.asarray(scales))
     return np.asarray(raw)
 
 
 # Scales for elements of about 1
 _REACH = {"Q4_0": 1 / 8, "Q4_1": 1 / 15, "Q8_0": 1 / 128, "Q5_0": 1 / 16, "Q5_1": 1 / 31, "IQ4_NL": 1 / 127}
 _REACH |= {"Q6_K": 1 / 4096, "Q5_K": 1 / 2048, "Q4_K": 1 / 1024, "Q3_K": 1 / 128, "Q2_K": 1 / 32, "IQ4_XS": 1 / 4096}
-_REACH |= {"TQ2_0": 1}
+_REACH |= {"TQ2_0": 1, "TQ1_0": 1, "Q8_K": 1 / 128, "IQ1_S": 1 / 16, "IQ1_M": 1 / 16, "IQ3_S": 1 / 256}
+_REACH |= {"IQ2_XXS": 1 / 128, "IQ2_XS": 1 / 128, "IQ2_S": 1 / 128, "IQ3_XXS": 1 / 512}
 _POWERS = (0, 1, 2, 96, 131)  # bytes of special scales that are powers of two: subnormal ones, small and larger ones
 
 
-def _scales(raw: Array, dtype: DType) -> Array:
-    """Return the F16 scales (and minima) of raw blocks as a view [..., blocks, 1 or 2], or bytes that are powers.
+def _read_scales(raw: Array, dtype: DType) -> Array:
+    """Return the F16 scales (and minima) of raw blocks as [..., blocks, 1 or 2], or bytes that are powers.
 
-    They lie before the 16 or 32 bytes of quants, or where the layout has them.
+    They lie before the 16 or 32 bytes of quants, or where the layout has them. An F32 scale is rounded.
     """
-    blocks = raw.reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
-    layout = LAYOUTS.get(dtype.name)
-    if layout is not None:
-        size = 1 if layout.power else 2 if layout.m is None else 4
-        own = blocks[..., layout.d : layout.d + size]
-        return own if layout.power else own.view(np.float16)
-    return blocks[..., : dtype.itemsize % 16].view(np.float16)
+    blocks, layout = _split_blocks(raw, dtype), LAYOUTS.get(dtype.name)
+    if layout is None:
+        return np.ascontiguousarray(blocks[..., : dtype.itemsize % 16]).view(np.float16)
+    if layout.stored == "power":
+        return blocks[..., layout.d, None]
+    with np.errstate(over="ignore"):
+        d = read_scale(blocks, layout)[..., None].astype(np.float16)
+    if layout.m is None:
+        return d
+    return np.concatenate([d, np.ascontiguousarray(blocks[..., layout.m : layout.m + 2]).view(np.float16)], -1)
+
+
+def _write_scales(raw: Array, dtype: DType, scales: Array) -> None:
+    """Set what `_read_scales` returns."""
+    blocks, layout = _split_blocks(raw, dtype), LAYOUTS.get(dtype.name)
+    if layout is None:
+        blocks[..., : dtype.itemsize % 16] = scales.astype(np.float16).view(np.uint8)
+        return
+    write_scale(blocks, layout, scales[..., 0])
+    if layout.m is not None:
+        blocks[..., layout.m : layout.m + 2] = scales[..., 1:].astype(np.float16).view(np.uint8)
+
+
+def _split_blocks(raw: Array, dtype: DType) -> Array:
+    """Return a view [..., blocks, bytes of a block] of rows of blocks."""
+    return raw.reshape(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype.itemsize)
 
 
 def _integers(kind: str, dtype: DType, size: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -335,12 +356,12 @@ def sprinkle_specials(
     """
     if dtype.kind == "q":
         raw = plain.copy()
-        scales = _scales(raw, dtype)
+        scales = _read_scales(raw, dtype)
         if has_powers(dtype):
             at = rng.random(scales.shape) < 1 / 8
-            scales[at] = rng.choice(_POWERS, scales.shape)[at]
+            _write_scales(raw, dtype, np.where(at, rng.choice(_POWERS, scales.shape), scales))
             return np.asarray(raw)
-        scales[...] = sprinkle_specials(scales.copy(), F16, rng, subnormal, infinite)
+        _write_scales(raw, dtype, sprinkle_specials(scales, F16, rng, subnormal, infinite))
         return np.asarray(raw)
     choices = special_values(dtype, subnormal)
     choices = choices if infinite else choices[~np.isinf(choices)]

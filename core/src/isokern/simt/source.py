@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..blocks.layouts import LAYOUTS
 from ..cabi.block_layouts import layout_header
 from ..cabi.element_types import portable_types
 from ..cabi.plan import Plan
@@ -104,6 +105,9 @@ def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool,
             f"#define IK_TYPE_{name} {desc.dtype.name}",
             f"#define IK_SIZE_{name} {desc.dtype.itemsize}",
         ]
+        layout = LAYOUTS.get(desc.dtype.name)
+        if layout is not None and layout.codebook is not None and f"#define IK_CODEBOOK_{layout.codebook}" not in lines:
+            lines.append(f"#define IK_CODEBOOK_{layout.codebook}")
         const = "" if at < len(plan.operator.signature.outputs) else "const "
         params.append(f"IK_GLOBAL {const}ik_{desc.dtype.name.lower()} *{name}")
     if workspace:

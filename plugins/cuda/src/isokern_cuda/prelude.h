@@ -32,6 +32,7 @@ typedef unsigned long long uint64_t;
 #define IK_CONSTANT const __grid_constant__ /* p stays in parameter space, even where a function gets its address */
 #define IK_RECORD(type) const type &
 #define IK_GLOBAL
+#define IK_TABLE static __device__ const
 #define IK_LOCAL
 #ifdef CUDA_EMULATOR_GAP /* of the emulation that checks */
 #define IK_LOCAL_ARRAY(type, name, count) \

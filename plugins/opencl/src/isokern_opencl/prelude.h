@@ -36,6 +36,7 @@ typedef ulong uint64_t;
 #endif
 #define IK_KERNEL_ATTRIBUTES IK_TARGET
 #define IK_GLOBAL __global
+#define IK_TABLE __constant
 #ifdef IK_POCL
 #include "pocl.h"
 #endif

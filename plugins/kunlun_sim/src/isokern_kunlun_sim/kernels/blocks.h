@@ -21,7 +21,7 @@ static inline __device__ const unsigned char *ik_block_quants(int dtype, const c
 template <class Of>
 static inline __device__ void ik_unpack_layout(const char *block, int elements, int bytes, float *to, Of of)
 {
-    unsigned char own[256];
+    unsigned char own[320]; /* those of Q8_K are 292 */
     for (int i = 0; i < bytes; i++)
         own[i] = (unsigned char)block[i];
     for (int i = 0; i < elements; i++)
