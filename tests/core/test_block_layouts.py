@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isokern import blocks
-from isokern.blocks.layouts import LAYOUTS, RUN, dequantize_layout
+from isokern.blocks.layouts import LAYOUTS, RUN, dequantize_layout, evaluate
 from isokern.cabi.block_layouts import layout_header
 from isokern.dtypes import STORED_BLOCKS, dtype
 from isokern.oracle.values import draw
@@ -88,6 +88,21 @@ def test_quants_are_bytes_from_the_least_one_on(element):
         assert quants.min() == layout.lowest and quants.max() <= layout.lowest + 255
         assert np.array_equal(quants, np.round(quants))
     assert layout.m is None or layout.lowest == 0
+
+
+@EACH
+def test_codes_have_the_bits_and_scales_the_runs_that_are_declared(element):
+    layout, runs = LAYOUTS[element.name], element.block // RUN
+    raw = np.random.default_rng(43).integers(0, 256, (400, element.itemsize), np.uint8)
+    raw[0] = 255
+    codes = evaluate(layout.code, raw, element)
+    assert codes.min() == 0 and codes.max() == 2**layout.bits - 1
+    assert layout.table is not None or np.array_equal(evaluate(layout.quant, raw, element), codes + layout.lowest)
+    assert layout.run in (RUN, 2 * RUN)
+    for numbers in (layout.scale, layout.minimum):
+        each = np.broadcast_to(evaluate(numbers, raw, element), (400, runs, RUN))
+        assert np.array_equal(each[:, ::2], each[:, 1::2]) or layout.run == RUN
+        assert np.array_equal(each, each[..., :1].repeat(RUN, -1)) and -128 <= each.min() <= each.max() < 128
 
 
 def test_a_block_of_q6_k_by_hand():
