@@ -26,7 +26,7 @@ IK_INLINED ints vector_at(const char *at) { return IK_WHOLE(loadu)((const void *
 IK_INLINED ints shifted(ints v, const int left)
 { return left == 0 ? v : left > 0 ? (ints)((shorts)v << left) : (ints)((shorts)v >> -left); }
 
-IK_INLINED ints masked(ints v, const int mask) { return IK_WHOLE(and)(v, IK_V(set1_epi8)((char)mask)); }
+IK_INLINED ints masked(ints v, const int mask) { return IK_WHOLE (and)(v, IK_V(set1_epi8)((char)mask)); }
 
 /* A quad of codes: `lift` bits up in each byte; unless it is clean, the bits around them are any. */
 typedef struct quad {
@@ -39,8 +39,8 @@ typedef struct quad {
 IK_INLINED ints with_bits(ints other, const char *at, const int by, const int mask)
 { return IK_WHOLE(or)(other, masked(shifted(vector_at(at), by), mask)); }
 
-/* Quad i of 32 elements, whose vectors are at `from`. */
-IK_INLINED quad quad_of(const panel_form f, const char *from, const int i)
+/* Quad i of 32 elements, whose vectors are at `from`; a quad that is put together gets the lift `lift`. */
+IK_INLINED quad quad_of(const panel_form f, const char *from, const int i, const int lift)
 {
     const ints none = IK_WHOLE(setzero)();
     const int of = i & 3;
@@ -56,16 +56,17 @@ IK_INLINED quad quad_of(const panel_form f, const char *from, const int i)
         const char *three = from + i / 4 * 3 * VECTOR;
         if (of < 3)
             return (quad){ vector_at(three + of * VECTOR), 2, false };
-        const ints some = with_bits(with_bits(none, three, 6, 0xc0), three + VECTOR, 4, 0x30);
-        return (quad){ with_bits(some, three + 2 * VECTOR, 2, 0x0c), 2, true };
+        const ints some = with_bits(with_bits(none, three, 4 + lift, 48 << lift), three + VECTOR, 2 + lift, 12 << lift);
+        return (quad){ with_bits(some, three + 2 * VECTOR, lift, 3 << lift), lift, true };
     }
     default: {
         if (i < 5)
             return (quad){ vector_at(from + i * VECTOR), 3, false };
-        const ints some = with_bits(none, from + (2 * i - 10) * VECTOR, 5, 0xe0);
+        const ints some = with_bits(none, from + (2 * i - 10) * VECTOR, 2 + lift, 28 << lift);
         if (i < 7)
-            return (quad){ with_bits(some, from + (2 * i - 9) * VECTOR, 2, 0x18), 3, true };
-        return (quad){ with_bits(with_bits(some, from + VECTOR, 4, 0x10), from + 3 * VECTOR, 3, 0x08), 3, true };
+            return (quad){ with_bits(some, from + (2 * i - 9) * VECTOR, lift - 1, 3 << lift), lift, true };
+        const ints more = with_bits(some, from + VECTOR, 1 + lift, 2 << lift);
+        return (quad){ with_bits(more, from + 3 * VECTOR, lift, 1 << lift), lift, true };
     }
     }
 }

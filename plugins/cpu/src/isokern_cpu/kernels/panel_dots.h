@@ -27,8 +27,8 @@ IK_INLINED int lift_of(const panel_form f)
 #endif
 }
 
-/* A row of x: quants in order; for each 32 the scale over the power of two, and for each run of w the scale times the sum
- * of quants, and the correction for the offset of the weights. */
+/* A row of x: quants in order; for each 32 the scale over the power of two, and for each run of w the scale times the
+ * sum of quants, and the correction for the offset of the weights. */
 typedef struct panel_x {
     int8_t *q;
     float *d, *s;
@@ -52,7 +52,7 @@ typedef struct panel_job {
     int32_t dtype;
     int64_t m, n, k;
     char *converted, *thread_scratch; /* rows of x as products read them; a row of F32 for each thread */
-    int64_t converted_bytes;          /* of a row */
+    int64_t converted_bytes; /* of a row */
 } panel_job;
 
 static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
@@ -85,8 +85,8 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
 /* The bytes of quad i of 32 elements that meet quants of x. */
 IK_INLINED ints bytes_of(const panel_form f, ints table, const char *from, const int i)
 {
-    const ints codes = codes_of(f, quad_of(f, from, i), lift_of(f));
-    return f.table         ? IK_V(shuffle_epi8)(table, codes)
+    const ints codes = codes_of(f, quad_of(f, from, i, lift_of(f)), lift_of(f));
+    return f.table       ? IK_V(shuffle_epi8)(table, codes)
         : is_unsigned(f) ? codes
                          : IK_V(add_epi8)(codes, IK_V(set1_epi8)((char)f.lowest));
 }
@@ -141,18 +141,22 @@ IK_INLINED void panel_dots(
     const panel_form f = panel_form_of(dtype);
     const bool undo = is_unsigned(f) && f.lowest != 0;
     const ints table = f.table ? table_of(dtype, is_unsigned(f) ? f.lowest : 0) : IK_WHOLE(setzero)();
-    const char *head = w + k / IK_BLOCK * codes_bytes(f);
+    const int64_t ahead = 2048;
     floats sum[X_ROWS];
     ints dot[X_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
         sum[r] = IK_V(setzero_ps)();
-    for (int64_t b = 0; b < k / IK_BLOCK; head += head_bytes(f)) {
+    for (int64_t b = 0; b < k / IK_BLOCK;) {
+        const char *head = w;
         const run_scales block = block_scales(dtype, head);
+        for (int64_t at = 0; at < head_bytes(f); at += 64)
+            _mm_prefetch(head + ahead + at, _MM_HINT_T0);
+        w += head_bytes(f);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f)) {
 #pragma GCC unroll 8
-            for (int i = 0; i < f.bits; i++)
-                _mm_prefetch(w + 2048 + i * VECTOR, _MM_HINT_T0);
+            for (int64_t at = 0; at < codes_bytes(f); at += 64)
+                _mm_prefetch(w + ahead + at, _MM_HINT_T0);
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
                 const int64_t run = b * IK_BLOCK / f.run + (f.run == IK_LAYOUT_RUN ? h : 0);
@@ -248,8 +252,8 @@ static ik_status run_panels(
     s.thread_scratch = workspace;
     s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
     ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), convert, &s);
-    ik_parallel_for(ik_ceil_div(s.n, LANES), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), tasks,
-        &s);
+    ik_parallel_for(
+        ik_ceil_div(s.n, LANES), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), tasks, &s);
     return IK_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
-/* x wᵀ for prepacked panels of w (row_panels.h) and rows of floats: few rows at a time, or packed for the tiles of gemm,
- * whose panels are two of these. */
+/* x wᵀ for prepacked panels of w (row_panels.h) and rows of floats: few rows at a time, or packed for the tiles of
+ * gemm, whose panels are two of these. */
 #ifndef IK_PANEL_FLOATS_H
 #define IK_PANEL_FLOATS_H
 #include "gemm_core.h"
@@ -35,7 +35,7 @@ IK_INLINED quants quants_of(const int32_t dtype)
  * it is of quants. */
 IK_INLINED quad floats_quad(const panel_form f, quants q, const char *from, const int i)
 {
-    quad own = quad_of(f, from, i);
+    quad own = quad_of(f, from, i, 0);
     if (are_permuted(f) || (!f.table && f.lowest == 0))
         return own;
     if (!f.table && f.lowest == -(1 << (f.bits - 1)))
@@ -71,13 +71,14 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
     enum { CHAINS = 2 }; /* of additions, the same for any number of rows */
     const panel_form f = panel_form_of(dtype);
     const quants q = quants_of(dtype);
-    const char *head = w + k / IK_BLOCK * codes_bytes(f);
     floats sum[X_ROWS], part[X_ROWS][CHAINS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
         sum[r] = IK_V(setzero_ps)();
-    for (int64_t b = 0; b < k / IK_BLOCK; head += head_bytes(f)) {
+    for (int64_t b = 0; b < k / IK_BLOCK;) {
+        const char *head = w;
         const run_scales block = block_scales(dtype, head);
+        w += head_bytes(f);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f)) {
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
@@ -96,9 +97,8 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
                         const floats value = element_of(f, q, own, c);
 #pragma GCC unroll 8
                         for (int r = 0; r < rows; r++)
-                            part[r][c % CHAINS]
-                                = IK_V(fmadd_ps)(value, IK_V(set1_ps)(x[r][b * IK_BLOCK + 16 * h + 4 * i + c]),
-                                    part[r][c % CHAINS]);
+                            part[r][c % CHAINS] = IK_V(fmadd_ps)(
+                                value, IK_V(set1_ps)(x[r][b * IK_BLOCK + 16 * h + 4 * i + c]), part[r][c % CHAINS]);
                     }
                 }
                 if (h == 0 && f.run != IK_LAYOUT_RUN)
@@ -121,18 +121,20 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
 /* Write elements p0 .. p0 + k of a panel as floats, rows of them `to_row` apart. */
 #define UNPACK_PANEL(name, ...) \
     static __attribute__((noinline)) void unpack_panel_##name( \
-        const char *w, int64_t all, int64_t p0, int64_t k, float *to, int64_t to_row) \
+        const char *w, int64_t p0, int64_t k, float *to, int64_t to_row) \
     { \
         const panel_form f = panel_form_of(IK_##name); \
         const quants q = quants_of(IK_##name); \
-        const char *heads = w + all / IK_BLOCK * codes_bytes(f); \
         for (int64_t p = p0; p < p0 + k; p += IK_BLOCK) { \
-            const char *codes = w + p / IK_BLOCK * codes_bytes(f), *head = heads + p / f.block * head_bytes(f); \
+            const char *head = w + p / f.block * block_bytes(f); \
+            const char *codes = head + head_bytes(f) + p % f.block / IK_BLOCK * codes_bytes(f); \
             const run_scales block = block_scales(IK_##name, head); \
-            _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) { \
+            _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) \
+            { \
                 const run_scales own = scales_of(IK_##name, block, head, (p + 4 * i) % f.block / f.run); \
                 const quad four = floats_quad(f, q, codes, i); \
-                _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++, to += to_row) { \
+                _Pragma("GCC unroll 4") for (int c = 0; c < 4; c++, to += to_row) \
+                { \
                     const floats scaled = IK_V(mul_ps)(element_of(f, q, four, c), own.scale); \
                     IK_V(storeu_ps)(to, f.m < 0 ? scaled : IK_V(sub_ps)(scaled, own.low)); \
                 } \
@@ -142,11 +144,11 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
 PANEL_FORMS(UNPACK_PANEL)
 #undef UNPACK_PANEL
 
-static void unpack_panel(int32_t dtype, const char *w, int64_t all, int64_t p0, int64_t k, float *to, int64_t to_row)
+static void unpack_panel(int32_t dtype, const char *w, int64_t p0, int64_t k, float *to, int64_t to_row)
 {
     switch (dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: unpack_panel_##name(w, all, p0, k, to, to_row); break;
+    case IK_##name: unpack_panel_##name(w, p0, k, to, to_row); break;
         PANEL_FORMS(IK_CASE)
 #undef IK_CASE
     default: return;
@@ -159,7 +161,7 @@ static void odd_sums(int32_t dtype, const char *w, int64_t k, const float *x, fl
     float wide[IK_BLOCK * LANES];
     floats sum = IK_V(setzero_ps)();
     for (int64_t p = 0; p < k; p += IK_BLOCK) {
-        unpack_panel(dtype, w, k, p, IK_BLOCK, wide, LANES);
+        unpack_panel(dtype, w, p, IK_BLOCK, wide, LANES);
         for (int64_t i = 0; i < IK_BLOCK; i++)
             sum = IK_V(fmadd_ps)(IK_V(loadu_ps)(wide + i * LANES), IK_V(set1_ps)(x[p + i]), sum);
     }
@@ -167,8 +169,7 @@ static void odd_sums(int32_t dtype, const char *w, int64_t k, const float *x, fl
 }
 
 /* Whether rows of x are read where they lie. */
-static bool lies(const panel_job *s)
-{ return s->tx->dtype == IK_F32 && s->tx->strides[s->tx->ndim - 1] == 1; }
+static bool lies(const panel_job *s) { return s->tx->dtype == IK_F32 && s->tx->strides[s->tx->ndim - 1] == 1; }
 
 static const char *x_row(const panel_job *s, int64_t row)
 { return s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype); }
@@ -263,7 +264,7 @@ static void pack_prepacked(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t
                     memset(to + p * GEMM_WIDTH + half, 0, LANES * sizeof *to);
                 continue;
             }
-            unpack_panel(g->b.dtype, w, g->k, p0, k, to + half, GEMM_WIDTH);
+            unpack_panel(g->b.dtype, w, p0, k, to + half, GEMM_WIDTH);
         }
 }
 

@@ -1,8 +1,9 @@
 /* A packed layout of block-quantised weights: panels of as many rows as a vector has lanes, so that a lane is a row and
  * nothing is summed across lanes.
  *
- * A panel has its codes first, then its heads. For every 32 elements along k there are as many vectors as a code has
- * bits; lane r of a vector has four bytes for row r. Let quad i be the codes of elements 4 i to 4 i + 3, a byte each:
+ * A panel has a head and the codes of one block of every row after the other. For every 32 elements along k there are
+ * as many vectors as a code has bits; lane r of a vector has four bytes for row r. Let quad i be the codes of elements
+ * 4 i to 4 i + 3, a byte each:
  *
  * - 8 bits: vector i is quad i;
  * - 4 bits: vector i has quad i in its low and quad i + 4 in its high nibbles;
@@ -10,9 +11,9 @@
  * - 6 bits: three vectors have a quad each in their high six bits, and two bits each of a fourth quad below them;
  * - 5 bits: five vectors have a quad each in their high five bits, and three bits each of the other three quads.
  *
- * For each block of the type a head has the rows' d and m as the blocks have them, then a byte for every row's scale of
- * each run, and then its minimum. Missing rows are zero. The layout is as large as the blocks; of the types that pack
- * scales into fewer than 8 bits up to a twentieth larger, Q2_K a fifth. */
+ * A head has the rows' d and m as the blocks have them, then a byte for every row's scale of each run, and then its
+ * minimum. Missing rows are zero. The layout is as large as the blocks; of the types that pack scales into fewer than 8
+ * bits up to a twentieth larger, Q2_K a fifth. */
 #ifndef IK_ROW_PANELS_H
 #define IK_ROW_PANELS_H
 #include "matmul_rows.h"
@@ -75,10 +76,14 @@ static inline __attribute__((always_inline)) int64_t scales_at(const panel_form 
 static inline __attribute__((always_inline)) int64_t head_bytes(const panel_form f)
 { return scales_at(f) + f.block / f.run * (f.scales + f.minima) * LANES; }
 
+/* A head and its codes. */
+static inline __attribute__((always_inline)) int64_t block_bytes(const panel_form f)
+{ return head_bytes(f) + f.block / IK_BLOCK * codes_bytes(f); }
+
 static inline int64_t panel_bytes(int32_t dtype, int64_t k)
 {
     const panel_form f = panel_form_of(dtype);
-    return ik_round_up(k / IK_BLOCK * codes_bytes(f) + k / f.block * head_bytes(f), 64);
+    return ik_round_up(k / f.block * block_bytes(f), 64);
 }
 
 static uint64_t packed_bytes(const ik_tensor *w)
@@ -113,13 +118,12 @@ static inline __attribute__((always_inline)) void put_codes(const int32_t bits, 
 
 /* Pack a row of k elements as row r of a panel. */
 #define PACK_ROW(name, ...) \
-    static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *codes) \
+    static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *head) \
     { \
         const panel_form f = panel_form_of(IK_##name); \
         const int64_t bytes = ik_bytes(IK_##name, f.block), runs = f.block / f.run, size = f.power ? 1 : 2; \
-        char *head = codes + k / IK_BLOCK * codes_bytes(f); \
-        for (int64_t at = 0; at < k; at += f.block, from += bytes, head += head_bytes(f)) { \
-            char *scales = head + scales_at(f) + r; \
+        for (int64_t at = 0; at < k; at += f.block, from += bytes, head += block_bytes(f)) { \
+            char *scales = head + scales_at(f) + r, *codes = head + head_bytes(f); \
             memcpy(head + size * r, from + f.d, (size_t)size); \
             if (f.m >= 0) \
                 memcpy(head + 2 * (LANES + r), from + f.m, 2); \
@@ -174,8 +178,6 @@ static const char *panels_of(const ik_plan *plan, uint32_t tensor, uint64_t *byt
 {
     const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
     if (plan->kind == IK_OP_MATMUL_MIXED || tensor != IK_MATMUL_TRANSPOSED_W || !ik_is_blocks(w->dtype))
-        return NULL;
-    if (LANES == 16 && w->dtype == IK_Q8_0 && !is_quantised(plan)) /* loads in place widen bytes, which is faster */
         return NULL;
     *bytes = packed_bytes(w);
     return IK_PANELS;
