@@ -131,9 +131,10 @@ def test_packing_is_the_inverse_of_the_layout(name):
     d = raw[:, layout.d] if layout.stored == "power" else read_scale(raw, layout)
     if layout.m is not None:
         d = np.stack([d, raw[:, layout.m : layout.m + 2].copy().view(np.float16)[:, 0]], -1)
-    parts = {"quants": layout.quant, "scales": layout.scale, "minima": layout.minimum}
+    quants = layout.quant if layout.table is None else layout.code
+    parts = {"quants": quants, "scales": layout.scale, "minima": layout.minimum}
     given = {
-        part: evaluate(text, raw, element, tables=False).reshape(40, -1)
+        part: evaluate(text, raw, element).reshape(40, -1)
         for part, text in parts.items()
         if part == "quants" or "B[" in text
     }

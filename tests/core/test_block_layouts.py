@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from isokern import blocks
-from isokern.blocks.layouts import LAYOUTS, RUN, codebook, dequantize_layout, read_scale, write_scale
+from isokern.blocks.layouts import LAYOUTS, RUN, codebook, dequantize_layout, evaluate, read_scale, write_scale
 from isokern.cabi.block_layouts import layout_header
 from isokern.dtypes import STORED_BLOCKS, dtype
 from isokern.oracle.values import draw
@@ -118,6 +118,21 @@ def test_codebooks_have_an_entry_for_each_index(name, entries):
     assert len(words) == len(set(words)) == entries
     assert max(words) < 1 << 16
     assert name.startswith("IQ3") or max(w >> at & 3 for w in words for at in range(0, 16, 2)) == 2
+
+
+@pytest.mark.parametrize("element", [d for d in STORED_BLOCKS if LAYOUTS[d.name].bits], ids=str)
+def test_codes_have_the_bits_and_scales_the_runs_that_are_declared(element):
+    layout, runs = LAYOUTS[element.name], element.block // RUN
+    raw = np.random.default_rng(43).integers(0, 256, (400, element.itemsize), np.uint8)
+    raw[0] = 255
+    codes = evaluate(layout.code, raw, element)
+    assert codes.min() == 0 and codes.max() == (2 if element.name == "TQ1_0" else 2**layout.bits - 1)
+    assert layout.table is not None or np.array_equal(evaluate(layout.quant, raw, element), codes + layout.lowest)
+    assert layout.run in (RUN, 2 * RUN)
+    for numbers in (layout.scale, layout.minimum):
+        each = np.broadcast_to(evaluate(numbers, raw, element), (400, runs, RUN))
+        assert np.array_equal(each[:, ::2], each[:, 1::2]) or layout.run == RUN
+        assert np.array_equal(each, each[..., :1].repeat(RUN, -1)) and -128 <= each.min() <= each.max() < 128
 
 
 def test_a_block_of_q6_k_by_hand():

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import isokern
-from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, TensorDesc
+from isokern import F16, BadTensorDtype, BadTensorShape, InvalidArgument, TensorDesc, blocks
+from isokern.dtypes import BLOCKS, STORED_BLOCKS
+from isokern.oracle.values import draw
 
 
 def describe(w, m, device, prepacked=("w",), **attrs):
@@ -38,18 +40,46 @@ def made(weight, device):
     return descriptor
 
 
-@pytest.mark.parametrize("element", ["Q4_0", "Q4_1", "Q8_0", "F16"])
-@pytest.mark.parametrize("m", [1, 3, 64])
+@pytest.mark.parametrize("element", [*BLOCKS, *STORED_BLOCKS, F16], ids=str)
+@pytest.mark.parametrize("m", [1, 3, 13, 64])
 def test_the_result_is_the_same_on_every_device(device, element, m):
     random = np.random.default_rng(m)
-    w = isokern.tensor(random.standard_normal((37, 96), np.float32), element, device=device)
-    x = isokern.tensor(random.standard_normal((m, 96), np.float32), device=device)
+    k = 3 * max(element.block, 32)
+    if element.block > 1:
+        w = isokern.empty((37, k), element, device=device)
+        w.raw.copy_from(draw("normal", element, (37, k), random))
+    else:
+        w = isokern.tensor(random.standard_normal((37, k), np.float32), element, device=device)
+    x = isokern.tensor(random.standard_normal((m, k), np.float32), device=device)
     for quantization in ("float", "q8_0") if w.dtype.block > 1 else ("float",):
         plain = compute(describe(w, m, device, (), lhs_quantization=quantization), x, w)
         descriptor = describe(w, m, device, lhs_quantization=quantization)
         held = descriptor.prepack("w", w)
         assert (held is not w) == ("w" in descriptor.packed_layouts)
         np.testing.assert_allclose(compute(descriptor, x, held), plain, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("element", [*BLOCKS, *STORED_BLOCKS], ids=str)
+def test_an_infinity_is_multiplied_as_without(device, element):
+    """Codes and minima are multiplied apart, where an infinity would meet itself with the other sign."""
+    raw = draw("normal", element, (37, 256), np.random.default_rng(9))
+    w = isokern.empty((37, 256), element, device=device)
+    w.raw.copy_from(raw)
+    x = np.random.default_rng(10).standard_normal((3, 256)).astype(np.float32)
+    x[0, 5], x[2, 99] = np.inf, -np.inf
+    given = isokern.tensor(x, device=device)
+    descriptor = describe(w, 3, device)
+    with np.errstate(invalid="ignore"):
+        wanted = (x.astype(np.float64) @ blocks.dequantize(raw, element).T).astype(np.float32)
+    np.testing.assert_allclose(compute(descriptor, given, descriptor.prepack("w", w)), wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("element", [*BLOCKS, *STORED_BLOCKS], ids=str)
+def test_it_is_not_much_larger(device, element):
+    w = isokern.empty((64, 1024), element, device=device)
+    for quantization in ("float", "q8_0"):
+        for layout in describe(w, 1, device, lhs_quantization=quantization).packed_layouts.values():
+            assert layout.nbytes <= w.desc.nbytes * {"Q2_K": 1.2, "TQ1_0": 1.23}.get(element.name, 1.05)
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):
@@ -121,9 +151,11 @@ def test_bound_captured_and_eager(made, weight, device):
     recording.replay()
     np.testing.assert_array_equal(y.numpy(), expected)
     np.testing.assert_array_equal(isokern.matmul_transposed(x, held, lhs_quantization="q8_0").numpy(), expected)
-    # without quantised activations the kernel uses the weight as it is
+    # the layout serves rows of floats, too; no kernel has one of the transposed weight
+    plain = isokern.matmul_transposed(x, weight).numpy()
+    np.testing.assert_allclose(isokern.matmul_transposed(x, held).numpy(), plain, rtol=1e-4, atol=1e-3)
     with pytest.raises(BadTensorDtype, match=r"w has dtype Q4_0 \[37, 96\] as"):
-        isokern.matmul_transposed(x, held)
+        isokern.matmul_mixed(isokern.zeros((3, 37), device=device), held)
 
 
 def test_what_is_wrong_is_said(made, weight, device):

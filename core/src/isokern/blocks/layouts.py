@@ -4,10 +4,11 @@ A block is cut into runs of 16 elements. Element l of run s is worth
 
     (d · scale(s)) · quant(s, l) - m · minimum(s)
 
-in F32, each step rounded, where d and m are stored once a block. `quant`, `scale` and `minimum` are integers, written
-as one expression that NumPy and C (`cabi/block_layouts.py`) read alike: of the block's bytes `B[...]`, of s and of l,
-with the operators that both have, with those of `FUNCTIONS`, and with `word(n)`, entry n of the layout's codebook. The
-layouts are those of ggml's block types of the same names, as the files that its tools write have them.
+in F32, each step rounded, where d and m are stored once a block. `code` (of which a quant is made), `scale` and
+`minimum` are integers, written as one expression that NumPy and C (`cabi/block_layouts.py`) read alike: of the block's
+bytes `B[...]`, of s and of l, with the operators that both have, with those of `FUNCTIONS`, and with `word(n)`, entry n
+of the layout's codebook. The layouts are those of ggml's block types of the same names, as the files that its tools
+write have them.
 """
 
 from __future__ import annotations
@@ -31,21 +32,33 @@ RUN = 16
 class BlockLayout:
     """The layout of a block type: d and m are stored at these bytes of a block, the rest are expressions.
 
-    Without `m` nothing is subtracted; m is an F16. `stored` says what d is: `half` an F16, `single` an F32, `power` a
-    byte e, worth 2^(e - 128), `spread` an F16 whose nibbles are the high ones of every other byte from `d` on, the
-    lowest first. It is multiplied by `unit`, a power of two. `lowest` is the lowest quant, and at most 255 less than
-    the largest. `codebook` names the table in codebooks.txt that `word` reads: entries of 16 bits.
+    A code is a number of `bits` bits. A quant is its code + `lowest`, or what the function `table` has for the code,
+    `lowest` being the lowest of its values, at most 255 less than the largest; with 0 bits the code is the quant. `run`
+    elements, 16 or 32, share a scale and a minimum. Without `m` nothing is subtracted; m is an F16. `stored` says what
+    d is: `half` an F16, `single` an F32, `power` a byte e, worth 2^(e - 128), `spread` an F16 whose nibbles are the
+    high ones of every other byte from `d` on, the lowest first. It is multiplied by `unit`, a power of two. `codebook`
+    names the table in codebooks.txt that `word` reads: entries of 16 bits.
     """
 
-    quant: str
+    code: str
     lowest: int
     d: int
+    bits: int = 0
+    table: str | None = None
     scale: str = "1"
     m: int | None = None
     minimum: str = "0"
+    run: int = 32
     stored: str = "half"
     unit: float = 1.0
     codebook: str | None = None
+
+    @property
+    def quant(self) -> str:
+        """The expression of a quant."""
+        if self.table is not None:
+            return f"{self.table}({self.code})"
+        return f"({self.code}) + ({self.lowest})" if self.bits else self.code
 
 
 # The scales and minima of 8 pairs of runs, of 6 bits each, in the 12 bytes from 4 on: the first four lie in the low
@@ -76,53 +89,65 @@ _HIGH = "(B[34 + ((s >> 1) << 1)] | (B[35 + ((s >> 1) << 1)] << 8))"  # what a g
 
 LAYOUTS: dict[str, BlockLayout] = {
     "Q6_K": BlockLayout(
-        "(((B[((s >> 3) << 6) + ((s & 3) << 4) + l] >> (s & 4)) & 15) | (" + _TWO_BITS.format(at=128) + " << 4)) - 32",
+        "((B[((s >> 3) << 6) + ((s & 3) << 4) + l] >> (s & 4)) & 15) | (" + _TWO_BITS.format(at=128) + " << 4)",
+        bits=6,
         lowest=-32,
         d=208,
         scale="signed(B[192 + s])",
+        run=16,
     ),
-    "Q4_K": BlockLayout(_FOUR_BITS.format(at=16), lowest=0, d=0, scale=_SIX, m=2, minimum=_SIX_MINIMA),
+    "Q4_K": BlockLayout(_FOUR_BITS.format(at=16), bits=4, lowest=0, d=0, scale=_SIX, m=2, minimum=_SIX_MINIMA),
     "Q5_K": BlockLayout(
         _FOUR_BITS.format(at=48) + " | (((B[16 + " + _HALF + "] >> (s >> 1)) & 1) << 4)",
+        bits=5,
         lowest=0,
         d=0,
         scale=_SIX,
         m=2,
         minimum=_SIX_MINIMA,
     ),
-    "Q2_K": BlockLayout(_TWO_BITS.format(at=16), lowest=0, d=80, scale="B[s] & 15", m=82, minimum="B[s] >> 4"),
+    "Q2_K": BlockLayout(
+        _TWO_BITS.format(at=16), bits=2, lowest=0, d=80, scale="B[s] & 15", m=82, minimum="B[s] >> 4", run=16
+    ),
     "Q3_K": BlockLayout(
-        "(" + _TWO_BITS.format(at=32) + " | (((B[" + _HALF + "] >> (s >> 1)) & 1) << 2)) - 4",
+        _TWO_BITS.format(at=32) + " | (((B[" + _HALF + "] >> (s >> 1)) & 1) << 2)",
+        bits=3,
         lowest=-4,
         d=108,
+        run=16,
         scale="(((B[96 + (s & 7)] >> ((s >> 3) << 2)) & 15) | (((B[104 + (s & 3)] >> ((s >> 2) << 1)) & 3) << 4)) - 32",
     ),
     "Q5_0": BlockLayout(
-        "(" + _NIBBLE.format(at=6) + " | ((((B[2 + (s << 1)] | (B[3 + (s << 1)] << 8)) >> l) & 1) << 4)) - 16",
+        _NIBBLE.format(at=6) + " | ((((B[2 + (s << 1)] | (B[3 + (s << 1)] << 8)) >> l) & 1) << 4)",
+        bits=5,
         lowest=-16,
         d=0,
     ),
     "Q5_1": BlockLayout(
         _NIBBLE.format(at=8) + " | ((((B[4 + (s << 1)] | (B[5 + (s << 1)] << 8)) >> l) & 1) << 4)",
+        bits=5,
         lowest=0,
         d=0,
         m=2,
         minimum="-1",
     ),
-    "IQ4_NL": BlockLayout("uneven(" + _NIBBLE.format(at=2) + ")", lowest=-127, d=0),
+    "IQ4_NL": BlockLayout(_NIBBLE.format(at=2), bits=4, lowest=-127, d=0, table="uneven"),
     "IQ4_XS": BlockLayout(
-        "uneven((B[8 + ((s >> 1) << 4) + l] >> ((s & 1) << 2)) & 15)",
+        "(B[8 + ((s >> 1) << 4) + l] >> ((s & 1) << 2)) & 15",
+        bits=4,
         lowest=-127,
         d=0,
+        table="uneven",
         scale="(((B[4 + (s >> 2)] >> ((s & 2) << 1)) & 15) | (((B[2 + (s >> 3)] >> (s & 6)) & 3) << 4)) - 32",
     ),
-    "MXFP4": BlockLayout("twice_fp4(" + _NIBBLE.format(at=1) + ")", lowest=-12, d=0, stored="power"),
-    "TQ2_0": BlockLayout(_TWO_BITS.format(at=0) + " - 1", lowest=-1, d=64),
+    "MXFP4": BlockLayout(_NIBBLE.format(at=1), bits=4, lowest=-12, d=0, table="twice_fp4", stored="power"),
+    "TQ2_0": BlockLayout(_TWO_BITS.format(at=0), bits=2, lowest=-1, d=64),
     # Five trits in a byte of 48, whose runs are the two halves of 32 bytes five times, then 16 bytes five times; the
     # last run has four trits of each of four bytes
     "TQ1_0": BlockLayout(
         "trit(B[((s < 10) * (s & 1) << 4) + ((s >= 10) << 5) + ((s == 15) << 4) + (l & (15 - (s == 15) * 12))],"
-        " (s < 10) * (s >> 1) + (s >= 10) * (s < 15) * (s - 10) + (s == 15) * (l >> 2)) - 1",
+        " (s < 10) * (s >> 1) + (s >= 10) * (s < 15) * (s - 10) + (s == 15) * (l >> 2))",
+        bits=2,
         lowest=-1,
         d=52,
     ),
@@ -260,16 +285,11 @@ def dequantize_layout(raw: Array, dtype: DType) -> Array:
     return np.asarray(values).reshape(*raw.shape[:-1], dtype.block)
 
 
-def evaluate(expression: str, raw: Array, dtype: DType, tables: bool = True) -> Array:
-    """Return the integers [..., blocks, runs, 16] of an expression; without `tables` the positions in UNEVEN and FP4.
-
-    An expression without s, l and B is a scalar.
-    """
+def evaluate(expression: str, raw: Array, dtype: DType) -> Array:
+    """Return the integers of an expression for each element of blocks, [..., runs, elements of a run] or fewer dims."""
     layout = LAYOUTS[dtype.name]
     s, l_ = np.indices((dtype.block // RUN, RUN))
     known = {**FUNCTIONS, "__builtins__": {}, "B": _Bytes(raw), "s": s, "l": l_}
-    if not tables:
-        known |= dict.fromkeys(("uneven", "twice_fp4"), lambda n: n)
     if layout.codebook is not None:
         words = np.array(codebook(layout.codebook), np.int32)
         known["word"] = lambda n: words[n]

@@ -44,10 +44,9 @@ def _find_bits(dtype: DType, part: str) -> tuple[Array, Array, Array, int]:
     The last is the integer that a block without bits has.
     """
     single = np.packbits(np.eye(8 * dtype.itemsize, dtype=np.uint8), -1, bitorder="little")
-    expression: str = getattr(LAYOUTS[dtype.name], part)
-    none, each = (
-        evaluate(expression, raw, dtype, tables=False).reshape(len(raw), -1) for raw in (single[:1] * 0, single)
-    )
+    layout = LAYOUTS[dtype.name]
+    expression: str = layout.code if part == "quant" and layout.table is not None else getattr(layout, part)
+    none, each = (evaluate(expression, raw, dtype).reshape(len(raw), -1) for raw in (single[:1] * 0, single))
     change = np.abs(each - none)
     at = np.flatnonzero(change.any(1))
     element = np.argmax(change[at] != 0, 1)

@@ -32,11 +32,17 @@ def layout_header() -> str:
         "#endif",
         "typedef IK_GLOBAL const uint8_t *ik_block_bytes;",
         "enum { IK_LAYOUT_RUN = 16 }; /* elements that share a scale */",
-        "/* Of a type: ik_quant_, ik_scale_ and ik_minimum_ are its integers, ik_d_ and ik_m_ what multiplies scales",
-        " * and minima, ik_of_ is the value of element i of a block, ik_load_ that of element i of a row of blocks. */",
+        "/* Of a type: ik_code_, ik_scale_ and ik_minimum_ are its integers, ik_worth_ a code's quant, ik_quant_",
+        " * an element's quant, ik_d_ and ik_m_ what multiplies scales and minima, ik_of_ is the value of element i",
+        " * of a block, ik_load_ that of element i of a row of blocks. */",
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
+        "/* For each type whose quants are made of codes: its name, the elements of a block, the bits of a code, the",
+        " * elements that share a scale, the lowest quant; whether quants are from a table, d is a power of two in a",
+        " * byte, blocks have scales, and minima; the bytes where d and m lie, -1 where there is no m. */",
+        "#define IK_LAYOUT_FORMS(X) "
+        + " ".join(_form(d.name, d.block, LAYOUTS[d.name]) for d in STORED_BLOCKS if LAYOUTS[d.name].bits),
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
         f"{{ return (int32_t)(((n & 8) != 0 ? UINT64_C({high:#x}) : UINT64_C({low:#x})) >> ((n & 7) << 3)"
         " & 255) - 128; }",
@@ -95,6 +101,14 @@ def _spell(expression: str, book: str | None = None) -> str:
     return spelt if book is None else spelt.replace("word(", f"ik_word_{book}(")
 
 
+def _form(name: str, block: int, layout: BlockLayout) -> str:
+    """Return an entry of IK_LAYOUT_FORMS."""
+    stored = [layout.table is not None, layout.stored == "power", layout.scale != "1", "B[" in layout.minimum]
+    m = -1 if layout.m is None else layout.m
+    numbers = [block, layout.bits, layout.run, layout.lowest, *map(int, stored), layout.d, m]
+    return f"X({name}, {', '.join(map(str, numbers))})"
+
+
 def _functions(name: str, layout: BlockLayout) -> list[str]:
     """Return the functions of one type: its integers, its scales, and the value of an element."""
     own = "static IK_INLINE {} ik_{}_" + name + "(ik_block_bytes B{})\n{{ {}return {}; }}"
@@ -104,9 +118,16 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
     value = f"ik_d_{name}(B) * (float)ik_scale_{name}(B, s) * (float)ik_quant_{name}(B, s, i & 15)"
     if layout.m is not None:
         value += f" - ik_m_{name}(B) * (float)ik_minimum_{name}(B, s)"
-    quant = _spell(layout.quant, layout.codebook)
+    code, worth = f"ik_code_{name}(B, s, l)", "code"
+    if layout.table is not None:
+        worth = f"ik_layout_{layout.table}(code)"
+    elif layout.bits:
+        worth = f"code + ({layout.lowest})"
+    spelt = _spell(layout.code, layout.codebook)
     return [
-        own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "(void)s; ", quant),
+        own.format("int32_t", "code", ", ik_run_index s, ik_run_index l", "(void)s; ", spelt),
+        f"static IK_INLINE int32_t ik_worth_{name}(int32_t code)\n{{ return {worth}; }}",
+        own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "", f"ik_worth_{name}({code})"),
         own.format("int32_t", "scale", ", ik_run_index s", unused, _spell(layout.scale)),
         own.format("int32_t", "minimum", ", ik_run_index s", unused, _spell(layout.minimum)),
         own.format("float", "d", "", "", d),

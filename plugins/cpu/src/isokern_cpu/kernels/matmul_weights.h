@@ -87,16 +87,16 @@ static uint64_t weights_workspace(const ik_plan *plan)
     return ik_gemm_workspace(&g);
 }
 
-static ik_status multiply_weights(const ik_plan *plan, void *const *data, void *workspace)
+static ik_status run_product(ik_gemm_args g, void *workspace)
 {
-    if (is_dots(plan))
-        return run_dots(plan, data, workspace);
-    ik_gemm_args g = args_of(plan, data);
     const ik_gemm_loops *loops = &IK_PART_NAME(gemm_f32);
     g.workspace = workspace;
     if (g.m != 0 && g.n != 0)
         ik_parallel_for(ik_tasks(&g), ik_task_grain(&g), g.skinny ? loops->skinny_rows : loops->tasks, &g);
     return IK_SUCCESS;
 }
+
+static ik_status multiply_weights(const ik_plan *plan, void *const *data, void *workspace)
+{ return is_dots(plan) ? run_dots(plan, data, workspace) : run_product(args_of(plan, data), workspace); }
 
 #endif

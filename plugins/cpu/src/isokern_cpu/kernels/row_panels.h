@@ -1,18 +1,150 @@
-/* A packed layout of block-quantised weights for integer dot products: panels of 16 rows, so that a lane of a vector is
- * a row and nothing is summed across lanes. For every 32 elements along k a panel has the 16 scales (and for Q4_1 the
- * 16 minima) as F16, then vectors of 64 bytes in which lane r has four quants of row r: for nibbles, vector i has
- * elements 4 i to 4 i + 3 in the low and 16 elements further in the high nibbles; for bytes (offset by 128), elements 4
- * i to 4 i + 3. Missing rows are zero. The layout is as large as the blocks, with the last panel padded. */
+/* A packed layout of block-quantised weights: panels of as many rows as a vector has lanes, so that a lane is a row and
+ * nothing is summed across lanes.
+ *
+ * A panel has a head and the codes of one block of every row after the other. For every 32 elements along k there are
+ * as many vectors as a code has bits; lane r of a vector has four bytes for row r. Let quad i be the codes of elements
+ * 4 i to 4 i + 3, a byte each:
+ *
+ * - 8 bits: vector i is quad i;
+ * - 4 bits: vector i has quad i in its low and quad i + 4 in its high nibbles;
+ * - 2 bits, and the lower two of 3: four quads in each of two vectors; the third: eight quads in a vector;
+ * - 6 bits: three vectors have a quad each in their high six bits, and two bits each of a fourth quad below them;
+ * - 5 bits: five vectors have a quad each in their high five bits, and three bits each of the other three quads.
+ *
+ * A head has the rows' d and m as the blocks have them, then a byte for every row's scale of each run, and then its
+ * minimum. Missing rows are zero. The layout is as large as the blocks; of the types that pack scales into fewer than 8
+ * bits up to a twentieth larger, Q2_K and TQ1_0 a fifth. */
 #ifndef IK_ROW_PANELS_H
 #define IK_ROW_PANELS_H
 #include "matmul_rows.h"
+#include "operators/matmul_mixed.h"
 
-enum { PANEL_WIDTH = 16, X_ROWS = 8 /* X_ROWS: rows of x at once */ };
+#if defined(__AVX512BW__)
+#define IK_PANELS "panels of 16 rows"
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+#define IK_PANELS "panels of 8 rows"
+enum { LANES = 8 };
+#endif
 
-static inline int64_t panel_bytes(int32_t dtype, int64_t k) { return PANEL_WIDTH * ik_bytes(dtype, k); }
+#if defined(IK_PANELS)
+enum { VECTOR = 4 * LANES }; /* bytes */
+
+/* The types that are quantised to, as IK_LAYOUT_FORMS has the others. */
+#define PANEL_FORMS(X) \
+    X(Q4_0, 32, 4, 32, -8, 0, 0, 0, 0, 0, -1) \
+    X(Q4_1, 32, 4, 32, 0, 0, 0, 0, 0, 0, 2) \
+    X(Q8_0, 32, 8, 32, -128, 0, 0, 0, 0, 0, -1) \
+    IK_LAYOUT_FORMS(X)
+#define NO_SCALES(name) \
+    static inline int32_t ik_scale_##name(ik_block_bytes B, int64_t s) { return (void)B, (void)s, 1; } \
+    static inline int32_t ik_minimum_##name(ik_block_bytes B, int64_t s) { return (void)B, (void)s, -1; }
+NO_SCALES(Q4_0)
+NO_SCALES(Q4_1)
+NO_SCALES(Q8_0)
+#undef NO_SCALES
+static inline int32_t ik_code_Q4_0(ik_block_bytes B, int64_t s, int64_t l) { return B[2 + l] >> 4 * s & 15; }
+static inline int32_t ik_code_Q4_1(ik_block_bytes B, int64_t s, int64_t l) { return B[4 + l] >> 4 * s & 15; }
+static inline int32_t ik_code_Q8_0(ik_block_bytes B, int64_t s, int64_t l) { return B[2 + 16 * s + l] ^ 128; }
+static inline int32_t ik_worth_Q4_0(int32_t code) { return code - 8; }
+static inline int32_t ik_worth_Q4_1(int32_t code) { return code; }
+static inline int32_t ik_worth_Q8_0(int32_t code) { return code - 128; }
+
+typedef struct panel_form {
+    int32_t block, bits, run, lowest;
+    bool table, power, scales, minima; /* minima: stored; where there is m they are else one number */
+    int32_t d, m; /* bytes of a block; m is -1 where there is none */
+} panel_form;
+
+static inline __attribute__((always_inline)) panel_form panel_form_of(const int32_t dtype)
+{
+    switch (dtype) {
+#define IK_CASE(name, ...) \
+    case IK_##name: return (panel_form){ __VA_ARGS__ };
+        PANEL_FORMS(IK_CASE)
+#undef IK_CASE
+    default: return (panel_form){ 0 };
+    }
+}
+
+static inline __attribute__((always_inline)) int64_t codes_bytes(const panel_form f) { return f.bits * VECTOR; }
+
+/* Where the scales of a block begin in its head, and the bytes of a head. */
+static inline __attribute__((always_inline)) int64_t scales_at(const panel_form f)
+{ return LANES * ((f.power ? 1 : 2) + (f.m >= 0 ? 2 : 0)); }
+
+static inline __attribute__((always_inline)) int64_t head_bytes(const panel_form f)
+{ return scales_at(f) + f.block / f.run * (f.scales + f.minima) * LANES; }
+
+/* A head and its codes. */
+static inline __attribute__((always_inline)) int64_t block_bytes(const panel_form f)
+{ return head_bytes(f) + f.block / IK_BLOCK * codes_bytes(f); }
+
+static inline int64_t panel_bytes(int32_t dtype, int64_t k)
+{
+    const panel_form f = panel_form_of(dtype);
+    return ik_round_up(k / f.block * block_bytes(f), 64);
+}
 
 static uint64_t packed_bytes(const ik_tensor *w)
-{ return (uint64_t)(ik_ceil_div(w->shape[0], PANEL_WIDTH) * panel_bytes(w->dtype, w->shape[1])); }
+{ return (uint64_t)(ik_ceil_div(w->shape[0], LANES) * panel_bytes(w->dtype, w->shape[1])); }
+
+/* Write the codes of 32 elements of a row, a byte each, to its lane at `to`. */
+static inline __attribute__((always_inline)) void put_codes(const int32_t bits, const uint8_t *codes, char *to)
+{
+    const uint32_t one = 0x01010101u, two = 0x03030303u, three = 0x07070707u;
+    uint32_t q[8], v[8] = { 0 };
+    memcpy(q, codes, sizeof q);
+    for (int i = 0; i < 8; i++)
+        switch (bits) {
+        case 8: v[i] = q[i]; break;
+        case 4: v[i & 3] |= q[i] << (i & 4); break;
+        case 3: v[2] |= (q[i] >> 2 & one) << i; /* fall through */
+        case 2: v[i / 4] |= (q[i] & two) << 2 * (i & 3); break;
+        case 5: v[i] = i < 5 ? q[i] << 3 : 0; break;
+        default: v[i / 4 * 3 + (i & 3)] |= (i & 3) == 3 ? 0 : q[i] << 2;
+        }
+    if (bits == 6)
+        for (int i = 0; i < 6; i++)
+            v[i] |= q[i / 3 * 4 + 3] >> (4 - 2 * (i % 3)) & two;
+    if (bits == 5) {
+        v[0] |= q[5] >> 2 & three, v[1] |= (q[5] & two) << 1;
+        v[2] |= q[6] >> 2 & three, v[3] |= (q[6] & two) << 1;
+        v[4] |= q[7] >> 2 & three, v[1] |= q[7] >> 1 & one, v[3] |= q[7] & one;
+    }
+    for (int i = 0; i < bits; i++)
+        memcpy(to + i * VECTOR, v + i, 4);
+}
+
+/* Pack a row of k elements as row r of a panel. */
+#define PACK_ROW(name, ...) \
+    static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *head) \
+    { \
+        const panel_form f = panel_form_of(IK_##name); \
+        const int64_t bytes = ik_bytes(IK_##name, f.block), runs = f.block / f.run, size = f.power ? 1 : 2; \
+        for (int64_t at = 0; at < k; at += f.block, from += bytes, head += block_bytes(f)) { \
+            char *scales = head + scales_at(f) + r, *codes = head + head_bytes(f); \
+            memcpy(head + size * r, from + f.d, (size_t)size); \
+            if (f.m >= 0) \
+                memcpy(head + 2 * (LANES + r), from + f.m, 2); \
+            for (int64_t s = 0; s < runs; s++) { \
+                if (f.scales) \
+                    scales[s * LANES] = (char)ik_scale_##name(from, s * f.run / IK_LAYOUT_RUN); \
+                if (f.minima) \
+                    scales[(runs + s) * LANES] = (char)ik_minimum_##name(from, s * f.run / IK_LAYOUT_RUN); \
+            } \
+            for (int64_t s = 0; s < f.block / IK_LAYOUT_RUN; s += 2, codes += codes_bytes(f)) { \
+                uint8_t quads[IK_BLOCK]; \
+                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+                    quads[l] = (uint8_t)ik_code_##name(from, s, l); \
+                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+                    quads[IK_LAYOUT_RUN + l] = (uint8_t)ik_code_##name(from, s + 1, l); \
+                put_codes(f.bits, quads, codes + 4 * r); \
+            } \
+        } \
+    }
+PANEL_FORMS(PACK_ROW)
+#undef PACK_ROW
 
 typedef struct packing {
     const ik_tensor *tw;
@@ -25,188 +157,39 @@ static void pack_panels(void *context, int64_t begin, int64_t end, int32_t worke
     (void)worker;
     const packing *p = context;
     const int32_t dtype = p->tw->dtype;
-    const int64_t n = p->tw->shape[0], k = p->tw->shape[1], bytes = ik_bytes(dtype, IK_BLOCK),
-                  quants = dtype == IK_Q8_0 ? 32 : 16;
-    const int64_t heads = (bytes - quants) / 2; /* number of F16 values: scales, and minima */
+    const int64_t n = p->tw->shape[0], k = p->tw->shape[1], size = panel_bytes(dtype, k);
     for (int64_t panel = begin; panel < end; panel++) {
-        char *to = p->to + panel * panel_bytes(dtype, k);
-        memset(to, 0, (size_t)panel_bytes(dtype, k));
-        for (int64_t r = 0; r < ik_min(PANEL_WIDTH, n - panel * PANEL_WIDTH); r++) {
-            const char *from = p->from + ik_bytes(dtype, (panel * PANEL_WIDTH + r) * p->tw->strides[0]);
-            for (int64_t b = 0; b < k / IK_BLOCK; b++, from += bytes) {
-                char *block = to + b * PANEL_WIDTH * bytes;
-                for (int64_t h = 0; h < heads; h++)
-                    memcpy(block + (h * PANEL_WIDTH + r) * 2, from + 2 * h, 2);
-                for (int64_t i = 0; i < quants / 4; i++) {
-                    uint32_t four;
-                    memcpy(&four, from + 2 * heads + 4 * i, 4);
-                    four ^= dtype == IK_Q8_0 ? 0x80808080u : 0;
-                    memcpy(block + 2 * heads * PANEL_WIDTH + (i * PANEL_WIDTH + r) * 4, &four, 4);
-                }
+        char *to = p->to + panel * size;
+        memset(to, 0, (size_t)size);
+        for (int64_t r = 0; r < ik_min(LANES, n - panel * LANES); r++) {
+            ik_block_bytes from = (ik_block_bytes)(p->from + ik_bytes(dtype, (panel * LANES + r) * p->tw->strides[0]));
+            switch (dtype) {
+#define IK_CASE(name, ...) \
+    case IK_##name: pack_row_##name(from, k, r, to); break;
+                PANEL_FORMS(IK_CASE)
+#undef IK_CASE
+            default: return;
             }
         }
     }
 }
 
-/* A row of x: quants in order, and for each block the scale, the scale times the sum of quants, and the correction for
- * the offset of the weights. */
-typedef struct panel_x {
-    int8_t *q;
-    float *d, *s;
-    int32_t *undo;
-} panel_x;
-
-static int64_t panel_x_bytes(int64_t k) { return ik_round_up(k + k / IK_BLOCK * 12, 64); }
-
-static panel_x panel_x_at(char *at, int64_t k)
+static const char *panels_of(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 {
-    const int64_t blocks = k / IK_BLOCK;
-    float *d = (float *)(void *)(at + k);
-    return (panel_x){ (int8_t *)at, d, d + blocks, (int32_t *)(void *)(d + 2 * blocks) };
-}
-
-typedef struct panel_job {
-    const ik_tensor *ty, *tx;
-    epilogue finish;
-    char *y;
-    const char *x, *w;
-    int32_t dtype;
-    int64_t m, n, k;
-    char *converted, *thread_scratch; /* rows of x quantised; a row of F32 for each thread */
-} panel_job;
-
-static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    const panel_job *s = context;
-    const int64_t stride = s->tx->strides[s->tx->ndim - 1];
-    float *wide = (float *)(void *)(s->thread_scratch + worker * ik_round_up(4 * s->k, 64));
-    for (int64_t row = begin; row < end; row++) {
-        const panel_x x = panel_x_at(s->converted + row * panel_x_bytes(s->k), s->k);
-        ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
-        for (int64_t b = 0; b < s->k / IK_BLOCK; b++) {
-            int32_t quants[IK_BLOCK], sum = 0;
-            x.d[b] = ik_quantise_block(wide + b * IK_BLOCK, quants);
-            for (int i = 0; i < IK_BLOCK; i++) {
-                x.q[b * IK_BLOCK + i] = (int8_t)quants[i];
-                sum += quants[i];
-            }
-            x.s[b] = x.d[b] * (float)sum;
-            x.undo[b] = (s->dtype == IK_Q4_0 ? -8 : s->dtype == IK_Q8_0 ? -128 : 0) * sum;
-        }
-    }
-}
-
-/* Sums of a panel with `rows` rows of x; `rows` is a constant. */
-static inline __attribute__((always_inline)) void panel_dots(
-    const int32_t dtype, const int rows, const char *w, int64_t k, const panel_x *x, float (*y)[PANEL_WIDTH])
-{
-    const int quads = 8;
-    const __m512i low = _mm512_set1_epi8(15);
-    __m512 sum[X_ROWS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-        sum[r] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < k / IK_BLOCK; b++, w += PANEL_WIDTH * ik_bytes(dtype, IK_BLOCK)) {
-        const char *at = w + (dtype == IK_Q4_1 ? 4 : 2) * PANEL_WIDTH;
-        const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)w));
-        __m512i u[8];
-        _mm_prefetch(w + 2048, _MM_HINT_T0), _mm_prefetch(w + 2112, _MM_HINT_T0), _mm_prefetch(w + 2176, _MM_HINT_T0);
-        _mm_prefetch(w + 2240, _MM_HINT_T0), _mm_prefetch(w + 2304, _MM_HINT_T0);
-#pragma GCC unroll 8
-        for (int i = 0; i < quads; i++)
-            if (dtype == IK_Q8_0) {
-                u[i] = _mm512_loadu_si512(at + 64 * i);
-            } else {
-                const __m512i pair = _mm512_loadu_si512(at + 64 * (i & 3));
-                u[i] = _mm512_and_si512(i < 4 ? pair : _mm512_srli_epi16(pair, 4), low);
-            }
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            __m512i dot = _mm512_set1_epi32(x[r].undo[b]);
-#pragma GCC unroll 8
-            for (int i = 0; i < quads; i++) {
-                int32_t four;
-                memcpy(&four, x[r].q + b * IK_BLOCK + 4 * i, 4);
-                dot = _mm512_dpbusd_epi32(dot, u[i], _mm512_set1_epi32(four));
-            }
-            sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, _mm512_set1_ps(x[r].d[b])), sum[r]);
-            if (dtype == IK_Q4_1)
-                sum[r] = _mm512_fmadd_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + 2 * PANEL_WIDTH))),
-                    _mm512_set1_ps(x[r].s[b]), sum[r]);
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-        _mm512_storeu_ps(y[r], sum[r]);
-}
-
-static inline __attribute__((always_inline)) void multiply_panel(const int32_t dtype, const panel_job *s, int64_t panel)
-{
-    const int64_t count = ik_min(PANEL_WIDTH, s->n - panel * PANEL_WIDTH);
-    const char *w = s->w + panel * panel_bytes(dtype, s->k);
-    float sums[X_ROWS][PANEL_WIDTH];
-    for (int64_t row = 0, rows; row < s->m; row += rows) {
-        panel_x x[X_ROWS];
-        rows = ik_min(X_ROWS, s->m - row);
-        for (int64_t r = 0; r < rows; r++)
-            x[r] = panel_x_at(s->converted + (row + r) * panel_x_bytes(s->k), s->k);
-        if (rows == X_ROWS) {
-            panel_dots(dtype, X_ROWS, w, s->k, x, sums);
-        } else {
-            int64_t r = 0;
-            for (; r + 4 <= rows; r += 4)
-                panel_dots(dtype, 4, w, s->k, x + r, sums + r);
-            for (; r < rows; r++)
-                panel_dots(dtype, 1, w, s->k, x + r, sums + r);
-        }
-        for (int64_t r = 0; r < rows; r++)
-            finish_sums(&s->finish, s->ty, s->y, row + r, panel * PANEL_WIDTH, count, sums[r]);
-    }
-}
-
-static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    (void)worker;
-    const panel_job *s = context;
-    for (int64_t panel = begin; panel < end; panel++)
-        switch (s->dtype) {
-        case IK_Q4_0: multiply_panel(IK_Q4_0, s, panel); break;
-        case IK_Q4_1: multiply_panel(IK_Q4_1, s, panel); break;
-        default: multiply_panel(IK_Q8_0, s, panel);
-        }
-}
-
-static panel_job panel_job_of(const ik_plan *plan)
-{
-    panel_job s = { .ty = &plan->tensors[IK_MATMUL_TRANSPOSED_Y], .tx = &plan->tensors[IK_MATMUL_TRANSPOSED_X] };
     const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
-    s.dtype = w->dtype;
-    s.n = w->shape[0], s.k = w->shape[1];
-    s.m = s.n == 0 ? 0 : ik_numel(s.ty) / s.n;
-    return s;
+    if (plan->kind == IK_OP_MATMUL_MIXED || tensor != IK_MATMUL_TRANSPOSED_W || panel_form_of(w->dtype).block == 0)
+        return NULL;
+    *bytes = packed_bytes(w);
+    return IK_PANELS;
 }
 
-static uint64_t panels_workspace(const ik_plan *plan)
+static ik_status pack_weights(const ik_plan *plan, const void *from, void *to)
 {
-    const panel_job s = panel_job_of(plan);
-    return (uint64_t)(s.m * panel_x_bytes(s.k) + ik_threads() * ik_round_up(4 * s.k, 64));
-}
-
-static ik_status run_panels(const ik_plan *plan, void *const *data, void *workspace)
-{
-    panel_job s = panel_job_of(plan);
-    if (s.m == 0)
-        return IK_SUCCESS;
-    s.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
-    s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
-    s.w = data[IK_MATMUL_TRANSPOSED_W];
-    s.finish = epilogue_of(plan, data);
-    s.thread_scratch = workspace;
-    s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
-    ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), quantise_panel_x, &s);
-    ik_parallel_for(ik_ceil_div(s.n, PANEL_WIDTH), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)),
-        panel_tasks, &s);
+    const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    packing p = { w, (const char *)from + ik_bytes(w->dtype, w->offset), to };
+    ik_parallel_for(ik_ceil_div(w->shape[0], LANES), 1, pack_panels, &p);
     return IK_SUCCESS;
 }
 
+#endif
 #endif
