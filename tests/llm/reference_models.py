@@ -247,7 +247,7 @@ def gemma3(m):
 
 
 def gemma3n(m):
-    """Gemma 3n: three streams a token, of which the first is computed; two layers see the keys of those before."""
+    """Gemma 3n: three branches a token, of which the first is computed; two layers see the keys of those before."""
     count, inner, width = 3, 24, m.width
     h0, tokens, kept = m.embed() * math.sqrt(width), m.tokens, {}
 
@@ -255,7 +255,8 @@ def gemma3n(m):
         own, other = (np.mean(v**2, -1, keepdims=True) for v in (x, like))
         return x * np.sqrt(other) / np.sqrt(np.maximum(own, 1e-5))
 
-    table = m.tensors["per_layer_token_embd.weight"][tokens].reshape(len(tokens), -1, inner) * math.sqrt(inner)
+    table = m.tensors["per_layer_token_embd.weight"]
+    table = table[np.where(np.array(tokens) < len(table), tokens, 0)].reshape(len(tokens), -1, inner) * math.sqrt(inner)
     made = m.mul(h0, "per_layer_model_proj").reshape(len(tokens), -1, inner) / math.sqrt(width)
     rows = (m.rms(made, "per_layer_proj_norm") + table) / math.sqrt(2)
     h = np.stack([h0, *(level(h0 @ w.T, h0) for w in m.tensors["altup_proj.weight"])])
@@ -600,6 +601,48 @@ def mamba2(m):
     return m.mul(x, "output") if "output.weight" in m.tensors else m.logits(x)
 
 
+def rwkv7(m):
+    """Peng et al. 2025, section 4: the state of a head is a matrix from keys to values."""
+    x, eps, first = m.layer_norm(m.embed(), "token_embd_norm"), 64e-5, None
+    n, width, dim = len(x), m.width, m.facts["wkv.head_size"]
+
+    def low(h, letter, f=lambda y: y):
+        y = m.mul(f(m.mul(h, f"time_mix_{letter}1")), f"time_mix_{letter}2")
+        return y if letter == "g" else y + m.get(f"time_mix_{letter}0.weight")
+
+    for _ in m.each_layer():
+        h = m.layer_norm(x, "attn_norm")
+        shifted = np.concatenate([np.zeros((1, width)), h[:-1]])
+        mixes = m.get("time_mix_lerp_fused.weight").reshape(6, width)
+        hr, hw, hk, hv, ha, hg = (h + (shifted - h) * mix for mix in mixes)
+        r, k, v = (m.mul(y, f"time_mix_{s}") for y, s in ((hr, "receptance"), (hk, "key"), (hv, "value")))
+        if first is None:
+            first = v
+        else:
+            v = v + (first - v) * sigmoid(low(hv, "v"))
+        w = np.exp(-np.exp(-0.5) * sigmoid(low(hw, "w", np.tanh)))
+        a, g = sigmoid(low(ha, "a")), low(hg, "g", sigmoid)
+        kappa = (k * m.get("time_mix_k_k.weight")).reshape(n, -1, dim)
+        kappa = kappa / np.linalg.norm(kappa, axis=-1, keepdims=True)
+        k = k * (1 + (a - 1) * m.get("time_mix_k_a.weight"))
+        r, k, v, w, a = (y.reshape(n, -1, dim) for y in (r, k, v, w, a))
+        state, y = np.zeros((width // dim, dim, dim)), np.empty((n, width // dim, dim))
+        for t in range(n):
+            removed = np.einsum("hvk,hk->hv", state, kappa[t])
+            state = state * w[t][:, None] - removed[:, :, None] * (kappa[t] * a[t])[:, None]
+            state = state + v[t][:, :, None] * k[t][:, None]
+            y[t] = np.einsum("hvk,hk->hv", state, r[t])
+        even = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + eps)
+        y = even.reshape(n, width) * m.get("time_mix_ln.weight") + m.get("time_mix_ln.bias")
+        bonus = np.sum(r * k * m.get("time_mix_r_k.weight").reshape(-1, dim), -1, keepdims=True) * v
+        x = x + m.mul((y + bonus.reshape(n, width)) * g, "time_mix_output")
+        h = m.layer_norm(x, "attn_norm_2")
+        shifted = np.concatenate([np.zeros((1, width)), h[:-1]])
+        h = h + (shifted - h) * m.get("channel_mix_lerp_k.weight").reshape(width)
+        x = x + m.mul(np.maximum(m.mul(h, "channel_mix_key"), 0) ** 2, "channel_mix_value")
+    return m.mul(m.layer_norm(x, "output_norm"), "output")
+
+
 MODELS = {
     "llama": llama,
     "mistral": mistral,
@@ -640,6 +683,7 @@ MODELS = {
     "mamba": mamba,
     "falcon-mamba": falcon_mamba,
     "mamba2": mamba2,
+    "rwkv7": rwkv7,
     "mamba2-one": mamba2,
 }
 

@@ -77,11 +77,11 @@ GROUPED = {
     "expert_group_count": 3,
     "expert_group_used_count": 2,
 }
-STREAMS = (
+ALTUP = (
     "altup_router altup_router_norm altup_predict_coef altup_correct_coef altup_correct_scale"
     " laurel_l laurel_r laurel_post_norm inp_gate proj post_norm"
 )
-STREAM_SHAPES = {
+ALTUP_SHAPES = {
     "altup_router": (3, WIDTH),
     "altup_predict_coef": (9, 3),
     "altup_correct_coef": (3, 3),
@@ -96,6 +96,23 @@ STREAM_SHAPES = {
     "per_layer_model_proj": (6 * 24, WIDTH),
     "per_layer_proj_norm": (24,),
 }
+LOW = " ".join(f"time_mix_{letter}{i}" for letter in "wav" for i in range(3))
+RWKV = (
+    f"attn_norm+ attn_norm_2+ time_mix_lerp_fused {LOW} time_mix_g1 time_mix_g2 time_mix_k_k time_mix_k_a time_mix_r_k"
+    " time_mix_receptance time_mix_key time_mix_value time_mix_ln+ time_mix_output"
+    " channel_mix_lerp_k channel_mix_key channel_mix_value"
+)
+RANKS = {"w": 16, "a": 12, "v": 8, "g": 20}
+RWKV_SHAPES = {
+    "time_mix_lerp_fused": (6, 1, 1, WIDTH),
+    "channel_mix_lerp_k": (1, 1, WIDTH),
+    "channel_mix_key": (INNER, WIDTH),
+    "channel_mix_value": (WIDTH, INNER),
+}
+RWKV_SHAPES |= {f"time_mix_{n}": (WIDTH,) for n in ("w0", "a0", "v0", "k_k", "k_a", "r_k", "ln")}
+RWKV_SHAPES |= {f"time_mix_{n}": (WIDTH, WIDTH) for n in ("receptance", "key", "value", "output")}
+RWKV_SHAPES |= {f"time_mix_{letter}1": (rank, WIDTH) for letter, rank in RANKS.items()}
+RWKV_SHAPES |= {f"time_mix_{letter}2": (WIDTH, rank) for letter, rank in RANKS.items()}
 MAMBA = "attn_norm ssm_in ssm_conv1d+ ssm_a! ssm_d! ssm_out"
 STATES = {"ssm.inner_size": 256, "ssm.state_size": 16, "ssm.conv_kernel": 4} | {
     "attention.head_count": 0,
@@ -121,7 +138,7 @@ FILES = {
     ),
     "gemma3n": (
         6,
-        f"{LLAMA} {AFTER} attn_q_norm attn_k_norm {STREAMS}",
+        f"{LLAMA} {AFTER} attn_q_norm attn_k_norm {ALTUP}",
         {
             **WINDOWED,
             "attention.sliding_window_pattern": np.array([True, False] * 3),
@@ -265,6 +282,20 @@ FILES = {
     ),
     "mamba2": (2, f"{MAMBA} ssm_dt- ssm_norm", {**STATES, "ssm.time_step_rank": 4, "ssm.group_count": 2}, "output"),
     "mamba2-one": (2, f"{MAMBA} ssm_dt- ssm_norm", {**STATES, "ssm.time_step_rank": 4, "ssm.group_count": 1}, ""),
+    "rwkv7": (
+        3,
+        RWKV,
+        {
+            "attention.head_count": 0,
+            "attention.head_count_kv": None,
+            "wkv.head_size": 32,
+            "attention.decay_lora_rank": RANKS["w"],
+            "attention.iclr_lora_rank": RANKS["a"],
+            "attention.value_residual_mix_lora_rank": RANKS["v"],
+            "attention.gate_lora_rank": RANKS["g"],
+        },
+        "token_embd_norm+ output",
+    ),
     "gpt-oss": (
         3,
         "attn_norm attn_q+ attn_k+ attn_v+ attn_output+ attn_sinks post_attention_norm"
@@ -288,13 +319,15 @@ NAMES = {
     "falcon-mamba": "mamba",
     "mamba2-one": "mamba2",
 }
-LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", "cohere2")
+LAYER_NORMS = ("gpt2", "phi2", "starcoder2", "falcon", "stablelm", "command-r", "cohere2", "rwkv7")
 
 
 def shape_of(model, name, dim):
     """Return the shape of a tensor of a layer."""
-    if name in STREAM_SHAPES:
-        return STREAM_SHAPES[name]
+    if name in RWKV_SHAPES:
+        return RWKV_SHAPES[name]
+    if name in ALTUP_SHAPES:
+        return ALTUP_SHAPES[name]
     if "deepseek2" in model and name in LATENT_SHAPES:
         return LATENT_SHAPES[name]
     if name.startswith("ssm"):
@@ -351,7 +384,7 @@ def made(path, model, dtype="F32", change=None, seed=5, **metadata):
         for word in words.split():
             name = word.rstrip("+-!")
             shape = (CONTEXT, WIDTH) if name == "position_embd" else (VOCABULARY, WIDTH)
-            if own or "norm" in name or name in STREAM_SHAPES:
+            if own or "norm" in name or name in ALTUP_SHAPES:
                 shape = shape_of(model, name, dim)
             norm = 1 if "norm" in name else 0
             if word.endswith("!"):

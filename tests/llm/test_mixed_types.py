@@ -10,7 +10,7 @@ from small_model import PROMPT, made
 import isokern
 from isokern import BadTensorDtype, blocks
 from isokern.blocks.layouts import LAYOUTS, read_scale, write_scale
-from isokern.dtypes import STORED_BLOCKS, dtype
+from isokern.dtypes import QUANTIZED, STORED_BLOCKS, dtype
 from isokern.llm import GGUF, Model, Session
 from isokern.oracle.values import draw
 
@@ -22,9 +22,9 @@ MIXES = {
     "Q2_K": {"output": "Q6_K", "attn_v": "Q3_K", "attn_output": "IQ4_NL", "": "Q2_K"},
     "Q4_0": {"output": "Q6_K", "": "Q4_0"},
     "others": {"output": "Q6_K", "ffn_up": "TQ2_0", "attn_output": "MXFP4", "": "IQ4_XS"},
-    "IQ2_M": {"output": "Q5_K", "attn_v": "Q4_K", "attn_output": "IQ3_S", "ffn_down": "IQ3_XXS", "": "IQ2_S"},
-    "IQ1_M": {"output": "IQ2_XS", "attn_v": "IQ2_XXS", "attn_output": "IQ1_S", "": "IQ1_M"},
-    "ternary": {"output": "Q8_K", "": "TQ1_0"},
+    "IQ2_M": {"output": "Q5_K", "attn_v": "IQ3_S", "attn_output": "IQ4_NL", "ffn_down": "IQ3_XXS", "": "IQ2_S"},
+    "IQ1_M": {"output": "IQ2_XS", "attn_v": "IQ2_XXS", "attn_q": "IQ1_S", "attn_output": "IQ4_NL", "": "IQ1_M"},
+    "ternary": {"output": "Q8_K", "attn_output": "Q5_1", "": "TQ1_0"},
 }
 
 
@@ -62,7 +62,7 @@ def write(path, types):
 
 
 CASES = [(name, how) for name in MIXES for how in ("float", "q8_0")]
-QUICK = {("Q4_K_M", "q8_0"), ("Q4_0", "float"), ("others", "float")}
+QUICK = {("Q4_K_M", "q8_0"), ("Q4_0", "float"), ("others", "float"), ("IQ1_M", "float")}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,22 @@ def test_blocks_in_memory(device, element):
     ]:
         np.testing.assert_array_equal(isokern.cast(view, dtype="F32").numpy(), wanted)
         np.testing.assert_array_equal(isokern.cast(view, dtype="F16").numpy(), wanted.astype(np.float16))
-    with pytest.raises(BadTensorDtype, match=rf"{element}.*Q4_0, Q4_1, Q8_0"):
-        isokern.cast(isokern.zeros((2, 256), device=device), dtype=element)
+    if element not in QUANTIZED:
+        with pytest.raises(BadTensorDtype, match=rf"{element}.*Q4_0, Q4_1, Q8_0, Q5_0, Q5_1"):
+            isokern.cast(isokern.zeros((2, 256), device=device), dtype=element)
+
+
+@pytest.mark.parametrize("element", QUANTIZED, ids=str)
+def test_blocks_of_a_device_are_those_of_the_host(devices, element):
+    x = np.random.default_rng(3).standard_normal((6, 160)).astype(np.float32)
+    x[1, 7], x[2, 40], x[3, 99], x[4], x[5] = np.nan, np.inf, -np.inf, -0.0, 1e-41
+    for device in devices:
+        for name in ("F32", "F16"):
+            given = isokern.cast(isokern.tensor(x, device=device), dtype=name)
+            with np.errstate(all="ignore"):
+                wanted = blocks.quantize(given.numpy().astype(np.float32), element)
+            got = isokern.cast(given, dtype=element).numpy()
+            np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, err_msg=device.name)
 
 
 def test_blocks_of_an_odd_size_lie_anywhere(device):

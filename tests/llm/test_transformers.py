@@ -33,7 +33,7 @@ PATHS = {
 ENDS = {"attn_sinks": "", "altup_correct_scale": "", "exp_probs_b": "_bias", "ssm_a": "", "ssm_d": ""}
 AFTER = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 GEMMA = {**AFTER, "ffn_norm": "pre_feedforward_layernorm"}
-STREAMS = {
+ALTUP = {
     "altup_router": "altup.modality_router",
     "altup_router_norm": "altup.router_norm",
     "altup_predict_coef": "altup.prediction_coefs",
@@ -175,7 +175,7 @@ MODELS = {
             "activation_sparsity_pattern": [NormalDist().cdf(far) for far in (0.7, 1.6)] + [0.0] * 4,
             "final_logit_softcapping": 3.0,
         },
-        {**GEMMA, **STREAMS},
+        {**GEMMA, **ALTUP},
         False,
     ),
     "phi2": ("Phi", partial(12 / 32), PHI2, False),

@@ -17,9 +17,8 @@ class DType:
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
     except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
-    `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it,
-    and of block types none quantises to it: `blocks.layouts` declares how its blocks are read, and `blocks.encoders`
-    writes some of them on the host.
+    `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it:
+    of block types, `blocks.layouts` declares how they are read, and `blocks.encoders` writes some of them on the host.
     """
 
     name: str
@@ -120,7 +119,8 @@ SIGNED = tuple(d for d in INTEGERS if d.kind == "i")
 UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
 BLOCKS = tuple(d for d in ALL if d.block > 1 and not d.storage)
-STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # decoded, not encoded: blocks/layouts.py
+STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # declared in blocks/layouts.py
+QUANTIZED = (*BLOCKS, Q5_0, Q5_1)  # those that devices quantise to: all have a rule, and 32 elements
 WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 ALL_WEIGHTS = (*WEIGHTS, *STORED_BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters

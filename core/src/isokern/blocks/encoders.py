@@ -38,6 +38,11 @@ def _integers(values: Array, low: int, high: int) -> Array:
     return np.clip(np.where(np.isfinite(values), values, F(0)), low, high).astype(np.int32)
 
 
+def _canonical(d: Array) -> Array:
+    """Return scales with one NaN, whose F16 is 0x7e00."""
+    return np.asarray(np.where(np.isnan(d), F(np.nan), d))
+
+
 def _half_away(values: Array) -> Array:
     size = np.abs(values)
     return np.asarray(np.copysign(np.floor(size) + np.floor(2 * (size - np.floor(size))), values))
@@ -46,19 +51,19 @@ def _half_away(values: Array) -> Array:
 def _encode_q5_0(x: Array, dtype: DType) -> Array:
     at = np.argmax(np.abs(x), -1, keepdims=True)
     d = np.take_along_axis(x, at, -1) / F(-16)
-    return pack(dtype, d[..., 0], _integers(np.trunc(x * _inverse(d) + F(16.5)), 0, 31) - 16)
+    return pack(dtype, _canonical(d)[..., 0], _integers(np.trunc(x * _inverse(d) + F(16.5)), 0, 31) - 16)
 
 
 def _encode_q5_1(x: Array, dtype: DType) -> Array:
     low, high = (f(x, -1, keepdims=True) + F(0) for f in (np.min, np.max))  # never -0
     d = (high - low) / F(31)
     quants = _integers(np.trunc((x - low) * _inverse(d) + F(0.5)), 0, 31)
-    return pack(dtype, np.concatenate([d, low], -1), quants)
+    return pack(dtype, _canonical(np.concatenate([d, low], -1)), quants)
 
 
 def _find_trits(x: Array) -> tuple[Array, Array]:
     d = np.max(np.abs(x), -1, keepdims=True)
-    return d[..., 0], _integers(_half_away(x * _inverse(d)), -1, 1)
+    return _canonical(d)[..., 0], _integers(_half_away(x * _inverse(d)), -1, 1)
 
 
 def _encode_tq2_0(x: Array, dtype: DType) -> Array:

@@ -13,7 +13,18 @@ from ..status import InvalidArgument
 from .architectures import ARCHITECTURES, ATTENTION, EMBEDDING, LOGITS, REQUIRED, TEMPERATURE, Architecture
 from .gguf import GGUF, quote_name
 from .metadata import Metadata
-from .parts import Experts, Latent, Recurrent, Streams, read_experts, read_latent, read_recurrent, read_streams
+from .parts import (
+    AltUp,
+    Experts,
+    Latent,
+    Mixing,
+    Recurrent,
+    read_altup,
+    read_experts,
+    read_latent,
+    read_mixing,
+    read_recurrent,
+)
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 from .steps import Kept, Step
 
@@ -51,8 +62,8 @@ class Config:
     stretch: int
     experts: Experts | None
     latent: Latent | None
-    recurrent: Recurrent | None
-    streams: Streams | None
+    recurrent: Recurrent | Mixing | None
+    altup: AltUp | None
     consumed: frozenset[str]
 
     @property
@@ -86,7 +97,7 @@ class Config:
 
     def source(self, layer: int) -> int:
         """Return the layer whose keys and values a layer sees: its own, or the last like it that has some."""
-        return find_source(layer, self.layers, self.streams, self.windows)
+        return find_source(layer, self.layers, self.altup, self.windows)
 
     def keep(self, step: Step, layer: int) -> Kept:
         """Return the shape and the dtype of what a layer keeps of the tokens of a step, by name."""
@@ -121,7 +132,7 @@ class Config:
                 "GGUF", "tensor token_embd.weight is missing or no matrix", allowed="[vocabulary, width]"
             )
         width, layers = meta.whole(own + "embedding_length"), meta.whole(own + "block_count")
-        recurrent = read_recurrent(meta, own, form) if form.state else None
+        recurrent = _read_states(meta, own, form, width)
         heads, kv_heads, head_dim, value_dim = (0, 0, 0, 0) if recurrent else _heads(meta, own, width)
         context = meta.whole(own + "context_length")
         vocabulary = table.shape[0]
@@ -135,11 +146,13 @@ class Config:
         windows = _windows(meta, own, form, min(layers, len(gguf.tensors)), context)
         scales = {key: _scale(meta, own + key, default) for key, default in form.scales.items()}
         latent = read_latent(meta, own, (kv_heads, head_dim, value_dim), ropes.rotated) if form.latent else None
-        streams = read_streams(meta, own, layers) if form.streams else None
+        altup = read_altup(meta, own, layers) if form.altup else None
         consumed = set(ropes.consumed)
-        for layer in range(min(layers, len(gguf.tensors)) if streams else 0):
-            if find_source(layer, layers, streams, windows) != layer:  # files have them all the same
+        for layer in range(min(layers, len(gguf.tensors)) if altup else 0):
+            if find_source(layer, layers, altup, windows) != layer:  # files have them all the same
                 consumed |= {f"blk.{layer}.attn_{part}.weight" for part in ("k", "v", "k_norm")}
+        if isinstance(recurrent, Mixing):  # the first layer has values of its own: others are mixed with them
+            consumed |= {f"blk.0.time_mix_v{i}.weight" for i in range(3)}
         plain = width / heads if layers == form.scale_by_width else max(head_dim, 1)
         plain = latent.plain + ropes.rotated if latent else plain
         made = cls(
@@ -167,19 +180,25 @@ class Config:
             experts=experts,
             latent=latent,
             recurrent=recurrent,
-            streams=streams,
+            altup=altup,
             consumed=frozenset(consumed),
         )
         meta.check_all_read(own)
         return made
 
 
-def find_source(layer: int, layers: int, streams: Streams | None, windows: tuple[int, ...]) -> int:
+def find_source(layer: int, layers: int, altup: AltUp | None, windows: tuple[int, ...]) -> int:
     """Return the layer whose keys and values a layer sees: the last one before those that share, of its window."""
-    first = layers - streams.shared if streams else layers
+    first = layers - altup.shared if altup else layers
     if layer < first:
         return layer
     return max(other for other in range(first) if windows[other] == windows[layer])
+
+
+def _read_states(meta: Metadata, own: str, form: Architecture, width: int) -> Recurrent | Mixing | None:
+    if form.state == "mixing":
+        return read_mixing(meta, own, width)
+    return read_recurrent(meta, own, form) if form.state else None
 
 
 def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:

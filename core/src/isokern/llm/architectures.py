@@ -61,7 +61,8 @@ class Architecture:
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
     - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
       one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of attention and
-      feed-forward network, "selective" (Mamba) or "heads" (Mamba-2). `streams`: a token has several rows, the last
+      feed-forward network, "selective" (Mamba), "heads" (Mamba-2) or "mixing" (RWKV-7). `first_norm`: embeddings are
+      normalised (token_embd_norm). `altup`: a token has several rows, the last
       layers may have no keys of their own, and values are normalised (Gemma 3n).
     """
 
@@ -90,7 +91,8 @@ class Architecture:
     router: Router | None = None
     latent: bool = False
     state: str = ""
-    streams: bool = False
+    first_norm: bool = False
+    altup: bool = False
 
 
 LLAMA = Architecture("Touvron et al. 2023; experts: Mixtral, Jiang et al. 2024", "adjacent", router=Router(), windows=1)
@@ -125,7 +127,7 @@ GEMMA3N = replace(
     windows=5,
     scales={ATTENTION: 1.0, LOGITS_CAP: 30.0},
     scale_by_width=0,
-    streams=True,
+    altup=True,
 )
 
 # GPT-2's kind: norms with mean and bias, biases everywhere, no gate
@@ -250,4 +252,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "Mamba, Gu and Dao 2023", "", before=("attn_norm", ""), biases=("ssm_dt",), state="selective"
     ),
     "mamba2": Architecture("Mamba-2, Dao and Gu 2024", "", before=("attn_norm", ""), state="heads"),
+    "rwkv7": Architecture(
+        "RWKV-7, Peng et al. 2025",
+        "",
+        norm="layer_norm",
+        norm_biases=True,
+        before=("attn_norm", "attn_norm_2"),
+        state="mixing",
+        first_norm=True,
+    ),
 }

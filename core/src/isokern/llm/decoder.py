@@ -10,23 +10,25 @@ from collections.abc import Sequence
 from ..graph.ir import INPUT, Graph, Value
 from ..graph.model import Model
 from ..status import InvalidArgument
+from .altup import AltUpLayer, Merge, Spread, add_rows
 from .architecture import Config
 from .architectures import LOGITS_CAP
 from .decoder_layer import DecoderLayer
 from .gguf import GGUF, quote_name
 from .layers import Norm, Origin, Product, Scaled, Sum, Table
+from .parts import Mixing
 from .recurrent import StateLayer
+from .rwkv import MixingLayer
 from .steps import Step
-from .streams import Gather, Spread, StreamLayer, add_rows
 
 
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     """Return the graph of a file's model for a step.
 
     Its inputs are those of the step, and for each layer its caches; where the architecture has states in place of keys,
-    `blk.N.conv` and `blk.N.ssm` F32. Results: logits F32, those of the step, and at last the states, all as they are
-    afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and the tensor that the file lacks or
-    has in another shape or type.
+    `blk.N.conv` and `blk.N.ssm` F32, or `blk.N.shift` and `blk.N.wkv`. Results: logits F32, those of the step, and at
+    last the states, all as they are afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and
+    the tensor that the file lacks or has in another shape or type.
     """
     c, made = config, Model(config.architecture)
     origin, places = Origin(gguf, config, step.activations), step.begin(made, c.windows)
@@ -38,10 +40,13 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     if not c.form.pairing and not c.recurrent:
         learned = made.add(Table(origin, c.context), places.positions, name="position_embd")
         x = made.apply(Sum(), [x, learned], "position_embd")
+    if c.form.first_norm:
+        x = made.add(Norm(origin), x, name="token_embd_norm")
     states: list[Value] = []
+    first: Value | None = None
     stored: dict[int, Sequence[Value]] = {}
     rows: list[Value] = []
-    if c.streams:
+    if c.altup:
         rows = [add_rows(made, origin, places.tokens, x)]
         x = made.add(Spread(origin), x, name="altup_proj")
     for layer in range(c.layers):
@@ -51,16 +56,18 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
         given = [x, *rows, *(kept or stored[c.source(layer)])]
         given += [] if rope is None else [turns[rope]]
         if c.recurrent:
-            spaces = StateLayer(origin)
+            mixing = isinstance(c.recurrent, Mixing)
+            spaces = MixingLayer(origin, first) if mixing else StateLayer(origin)
             x = made.add(spaces, *given, name=own)
             states += spaces.kept
+            first = spaces.first if isinstance(spaces, MixingLayer) else None
         else:
-            kind = StreamLayer if c.streams else DecoderLayer
+            kind = AltUpLayer if c.altup else DecoderLayer
             own_layer = kind(origin, layer, places, c.ropes.get(rope or ""))
             x = made.add(own_layer, *given, name=own)
             stored[layer] = own_layer.attention.kept
-    if c.streams:
-        x = made.add(Gather(origin), x, name="altup_unembd_proj")
+    if c.altup:
+        x = made.add(Merge(origin), x, name="altup_unembd_proj")
     x = made.add(Norm(origin), x, name="output_norm")
     x = places.choose(made, x)
     tied = None if origin.has("output.weight") else table.weight

@@ -189,7 +189,7 @@ class Attention(Weighted):
         y = ctx.emit("expand_shape", [y], {"groups": (2, 2), "shape": shape})
         if kind == "head":
             return self.norm(ctx, y, own)
-        if name == "v" and self.config.streams is not None:
+        if name == "v" and self.config.altup is not None:
             return ctx.emit("rms_norm", [y], {"eps": self.config.epsilon})
         if kind == "heads" and self.origin.has(f"{ctx.path}.{own}.weight"):
             weight = self.parameter(ctx, f"{own}.weight", heads, dim, plain=True)

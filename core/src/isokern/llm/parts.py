@@ -44,8 +44,30 @@ class Latent:
 
 
 @dataclass(frozen=True)
-class Streams:
-    """The streams of a token: how many, which one is computed, and the width of what each layer gets of it.
+class Mixing:
+    """The sizes of RWKV-7's layers: heads, the channels of channel mixing, and the ranks of products of low rank.
+
+    `gate_rank` is 0 without a gate.
+    """
+
+    width: int
+    heads: int
+    inner: int
+    decay_rank: int
+    rate_rank: int
+    value_rank: int
+    gate_rank: int
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of what a layer keeps, by name: the rows that each part saw last, and the heads' states."""
+        head = self.width // self.heads
+        return {"shift": (1, 2, self.width), "wkv": (1, self.heads, head, head)}
+
+
+@dataclass(frozen=True)
+class AltUp:
+    """The branches of a token: how many, which one is computed, and the width of what each layer gets of it.
 
     The last `shared` layers read the keys and values of those before. `sparsity` says for each layer how many standard
     deviations above the mean a gate opens; not above 0 for a layer whose gates are all open.
@@ -160,8 +182,26 @@ def read_latent(meta: Metadata, own: str, cached: tuple[int, int, int], rotated:
     return latent
 
 
-def read_streams(meta: Metadata, own: str, layers: int) -> Streams:
-    """Read the sizes of streams."""
+def read_mixing(meta: Metadata, own: str, width: int) -> Mixing:
+    """Read the sizes of RWKV-7's layers."""
+    meta.check_only(own + "attention.head_count", 0)
+    head = meta.whole(own + "wkv.head_size")
+    if width % head:
+        raise InvalidArgument("GGUF", f"{own}wkv.head_size is {head}", allowed=f"a divisor of {width}")
+    rank = own + "attention.{}_lora_rank"
+    return Mixing(
+        width,
+        width // head,
+        meta.whole(own + "feed_forward_length"),
+        decay_rank=meta.whole(rank.format("decay")),
+        rate_rank=meta.whole(rank.format("iclr")),
+        value_rank=meta.whole(rank.format("value_residual_mix")),
+        gate_rank=meta.whole(rank.format("gate"), 0, least=0),
+    )
+
+
+def read_altup(meta: Metadata, own: str, layers: int) -> AltUp:
+    """Read the sizes of branches."""
     count = meta.whole(own + "altup.num_inputs", least=2)
     active = meta.whole(own + "altup.active_idx", 0, least=0)
     if active >= count:
@@ -177,7 +217,7 @@ def read_streams(meta: Metadata, own: str, layers: int) -> Streams:
     if not np.all(sparsity < np.inf):  # minus infinity is for a layer without
         raise meta.wrong(key, "numbers, or minus infinity")
     inner = meta.whole(own + "embedding_length_per_layer_input")
-    return Streams(count, active, inner, shared, tuple(float(far) for far in sparsity[:layers]))
+    return AltUp(count, active, inner, shared, tuple(float(far) for far in sparsity[:layers]))
 
 
 def read_recurrent(meta: Metadata, own: str, form: Architecture) -> Recurrent:

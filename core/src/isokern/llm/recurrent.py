@@ -9,7 +9,7 @@ from ..graph.ir import Value
 from ..graph.layer import Context
 from ..tensors import Tensor, tensor
 from .layers import Weighted, emitter, split
-from .parts import Recurrent
+from .parts import Mixing, Recurrent
 
 
 class StateLayer(Weighted):
@@ -26,7 +26,7 @@ class StateLayer(Weighted):
         normed = self.norm(ctx, x, self.config.form.before[0])
         mix = self._mix_selective if self.config.form.state == "selective" else self._mix_heads
         sizes = self.config.recurrent
-        assert sizes is not None
+        assert isinstance(sizes, Recurrent)
         return ctx.emit(
             "add", [self.product(ctx, mix(ctx, normed, conv, state, sizes), "ssm_out", self.config.width), x]
         )
@@ -45,7 +45,7 @@ class StateLayer(Weighted):
         given = [y, self._channels(ctx, step), a, *(self._channels(ctx, part) for part in parts[1:])]
         given += [self.parameter(ctx, "ssm_d", c.inner), self._channels(ctx, z)]
         made, last = ctx.emit_all("selective_scan", [*given, None, state], {"delta_softplus": True})
-        self._keep(ctx, last, state)
+        self.keep(ctx, last, state)
         return e.reshape(self._rows(ctx, made), (n, c.inner))
 
     def _mix_heads(self, ctx: Context, x: Value, conv: Value, state: Value, c: Recurrent) -> Value:
@@ -60,7 +60,7 @@ class StateLayer(Weighted):
         bias = self.parameter(ctx, "ssm_dt.bias", c.heads)
         given = [y, e.reshape(step, (1, n, c.heads)), a, b, k, d, e.reshape(z, heads), bias, state]
         made, last = ctx.emit_all("ssd_scan", given, {"dt_softplus": True})
-        self._keep(ctx, last, state)
+        self.keep(ctx, last, state)
         weight = self.parameter(ctx, "ssm_norm.weight", c.groups, c.inner // c.groups, plain=True)
         split_ = e.reshape(made, (n, c.groups, c.inner // c.groups))
         even = ctx.emit("rms_norm", [split_], {"eps": self.config.epsilon})
@@ -73,10 +73,10 @@ class StateLayer(Weighted):
         bias = self.parameter(ctx, "ssm_conv1d.bias", channels)
         given = [self._channels(ctx, x), w, bias, conv]
         y, kept = ctx.emit_all("causal_conv1d", given, {"activation": "silu"})
-        self._keep(ctx, kept, conv)
+        self.keep(ctx, kept, conv)
         return y
 
-    def _keep(self, ctx: Context, new: Value, held: Value) -> None:
+    def keep(self, ctx: Context, new: Value, held: Value) -> None:
         """Put a state where the next step finds it."""
         start = ctx.emit("fill", [], {"value": 0, "shape": (1,)}, dtypes={"T": "I64"})
         self.kept = (*self.kept, ctx.emit("cache_update", [new, start, held]))
@@ -95,7 +95,7 @@ class StateLayer(Weighted):
 class LayerState:
     """What a layer keeps of the tokens so far: tensors of fixed size, zero at the beginning."""
 
-    def __init__(self, sizes: Recurrent, device: Device) -> None:
+    def __init__(self, sizes: Recurrent | Mixing, device: Device) -> None:
         self.tensors: dict[str, Tensor] = {
             name: tensor(np.zeros(shape, np.float32), "F32", device=device) for name, shape in sizes.shapes.items()
         }

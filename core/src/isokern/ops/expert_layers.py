@@ -163,7 +163,7 @@ def _sample(
     sizes: Sequence[int],
     given: str = "",
     size: str = "small",
-    types: Mapping[str, Sequence[DType]] | None = None,
+    types: Mapping[str, tuple[DType, ...]] | None = None,
     **values: Any,
 ) -> Sample:
     """Return a sample of m tokens with k elements, e experts of width f, top of them chosen."""
@@ -219,6 +219,7 @@ declare(
         _sample((2, 32, 3, 0, 2), "down_bias"),
         _sample((3, 5, 2, 3, 1), "gate_up_bias"),
         _sample((3, 256, 4, 256, 2), BIASES, types={"W": STORED_BLOCKS}),
+        _sample((1, 512, 3, 256, 2), gate="gelu_mul", types={"W": STORED_BLOCKS}),
         _sample((90, 64, 6, 96, 4), SHARED, "wide"),
         _sample((1, 2048, 32, 768, 8), "", "medium"),
         _sample((256, 2048, 32, 768, 4), "", "large"),

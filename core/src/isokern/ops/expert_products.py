@@ -328,6 +328,7 @@ declare(
     flops=_flops,
     samples=lambda: [
         Sample({"x": (5, 512), "w": (3, 7, 512), "ends": (3,)}, {}, {"ends": "length:5"}, types={"W": STORED_BLOCKS}),
+        Sample({"x": (2, 256), "w": (4, 3, 256), "ends": (4,)}, {}, {"ends": "length:2"}, types={"W": STORED_BLOCKS}),
         *(
             Sample({"x": (m, k), "w": (groups, n, k), "ends": (groups,)}, {}, {"ends": f"length:{m}"}, size=size)
             for m, groups, n, k, size in [

@@ -9,7 +9,7 @@ from .. import blocks
 from ..declare import ErrorCase, Sample, declare
 from ..declare.conversion import convert
 from ..declare.normal_form import rows
-from ..dtypes import ACTIVATIONS, BLOCKS, STORED_BLOCKS
+from ..dtypes import ACTIVATIONS, BLOCKS, QUANTIZED, STORED_BLOCKS
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape
 
@@ -39,7 +39,7 @@ quantize = declare(
     "quantize",
     "QUAN",
     "x: T[*b, k] -> y: Q[*b, k]",
-    {"Q": BLOCKS, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
+    {"Q": QUANTIZED, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
     family="conversion",
     doc=(
         "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the"

@@ -24,6 +24,10 @@ static IK_INLINE uint16_t ik_block_half(float d) { return (uint16_t)(d == d ? ik
 static IK_INLINE uint32_t ik_block_nibble(float x)
 { return !ik_is_finite(x) || !(x >= 1.0f) ? 0u : x >= 15.0f ? 15u : (uint32_t)x; }
 
+/* Five bits, 0 to 31, of a value that has been scaled and offset. */
+static IK_INLINE uint32_t ik_block_five(float x)
+{ return !ik_is_finite(x) || !(x >= 1.0f) ? 0u : x >= 31.0f ? 31u : (uint32_t)x; }
+
 /* A signed byte of a scaled value, rounded half away from zero; |x| is at most 127 up to rounding. */
 static IK_INLINE int32_t ik_block_byte(float x)
 {
@@ -32,6 +36,58 @@ static IK_INLINE int32_t ik_block_byte(float x)
     const float size = x < 0.0f ? -x : x;
     const int32_t whole = (int32_t)size, near = whole + (size - (float)whole >= 0.5f);
     return x < 0.0f ? -near : near;
+}
+
+typedef IK_GLOBAL uint8_t *ik_block_out;
+
+static IK_INLINE void ik_put_half(ik_block_out at, float d)
+{
+    const uint16_t bits = ik_block_half(d);
+    at[0] = (uint8_t)(bits & 255);
+    at[1] = (uint8_t)(bits >> 8);
+}
+
+/* Write 32 numbers of five bits: a word of their high bits, then the others as nibbles. */
+static IK_INLINE void ik_put_fives(ik_block_out to, const float *v, float low, float inverse, float lift)
+{
+    uint32_t high = 0;
+    for (int k = 0; k < IK_BLOCK / 2; k++) {
+        const uint32_t a = ik_block_five((v[k] - low) * inverse + lift),
+                       b = ik_block_five((v[k + IK_BLOCK / 2] - low) * inverse + lift);
+        high |= a >> 4 << k | b >> 4 << (k + IK_BLOCK / 2);
+        to[4 + k] = (uint8_t)((a & 15) | (b & 15) << 4);
+    }
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(high >> 8 * i & 255);
+}
+
+/* Quantise 32 values to a block. The scale of Q5_0 is the value of largest magnitude, the first of several, over -16;
+ * that of Q5_1 is the spread over 31. A NaN counts as the largest and the least. */
+static IK_INLINE void ik_make_Q5_0(ik_block_out block, const float *v)
+{
+    float far = v[0];
+    for (int k = 1; k < IK_BLOCK; k++) {
+        const float size = v[k] < 0.0f ? -v[k] : v[k], largest = far < 0.0f ? -far : far;
+        far = v[k] != v[k] || size > largest ? v[k] : far;
+    }
+    const float d = IK_DIV_F32(far, -16.0f);
+    ik_put_half(block, d);
+    ik_put_fives(block + 2, v, 0.0f, ik_block_inverse(d), 16.5f);
+}
+
+static IK_INLINE void ik_make_Q5_1(ik_block_out block, const float *v)
+{
+    float low = v[0], high = v[0];
+    for (int k = 1; k < IK_BLOCK; k++) {
+        low = v[k] != v[k] || v[k] < low ? v[k] : low;
+        high = v[k] != v[k] || v[k] > high ? v[k] : high;
+    }
+    low = low == 0.0f ? 0.0f : low; /* of either sign */
+    high = high == 0.0f ? 0.0f : high;
+    const float d = IK_DIV_F32(high - low, 31.0f);
+    ik_put_half(block, d);
+    ik_put_half(block + 2, low);
+    ik_put_fives(block + 4, v, low, ik_block_inverse(d), 0.5f);
 }
 
 #endif

@@ -121,6 +121,15 @@ static inline __attribute__((always_inline)) void ik_quantize_group(
 /* Quantise n elements, a multiple of 32, to blocks. */
 static inline __attribute__((unused)) void ik_quantize_run(int32_t dtype, int64_t n, const float *x, char *to)
 {
+    if (ik_is_layout(dtype)) {
+        for (int64_t at = 0; at < n; at += IK_BLOCK, to += ik_itemsize(dtype)) {
+            if (dtype == IK_Q5_0)
+                ik_make_Q5_0((uint8_t *)to, x + at);
+            else
+                ik_make_Q5_1((uint8_t *)to, x + at);
+        }
+        return;
+    }
     for (int64_t at = 0; at < n; at += IK_GROUP, x += IK_GROUP) {
         const int64_t count = ik_min_blocks(n - at);
         switch (dtype) {

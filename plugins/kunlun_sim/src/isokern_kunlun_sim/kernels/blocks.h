@@ -114,6 +114,10 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
 {
     unsigned short *half = (unsigned short *)block;
     unsigned char *q = (unsigned char *)block + (dtype == IK_Q4_1 ? 4 : 2);
+    switch (dtype) {
+    case IK_Q5_0: ik_make_Q5_0((unsigned char *)block, x); return;
+    case IK_Q5_1: ik_make_Q5_1((unsigned char *)block, x); return;
+    }
     if (dtype == IK_Q4_1) {
         const float low = ik_of_block(x, [](float a, float b) { return ik_minimum_f32(a, b); }) + 0.0f; /* never -0 */
         const float high = ik_of_block(x, [](float a, float b) { return ik_maximum_f32(a, b); }) + 0.0f;
