@@ -54,6 +54,7 @@ def test_every_device_computes(name):
     same(xp.sum(x, axis=1), expected.sum(axis=1), 1e-6)
     same(x @ w.T, expected @ W.T, 1e-6)
     same(x[:, [2, 0]], expected[:, [2, 0]])
+    same(xp.fft.fft(w, axis=0), np.fft.fft(W, axis=0), 1e-6)
 
 
 def test_memory_is_numpys(place):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import in_place, indexing, linalg  # noqa: F401  # two of them are for Tensor's operators and indices
+from . import fft, in_place, indexing, linalg  # noqa: F401  # two of them are for Tensor's operators and indices
 from .creation import (
     arange,
     asarray,
@@ -112,6 +112,7 @@ __all__ = [
     "empty_like",
     "expand_dims",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "from_dlpack",
