@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,13 @@ from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
 linalg = xp.linalg
 SHAPES = [(5, 3), (3, 5), (4, 4), (1, 3), (3, 1), (2, 6, 6), (2, 1, 1)]
 
+DEVICES = [d.name for d in isokern.devices()]
+KINDS = [pytest.param(False, id="real"), pytest.param(True, id="complex", marks=pytest.mark.full)]
 
 pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
 
 
-@pytest.fixture(params=[d.name for d in isokern.devices()])
+@pytest.fixture(params=DEVICES)
 def place(request):
     """Return each device."""
     return isokern.device(request.param)
@@ -29,32 +33,37 @@ def has_double(place):
 
 def put(place, x):
     """Return an array in the widest float of the device."""
-    return isokern.tensor(x, "F64" if has_double(place) else "F32", device=place)
+    single, double = ("C64", "C128") if np.iscomplexobj(x) else ("F32", "F64")
+    return isokern.tensor(x, double if has_double(place) else single, device=place)
 
 
-def draw(shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
+def draw(shape, seed=0, of_complex=False):
+    random = np.random.default_rng(seed)
+    real = random.standard_normal(shape)
+    return real + 1j * random.standard_normal(shape) if of_complex else real
 
 
-def transposed(x):
-    return np.swapaxes(x, -1, -2)
+def turned(x):
+    """Return the conjugate transposes."""
+    return np.swapaxes(x, -1, -2).conj()
 
 
 def near(found, expected, atol=1e-11):
     """Compare with a float64 result; F32 is compared as matrices of a condition up to 1000 allow."""
     array = found.numpy() if isinstance(found, isokern.Tensor) else found
     assert array.shape == np.shape(expected)
-    single = np.float32 in (array.dtype, np.asarray(expected).dtype)
+    single = {np.dtype(np.float32), np.dtype(np.complex64)} & {array.dtype, np.asarray(expected).dtype}
     np.testing.assert_allclose(array, expected, rtol=1e-3 if single else 1e-10, atol=1e-4 if single else atol)
 
 
 def orthonormal(q):
-    near(transposed(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], q.shape[-1], q.shape[-1])))
+    near(turned(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], q.shape[-1], q.shape[-1])))
 
 
+@pytest.mark.parametrize("of_complex", KINDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_qr(place, shape):
-    x = draw(shape)
+def test_qr(place, shape, of_complex):
+    x = draw(shape, of_complex=of_complex)
     for mode in ("reduced", "complete"):
         q, r = linalg.qr(put(place, x), mode=mode)
         near(q @ r, x)
@@ -72,9 +81,10 @@ def test_qr_of_large_and_small_numbers(place):
         near(q.numpy() @ (r.numpy() / np.float32(size)), x)
 
 
+@pytest.mark.parametrize("of_complex", KINDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_svd(place, shape):
-    x = draw(shape)
+def test_svd(place, shape, of_complex):
+    x = draw(shape, of_complex=of_complex)
     for full in (True, False):
         u, s, vh = linalg.svd(put(place, x), full_matrices=full)
         expected = np.linalg.svd(x, full_matrices=full)
@@ -83,7 +93,7 @@ def test_svd(place, shape):
         k = s.shape[-1]
         near((u.numpy()[..., :k] * s.numpy()[..., None, :]) @ vh.numpy()[..., :k, :], x)
         orthonormal(u.numpy())
-        orthonormal(transposed(vh.numpy()))
+        orthonormal(turned(vh.numpy()))
     near(linalg.svdvals(put(place, x)), expected[1])
 
 
@@ -112,46 +122,54 @@ def test_svd_of_matrices_that_are_far_from_full_rank(place):
     np.testing.assert_allclose(((u * s) @ vh).numpy(), single, atol=3e-6)
 
 
+@pytest.mark.parametrize("of_complex", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_eigh(place, n):
-    x = draw((2, n, n), n)
-    x = x + transposed(x)
+def test_eigh(place, n, of_complex):
+    x = draw((2, n, n), n, of_complex)
+    x = x + turned(x)
     values, vectors = linalg.eigh(put(place, x))
     near(values, np.linalg.eigvalsh(x))
     near(x @ vectors.numpy(), vectors.numpy() * values.numpy()[..., None, :])
     orthonormal(vectors.numpy())
     near(linalg.eigvalsh(put(place, x)), np.linalg.eigvalsh(x))
-    zero = linalg.eigh(put(place, np.zeros((n, n))))
+    zero = linalg.eigh(put(place, np.zeros((n, n), x.dtype)))
     near(zero.eigenvalues, np.zeros(n))
     orthonormal(zero.eigenvectors.numpy())
 
 
 def test_matrices_without_elements(place):
-    for shape in [(0, 0), (0, 3), (3, 0), (2, 0, 2)]:
-        x = put(place, np.zeros(shape))
+    for shape, dtype in product([(0, 0), (0, 3), (3, 0), (2, 0, 2)], (np.float32, np.complex64)):
+        x = put(place, np.zeros(shape, dtype))
         u, s, vh = linalg.svd(x, full_matrices=True)
         expected = np.linalg.svd(np.zeros(shape))
         assert [a.shape for a in (u, s, vh)] == [a.shape for a in expected]
+        assert (u.dtype, vh.dtype, s.dtype.kind) == (x.dtype, x.dtype, "f")
+    none = isokern.zeros((2, 0, 0), "C64", device=place)
+    assert linalg.det(none).tolist() == [1, 1]
+    assert linalg.inv(none).shape == (2, 0, 0)
     assert linalg.eigh(isokern.zeros((0, 0), device=place)).eigenvalues.shape == (0,)
 
 
-def test_what_operators_compute(place):
-    x = draw((2, 4, 4))
+@pytest.mark.parametrize("of_complex", KINDS)
+def test_what_operators_compute(place, of_complex):
+    x = draw((2, 4, 4), of_complex=of_complex)
     t = put(place, x)
-    definite = x @ transposed(x)
+    definite = x @ turned(x)
     d = put(place, definite)
     near(linalg.cholesky(d), np.linalg.cholesky(definite))
-    near(linalg.cholesky(d, upper=True), transposed(np.linalg.cholesky(definite)))
+    near(linalg.cholesky(d, upper=True), turned(np.linalg.cholesky(definite)))
     near(linalg.det(t), np.linalg.det(x))
     near(linalg.inv(t), np.linalg.inv(x))
     for found, expected in zip(linalg.slogdet(t), np.linalg.slogdet(x), strict=True):
         near(found, expected)
-    b = draw((4, 3), 1)
+    near(linalg.det(t[:, :3, :3]), np.linalg.det(x[:, :3, :3]))
+    assert linalg.det(put(place, np.zeros((3, 3), x.dtype))).item() == 0
+    b = draw((4, 3), 1, of_complex)
     near(linalg.solve(t, put(place, b)), np.linalg.solve(x, b))
     near(linalg.solve(t[0], put(place, b[:, 0])), np.linalg.solve(x[0], b[:, 0]))
     for n in (-2, 0, 1, 5):
         near(linalg.matrix_power(t, n), np.linalg.matrix_power(x, n), atol=1e-9)
-    tall = draw((5, 3), 2)
+    tall = draw((5, 3), 2, of_complex)
     near(linalg.pinv(put(place, tall)), np.linalg.pinv(tall))
     low = np.outer(tall[:, 0], tall[0])
     assert linalg.matrix_rank(put(place, low)).item() == 1
@@ -166,8 +184,24 @@ def test_what_operators_compute(place):
     near(linalg.trace(t, offset=1), np.trace(x, 1, -2, -1))
     near(linalg.diagonal(t, offset=-1), np.diagonal(x, -1, -2, -1))
     near(linalg.outer(t[0, 0], t[0, 1]), np.outer(x[0, 0], x[0, 1]))
-    vectors = draw((2, 3, 4), 3)
+    vectors = draw((2, 3, 4), 3, of_complex)
     near(linalg.cross(put(place, vectors), t[:, :3, :], axis=-2), np.cross(vectors, x[:, :3], axis=-2))
+
+
+@pytest.mark.parametrize("name", [n for n in DEVICES if not n.startswith(("opencl", "cuda"))])
+def test_complex_matrices(name):
+    """One of each, where kernels are there; all shapes on all devices are in full runs."""
+    place = isokern.device(name)
+    x = draw((3, 3), of_complex=True)
+    t, hermitian = put(place, x), x @ turned(x)
+    u, s, vh = linalg.svd(put(place, x[:, :2]))
+    near((u.numpy()[:, :2] * s.numpy()) @ vh.numpy(), x[:, :2])
+    orthonormal(u.numpy())
+    near(linalg.eigvalsh(put(place, hermitian)), np.linalg.eigvalsh(hermitian))
+    near(linalg.cholesky(put(place, hermitian), upper=True), turned(np.linalg.cholesky(hermitian)))
+    near(linalg.inv(t), np.linalg.inv(x))
+    for found, expected in zip(linalg.slogdet(t), np.linalg.slogdet(x), strict=True):
+        near(found, expected)
 
 
 def test_what_is_refused(place):

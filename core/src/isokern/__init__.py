@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from .dtypes import (
     BF16,
     BOOL,
+    C64,
+    C128,
     F8E4M3FN,
     F8E5M2,
     F16,
@@ -83,6 +85,8 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 __all__ = [
     "BF16",
     "BOOL",
+    "C64",
+    "C128",
     "F8E4M3FN",
     "F8E5M2",
     "F16",

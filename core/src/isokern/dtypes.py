@@ -15,10 +15,11 @@ class DType:
     """One element type.
 
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
-    except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), q
+    except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), c (complex), q
     (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
     `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it:
     of block types, `blocks.layouts` declares how they are read, and `blocks.encoders` writes some of them on the host.
+    A complex number is two floats side by side; no operator takes it, and `array_api` computes with its parts.
     """
 
     name: str
@@ -44,10 +45,11 @@ class DType:
     def compute(self) -> DType:
         """The type in which kernels compute.
 
-        F64 and U64 for themselves, F32 for other floats and block types, I64 for other integers and booleans.
+        F64 and U64 for themselves, F32 for other floats and block types, I64 for other integers and booleans, and that
+        of its parts for a complex type.
         """
-        if self.kind in "fq":
-            return F64 if self is F64 else F32
+        if self.kind in "fqc":
+            return F64 if self in (F64, C128) else F32
         return U64 if self is U64 else I64
 
     @property
@@ -57,7 +59,9 @@ class DType:
 
     @property
     def alignment(self) -> int:
-        """The number of bytes that divides an element's address; that of a block, too, which is 1 or an F16's."""
+        """The number of bytes that divides an element's address: a part's, a block's (which is 1 or an F16's)."""
+        if self.kind == "c":
+            return self.itemsize // 2
         return self.itemsize if self.block == 1 else 2 - self.itemsize % 2
 
     @property
@@ -107,9 +111,12 @@ IQ3_XXS = DType("IQ3_XXS", 51, "q", 98, None, block=256, storage=True)
 IQ3_S = DType("IQ3_S", 52, "q", 110, None, block=256, storage=True)
 IQ1_S = DType("IQ1_S", 53, "q", 50, None, block=256, storage=True)
 IQ1_M = DType("IQ1_M", 54, "q", 56, None, block=256, storage=True)
+C64 = DType("C64", 17, "c", 8, np.dtype(np.complex64), 5)
+C128 = DType("C128", 18, "c", 16, np.dtype(np.complex128), 5)
 
 ALL = tuple(d for d in globals().values() if isinstance(d, DType))
-PLAIN = tuple(d for d in ALL if d.block == 1)
+COMPLEX = tuple(d for d in ALL if d.kind == "c")
+PLAIN = tuple(d for d in ALL if d.block == 1 and d not in COMPLEX)
 FP8 = tuple(d for d in PLAIN if d.storage)  # floats of 8 bits
 COMPUTED = tuple(d for d in PLAIN if not d.storage)
 NUMBERS = tuple(d for d in COMPUTED if d is not BOOL)

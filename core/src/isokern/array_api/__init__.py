@@ -2,8 +2,7 @@
 
     import isokern.array_api as xp
 
-Functions compute by the operators of the arrays' device. The standard's complex dtypes are missing, and with them its
-fft extension.
+Functions compute by the operators of the arrays' device, those of complex numbers by operators on their parts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import in_place, indexing, linalg  # noqa: F401  # the first two are for Tensor's operators and indices
+from . import fft, in_place, indexing, linalg  # noqa: F401  # two of them are for Tensor's operators and indices
 from .creation import (
     arange,
     asarray,
@@ -113,6 +112,7 @@ __all__ = [
     "empty_like",
     "expand_dims",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "from_dlpack",

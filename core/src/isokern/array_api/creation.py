@@ -10,12 +10,12 @@ import numpy as np
 from .. import tensors
 from ..arguments import is_integer
 from ..dtypes import F64, DType, dtype as dtype_of
-from ..eager.functions import function
 from ..layout import INT64_MAX
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
-from .dtypes import DEFAULT_FLOAT, astype, default_dtype, fits, is_scalar
+from .dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT, astype, default_dtype, fits, is_complex_scalar, is_scalar
 from .operands import as_array, takes_array
+from .operators import function
 
 
 def _shape(where: str, shape: Any) -> tuple[int, ...]:
@@ -26,7 +26,9 @@ def _shape(where: str, shape: Any) -> tuple[int, ...]:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return an array of a number, nested sequences, a buffer, or another array; float32 of Python's floats.
+    """Return an array of a number, nested sequences, a buffer, or another array.
+
+    Python's floats become float32, and its complex numbers complex64.
 
     An array is itself where nothing changes, and NumPy's memory is used in place where the device allows that, unless
     `copy` is True; where it is False, a copy is an error.
@@ -48,6 +50,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     plain = not isinstance(obj, (np.ndarray, np.generic, memoryview, bytes, bytearray)) and not hasattr(obj, "dtype")
     if wanted is None and plain and array.dtype == np.float64:
         wanted = DEFAULT_FLOAT
+    if wanted is None and plain and array.dtype == np.complex128:
+        wanted = DEFAULT_COMPLEX
     element = dtype_of(array.dtype.newbyteorder("="))
     if wanted in (None, element) and not copy and isinstance(obj, np.ndarray):
         held = tensors.as_tensor(obj, device)
@@ -101,11 +105,12 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
 
 def _fill(where: str, shape: tuple[int, ...], value: Any, element: DType, device: Any) -> Tensor:
-    if not is_scalar(value) or isinstance(value, complex):
-        raise BadTensorDtype(where, f"fill_value={quote(value)}", allowed="a real number or a boolean")
+    if not is_scalar(value):
+        raise BadTensorDtype(where, f"fill_value={quote(value)}", allowed="a number or a boolean")
     if element.kind != "b" and not (fits(value, element) or isinstance(value, (bool, np.bool_))):
         raise BadTensorDtype(where, f"fill_value={quote(value)} of {element}", allowed=f"what {element} holds")
-    number: Any = float(value) if element.kind in "fb" else int(value)
+    of = {"f": float, "b": float, "c": complex}.get(element.kind, int)
+    number: Any = of(value)
     if element.kind in "iu":
         assert element.numpy is not None
         limits = np.iinfo(element.numpy)
@@ -178,8 +183,9 @@ def linspace(
     """Return `num` numbers at equal distances from start to stop, which is the last of them where `endpoint`."""
     if not is_integer(num) or num < 0:
         raise InvalidArgument("linspace", f"num={quote(num)}", allowed="an integer from 0")
-    element = DEFAULT_FLOAT if dtype is None else dtype_of(dtype)
-    computed = element if element.kind == "f" else DEFAULT_FLOAT
+    default = DEFAULT_COMPLEX if is_complex_scalar(start) or is_complex_scalar(stop) else DEFAULT_FLOAT
+    element = default if dtype is None else dtype_of(dtype)
+    computed = element if element.kind in "fc" else default
     count = num if endpoint or num == 0 else num + 1
     if max(abs(start), abs(stop)) > 1e30:  # more than the operator's attributes hold
         part = function("linspace")(start=0.0, stop=1.0, count=count, dtype=computed, device=device)

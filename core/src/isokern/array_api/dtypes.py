@@ -8,12 +8,34 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, NUMBERS, U8, U16, U32, U64, DType, dtype as dtype_of
-from ..eager.functions import function
+from ..dtypes import (
+    BF16,
+    BOOL,
+    C64,
+    C128,
+    COMPLEX,
+    F16,
+    F32,
+    F64,
+    FLOATS,
+    I8,
+    I16,
+    I32,
+    I64,
+    NUMBERS,
+    U8,
+    U16,
+    U32,
+    U64,
+    DType,
+    dtype as dtype_of,
+)
 from ..status import BadTensorDtype, InvalidArgument, quote
 from ..tensors import Tensor
+from .complex_parts import PART, to_complex
+from .operators import function
 
-# The standard's names. Complex numbers are missing: no operator computes with them
+# The standard's names
 DTYPES = {
     "bool": BOOL,
     "int8": I8,
@@ -26,9 +48,11 @@ DTYPES = {
     "uint64": U64,
     "float32": F32,
     "float64": F64,
+    "complex64": C64,
+    "complex128": C128,
 }
 EXTRA = {"float16": F16, "bfloat16": BF16}  # not in the standard: every function takes them, as other libraries do
-DEFAULT_FLOAT, DEFAULT_INTEGER = F32, I64
+DEFAULT_FLOAT, DEFAULT_INTEGER, DEFAULT_COMPLEX = F32, I64, C64
 
 _KINDS = {
     "bool": "b",
@@ -36,8 +60,8 @@ _KINDS = {
     "unsigned integer": "u",
     "integral": "iu",
     "real floating": "f",
-    "complex floating": "",
-    "numeric": "iuf",
+    "complex floating": "c",
+    "numeric": "iufc",
 }
 _BY_SIZE = {(d.kind, d.itemsize): d for d in (I8, I16, I32, I64, U8, U16, U32, U64)}
 
@@ -45,7 +69,8 @@ _BY_SIZE = {(d.kind, d.itemsize): d for d in (I8, I16, I32, I64, U8, U16, U32, U
 def promote(where: str, a: DType, b: DType) -> DType:
     """Return the dtype in which two meet, by the standard's tables; BadTensorDtype where these have none.
 
-    Kinds do not mix, but signed and unsigned integers do where a signed type holds both. F16 and BF16 meet in F32.
+    Kinds do not mix, but signed and unsigned integers do where a signed type holds both, and floats and complex numbers
+    in the complex type whose parts hold both. F16 and BF16 meet in F32.
     """
     if a is b:
         return a
@@ -58,6 +83,8 @@ def promote(where: str, a: DType, b: DType) -> DType:
             return _BY_SIZE["i", max(signed.itemsize, 2 * unsigned.itemsize)]
     if a in NUMBERS and b in NUMBERS and kinds == {"f"}:
         return F32 if a.itemsize == b.itemsize else a if a.itemsize > b.itemsize else b
+    if "c" in kinds and kinds <= {"f", "c"} and {a, b} <= {*FLOATS, *COMPLEX}:
+        return C128 if F64 in (PART.get(a, a), PART.get(b, b)) else C64
     raise BadTensorDtype(
         where, f"{a} and {b} have no dtype in common", allowed="dtypes of one kind", hint="cast one: tensor.astype(…)"
     )
@@ -68,8 +95,22 @@ def fits(scalar: Any, dtype: DType) -> bool:
     if isinstance(scalar, (bool, np.bool_)):
         return dtype.kind == "b"
     if isinstance(scalar, (int, np.integer)):
-        return dtype.kind in "iuf"
-    return isinstance(scalar, (float, np.floating)) and dtype.kind == "f"
+        return dtype.kind in "iufc"
+    if is_complex_scalar(scalar):
+        return dtype.kind == "c"
+    return isinstance(scalar, (float, np.floating)) and dtype.kind in "fc"
+
+
+def is_complex_scalar(value: Any) -> bool:
+    """Return whether a value is a complex number of Python or NumPy."""
+    return isinstance(value, (complex, np.complexfloating))
+
+
+def meet_scalar(scalar: Any, dtype: DType) -> DType:
+    """Return the dtype in which a number meets an array's: the complex one of a float's for a complex number."""
+    if is_complex_scalar(scalar) and dtype in FLOATS:
+        return C128 if dtype is F64 else C64
+    return dtype
 
 
 def is_scalar(value: Any) -> bool:
@@ -78,14 +119,16 @@ def is_scalar(value: Any) -> bool:
 
 
 def default_dtype(value: Any) -> DType:
-    """Return the dtype of an array of a Python number: BOOL, I64 or F32."""
+    """Return the dtype of an array of a Python number: BOOL, I64, F32 or C64."""
     if isinstance(value, (bool, np.bool_)):
         return BOOL
     if isinstance(value, (int, np.integer)):
         return DEFAULT_INTEGER
     if isinstance(value, (float, np.floating)):
         return DEFAULT_FLOAT
-    raise BadTensorDtype("dtype", f"{quote(value)} is a {type(value).__name__}", allowed="real numbers and booleans")
+    if is_complex_scalar(value):
+        return DEFAULT_COMPLEX
+    raise BadTensorDtype("dtype", f"{quote(value)} is a {type(value).__name__}", allowed="numbers and booleans")
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
@@ -99,6 +142,8 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     found = dtype_of(dtypes[0])
     for other in dtypes[1:]:
         found = promote("result_type", found, dtype_of(other))
+    for scalar in scalars:
+        found = meet_scalar(scalar, found)
     for scalar in scalars:
         check_scalar("result_type", scalar, found)
     return found
@@ -157,8 +202,9 @@ class IntegerLimits:
 
 
 def finfo(type: Any, /) -> FloatLimits:
-    """Return the limits of a floating-point dtype, or of that of an array."""
-    dtype = dtype_of(getattr(type, "dtype", type))
+    """Return the limits of a floating-point dtype, or of that of an array; of the parts of complex numbers."""
+    given = dtype_of(getattr(type, "dtype", type))
+    dtype = PART.get(given, given)
     if dtype.kind != "f" or dtype.numpy is None:
         raise BadTensorDtype("finfo", f"{dtype}", allowed="floating-point dtypes", hint="iinfo")
     found: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
@@ -176,11 +222,16 @@ def iinfo(type: Any, /) -> IntegerLimits:
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """Return the elements of x in another dtype: a copy, or x where nothing changes and `copy` is False."""
+    """Return the elements of x in another dtype: a copy, or x where nothing changes and `copy` is False.
+
+    Complex numbers become complex ones, or booleans: whether they are not 0.
+    """
     wanted = dtype_of(dtype)
     moved = x if device is None else x.to_device(device)
     if wanted is moved.dtype:
         held: Tensor = function("copy")(moved) if copy and moved is x else moved
         return held
+    if wanted.kind == "c":
+        return to_complex(moved, wanted)
     cast: Tensor = function("cast")(moved, dtype=wanted)
     return cast

@@ -7,53 +7,56 @@ from functools import partial
 from typing import Any
 
 from ..dtypes import BOOL
-from ..eager.functions import function
+from ..eager.functions import function as eager
 from ..status import BadTensorDtype, quote
 from ..tensors import Tensor
+from .complex_functions import integer_power as complex_integer_power
+from .complex_parts import view_part
 from .dtypes import astype, is_scalar
 from .operands import as_array, common_shape, together
+from .operators import COMPLEX, function
 from .powers import integer_power
 
 # The standard's name, the operator, and the kinds of dtypes that the standard lets it have
 UNARY = {
-    "abs": ("abs", "iuf"),
-    "acos": ("acos", "f"),
-    "acosh": ("acosh", "f"),
-    "asin": ("asin", "f"),
-    "asinh": ("asinh", "f"),
-    "atan": ("atan", "f"),
-    "atanh": ("atanh", "f"),
+    "abs": ("abs", "iufc"),
+    "acos": ("acos", "fc"),
+    "acosh": ("acosh", "fc"),
+    "asin": ("asin", "fc"),
+    "asinh": ("asinh", "fc"),
+    "atan": ("atan", "fc"),
+    "atanh": ("atanh", "fc"),
     "bitwise_invert": ("bitwise_not", "biu"),
     "ceil": ("ceil", "iuf"),
-    "cos": ("cos", "f"),
-    "cosh": ("cosh", "f"),
-    "exp": ("exp", "f"),
-    "expm1": ("expm1", "f"),
+    "cos": ("cos", "fc"),
+    "cosh": ("cosh", "fc"),
+    "exp": ("exp", "fc"),
+    "expm1": ("expm1", "fc"),
     "floor": ("floor", "iuf"),
-    "isfinite": ("isfinite", "iuf"),
-    "isinf": ("isinf", "iuf"),
-    "isnan": ("isnan", "iuf"),
-    "log": ("log", "f"),
-    "log10": ("log10", "f"),
-    "log1p": ("log1p", "f"),
-    "log2": ("log2", "f"),
+    "isfinite": ("isfinite", "iufc"),
+    "isinf": ("isinf", "iufc"),
+    "isnan": ("isnan", "iufc"),
+    "log": ("log", "fc"),
+    "log10": ("log10", "fc"),
+    "log1p": ("log1p", "fc"),
+    "log2": ("log2", "fc"),
     "logical_not": ("logical_not", "b"),
-    "negative": ("neg", "iuf"),
-    "positive": ("copy", "iuf"),
-    "reciprocal": ("reciprocal", "f"),
-    "round": ("round", "iuf"),
-    "sign": ("sign", "iuf"),
+    "negative": ("neg", "iufc"),
+    "positive": ("copy", "iufc"),
+    "reciprocal": ("reciprocal", "fc"),
+    "round": ("round", "iufc"),
+    "sign": ("sign", "iufc"),
     "signbit": ("signbit", "f"),
-    "sin": ("sin", "f"),
-    "sinh": ("sinh", "f"),
-    "sqrt": ("sqrt", "f"),
-    "square": ("square", "iuf"),
-    "tan": ("tan", "f"),
-    "tanh": ("tanh", "f"),
+    "sin": ("sin", "fc"),
+    "sinh": ("sinh", "fc"),
+    "sqrt": ("sqrt", "fc"),
+    "square": ("square", "iufc"),
+    "tan": ("tan", "fc"),
+    "tanh": ("tanh", "fc"),
     "trunc": ("trunc", "iuf"),
 }
 BINARY = {
-    "add": ("add", "iuf"),
+    "add": ("add", "iufc"),
     "atan2": ("atan2", "f"),
     "bitwise_and": ("bitwise_and", "biu"),
     "bitwise_left_shift": ("left_shift", "iu"),
@@ -61,8 +64,8 @@ BINARY = {
     "bitwise_right_shift": ("right_shift", "iu"),
     "bitwise_xor": ("bitwise_xor", "biu"),
     "copysign": ("copysign", "f"),
-    "divide": ("div", "f"),
-    "equal": ("equal", "biuf"),
+    "divide": ("div", "fc"),
+    "equal": ("equal", "biufc"),
     "floor_divide": ("floor_divide", "iuf"),
     "greater": ("greater", "iuf"),
     "greater_equal": ("greater_equal", "iuf"),
@@ -75,14 +78,14 @@ BINARY = {
     "logical_xor": ("logical_xor", "b"),
     "maximum": ("maximum", "iuf"),
     "minimum": ("minimum", "iuf"),
-    "multiply": ("mul", "iuf"),
+    "multiply": ("mul", "iufc"),
     "nextafter": ("", "f"),
-    "not_equal": ("not_equal", "biuf"),
-    "pow": ("pow", "iuf"),
+    "not_equal": ("not_equal", "biufc"),
+    "pow": ("pow", "iufc"),
     "remainder": ("remainder", "iuf"),
-    "subtract": ("sub", "iuf"),
+    "subtract": ("sub", "iufc"),
 }
-_KINDS = {"b": "booleans", "i": "signed integers", "u": "unsigned integers", "f": "floats"}
+_KINDS = {"b": "booleans", "i": "signed integers", "u": "unsigned integers", "f": "floats", "c": "complex numbers"}
 
 
 def _check_kind(where: str, x: Tensor, kinds: str) -> None:
@@ -148,7 +151,8 @@ SPECIAL: dict[tuple[str, str], Callable[..., Any]] = {
 
 def _find(name: str, operator: str, kinds: str) -> dict[str, Callable[..., Any]]:
     """Return what computes a function for each kind of dtypes."""
-    return {k: SPECIAL[name, k] if (name, k) in SPECIAL else function(operator) for k in kinds}
+    own = {k: COMPLEX[operator] if k == "c" else eager(operator) for k in kinds if (name, k) not in SPECIAL}
+    return {k: own[k] if k in own else SPECIAL[name, k] for k in kinds}
 
 
 def _declare_unary(name: str, operator: str, kinds: str) -> Callable[[Any], Any]:
@@ -198,10 +202,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def pow(x1: Any, x2: Any, /) -> Tensor:
-    """Return x1 to the power of x2, of integers or floats; the number 2 has the square."""
-    if x1.__class__ is Tensor and x2.__class__ is int and x2 == 2 and x1.dtype.kind in "iuf":
-        squared: Tensor = function("square")(x1)
-        return squared
+    """Return x1 to the power of x2, of integers, floats or complex numbers.
+
+    The number 2 has the square, and other integers of a complex base have products.
+    """
+    if x1.__class__ is Tensor and x2.__class__ is int and x1.dtype.kind in "iufc":
+        if x2 == 2:
+            squared: Tensor = function("square")(x1)
+            return squared
+        if x1.dtype.kind == "c":
+            return complex_integer_power(x1, x2)
     made: Tensor = FUNCTIONS["pow"](x1, x2)
     return made
 
@@ -223,21 +233,26 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 
 
 def real(x: Any, /) -> Tensor:
-    """Return the real part of each element: a copy, since all numbers here are real."""
+    """Return the real part of each element: the view of complex numbers' parts, a copy of real numbers."""
     held = as_array("real", x)
-    _check_kind("real", held, "iuf")
-    copied: Tensor = function("copy")(held)
-    return copied
+    _check_kind("real", held, "iufc")
+    found: Tensor = view_part(held, 0) if held.dtype.kind == "c" else function("copy")(held)
+    return found
 
 
 def imag(x: Any, /) -> Tensor:
-    """Return the imaginary part of each element: zeros, since all numbers here are real."""
+    """Return the imaginary part of each element: the view of complex numbers' parts, zeros for real numbers."""
     held = as_array("imag", x)
-    _check_kind("imag", held, "iuf")
+    _check_kind("imag", held, "iufc")
+    if held.dtype.kind == "c":
+        return view_part(held, 1)
     made: Tensor = function("fill")(shape=held.shape, dtype=held.dtype, device=held.device)
     return made
 
 
 def conj(x: Any, /) -> Tensor:
-    """Return the conjugate of each element: a copy, since all numbers here are real."""
-    return real(x)
+    """Return the conjugate of each element; a copy of real numbers."""
+    held = as_array("conj", x)
+    _check_kind("conj", held, "iufc")
+    made: Tensor = COMPLEX["conj"](held) if held.dtype.kind == "c" else function("copy")(held)
+    return made

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..eager.functions import function
 from ..tensors import Tensor
+from .complex_parts import is_complex, square_magnitudes, view_part
 from .dtypes import finfo
+from .elementwise import conj
+from .operators import function
 
 SWEEPS = 30  # one-sided Jacobi needs 5 to 10, a few more for matrices that are far from full rank
 
@@ -23,10 +25,25 @@ def _sum(x: Any, axis: int) -> Any:
     return function("reduce_sum")(x, axes=(axis,), keepdims=True)
 
 
+def turn(x: Tensor) -> Tensor:
+    """Return the conjugate transposes of matrices: a view of real ones."""
+    turned = x.permute((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return conj(turned) if is_complex(x) else turned
+
+
+def find_phase(x: Tensor) -> Tensor:
+    """Return x / |x|: the signs of real numbers; 1 for 0."""
+    if not is_complex(x):
+        signs: Tensor = function("copysign")(1.0, x)
+        return signs
+    phases: Tensor = function("where")(function("equal")(x, 0), 1.0, function("sign")(x))
+    return phases
+
+
 def factor_qr(x: Tensor, complete: bool) -> tuple[Tensor, Tensor]:
     """Return Q and R of matrices m × n by Householder reflections (Golub & Van Loan, Matrix Computations, 5.2).
 
-    Q is m × m where `complete`, else m × min(m, n), and the diagonal of R has any sign.
+    Q is m × m where `complete`, else m × min(m, n), and the diagonal of R has any signs or phases.
     """
     call = function
     add, mul, div, where = call("add"), call("mul"), call("div"), call("where")
@@ -40,11 +57,11 @@ def factor_qr(x: Tensor, complete: bool) -> tuple[Tensor, Tensor]:
         largest = call("reduce_max")(call("abs")(column), axes=(column.ndim - 2,), keepdims=True)
         v = div(column, where(call("equal")(largest, 0.0), 1.0, largest))  # whose squares do not overflow
         head = v[..., :1, :]
-        first = add(head, call("copysign")(call("sqrt")(_sum(call("square")(v), v.ndim - 2)), head))
+        first = add(head, mul(find_phase(head), call("sqrt")(_sum(square_magnitudes(v), v.ndim - 2))))
         v = call("concat")([first, v[..., 1:, :]], axis=v.ndim - 2)
-        norm = _sum(call("square")(v), v.ndim - 2)
-        v = mul(v, call("sqrt")(div(2.0, where(call("equal")(norm, 0.0), 2.0, norm))))  # H = 1 - v vᵀ
-        reflectors.append((v, call("copy")(v.permute((*range(v.ndim - 2), v.ndim - 1, v.ndim - 2)))))
+        norm = _sum(square_magnitudes(v), v.ndim - 2)
+        v = mul(v, call("sqrt")(div(2.0, where(call("equal")(norm, 0.0), 2.0, norm))))  # H = 1 - v vᴴ
+        reflectors.append((v, call("copy")(turn(v))))
         _reflect(*reflectors[-1], r[..., k:, k:])
     eye = call("eye")(rows=m, columns=size, dtype=x.dtype, device=x.device)
     q = call("copy")(eye.broadcast_to((*lead, m, size)))
@@ -54,13 +71,13 @@ def factor_qr(x: Tensor, complete: bool) -> tuple[Tensor, Tensor]:
 
 
 def _reflect(v: Any, turned: Any, block: Any) -> None:
-    """Reflect the columns of `block` in place: block - v · (vᵀ · block)."""
+    """Reflect the columns of `block` in place: block - v · (vᴴ · block)."""
     moved = function("matmul")(v, function("matmul")(turned, block))
     function("copy")(function("sub")(block, moved), out=block)
 
 
 def factor_cholesky(x: Tensor) -> Tensor:
-    """Return L with L · Lᵀ = x, column by column; NaN where x is not positive definite."""
+    """Return L with L · Lᴴ = x, column by column; NaN where x is not positive definite."""
     call = function
     n = x.shape[-1]
     lower = _zeros(x, x.shape)
@@ -68,9 +85,10 @@ def factor_cholesky(x: Tensor) -> Tensor:
         column = x[..., j:, j : j + 1]
         if j:
             done = lower[..., j:, :j]
-            row = done[..., :1, :].permute((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
-            column = call("sub")(column, call("matmul")(done, row))
-        call("div")(column, call("sqrt")(column[..., :1, :]), out=lower[..., j:, j : j + 1])
+            column = call("sub")(column, call("matmul")(done, turn(done[..., :1, :])))
+        head = column[..., :1, :]
+        root = call("sqrt")(view_part(head, 0) if is_complex(head) else head)
+        call("copy")(call("div")(column, root), out=lower[..., j:, j : j + 1])
     made: Tensor = lower
     return made
 
@@ -97,10 +115,11 @@ def _seat_next(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def rotate_columns(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x · V with orthogonal columns, and the orthogonal V, by one-sided Jacobi rotations (Hestenes 1958).
+    """Return x · V with orthogonal columns, and the unitary V, by one-sided Jacobi rotations (Hestenes 1958).
 
     The pairs of a round are rotated at once, in the order of a round-robin tournament (Brent & Luk 1985). A sweep
-    meets all pairs; sweeps end when no pair's cosine was beyond the rounding of its dot product.
+    meets all pairs; sweeps end when no pair's cosine was beyond the rounding of its dot product. A complex pair is
+    given a real dot product first, by the phase of the second column.
     """
     call = function
     add, sub, mul, div, where = call("add"), call("sub"), call("mul"), call("div"), call("where")
@@ -115,8 +134,11 @@ def rotate_columns(x: Tensor) -> tuple[Tensor, Tensor]:
         worst = None
         for _ in range(2 * left.shape[-1] - 1):
             a, b = left[..., :rows, :], right[..., :rows, :]
-            alpha, beta = _sum(call("square")(a), a.ndim - 2), _sum(call("square")(b), a.ndim - 2)
-            gamma = _sum(mul(a, b), a.ndim - 2)
+            alpha, beta = (_sum(square_magnitudes(column), a.ndim - 2) for column in (a, b))
+            gamma = _sum(mul(conj(a), b) if is_complex(a) else mul(a, b), a.ndim - 2)
+            if is_complex(gamma):
+                right = mul(right, conj(find_phase(gamma)))
+                gamma = call("abs")(gamma)
             size = mul(call("sqrt")(alpha), call("sqrt")(beta))
             turn = call("greater")(call("abs")(gamma), mul(size, limit))
             worst = turn if worst is None else call("logical_or")(worst, turn)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape
 from ..tensors import Tensor
 from .elementwise import BINARY, FUNCTIONS, SPECIAL
 from .linear_algebra import matmul
 from .operands import common_shape, shares_memory, together, write
+from .operators import function
 
 
 def update(name: str, x: Tensor, other: Any) -> Tensor:
@@ -20,7 +20,7 @@ def update(name: str, x: Tensor, other: Any) -> Tensor:
     if name in BINARY:
         a, b = together(name, x, other)
         operator, kinds = BINARY[name]
-        if a is x and a.dtype.kind in (*kinds,) and (name, a.dtype.kind) not in SPECIAL:
+        if a is x and a.dtype.kind in kinds.replace("c", "") and (name, a.dtype.kind) not in SPECIAL:
             if common_shape(name, a, b) != x.shape:
                 raise BadTensorShape(name, f"{b.desc} into {x.desc} in place", allowed="what broadcasts to it")
             if not shares_memory(a, b) or (b.desc == a.desc and b.buffer is a.buffer):

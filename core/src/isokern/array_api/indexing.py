@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BOOL, I64, INDICES
-from ..eager.functions import function
 from ..layout import broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor, as_tensor
 from ..tensors.views import BadIndexShape, expand_index, is_array_index
 from .dtypes import astype, is_scalar
 from .operands import as_array, as_scalar, axis_of, common_shape, takes_array, write
+from .operators import function
 
 
 def _indices(where: str, given: Any, x: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ def _find_true(x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
 def select(x: Tensor, items: tuple[Any, ...]) -> Tensor:
     """Return a copy of what an index with masks or arrays of integers selects."""
     mask = items[0] if len(items) == 1 and x.ndim else None
-    if isinstance(mask, Tensor) and mask.dtype is BOOL and mask.shape == x.shape:
+    if isinstance(mask, Tensor) and mask.dtype is BOOL and mask.shape == x.shape and x.dtype.kind != "c":
         flat, count = function("masked_select")(x, mask)
         chosen: Tensor = flat[: int(count.item())]
         return chosen

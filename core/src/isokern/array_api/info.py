@@ -10,7 +10,8 @@ from ..backend.discovery import device as find_device, devices as find_devices
 from ..dtypes import DType
 from ..layout import MAX_RANK
 from ..ops import find
-from .dtypes import DEFAULT_FLOAT, DEFAULT_INTEGER, DTYPES, isdtype
+from .complex_parts import PART
+from .dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INTEGER, DTYPES, isdtype
 
 
 class Info:
@@ -25,20 +26,21 @@ class Info:
         return find_device(None)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
-        """Return the dtypes of Python's numbers; there are no complex ones."""
-        return {"real floating": DEFAULT_FLOAT, "integral": DEFAULT_INTEGER, "indexing": DEFAULT_INTEGER}
+        """Return the dtypes of Python's numbers, and of indices."""
+        numbers = {"real floating": DEFAULT_FLOAT, "complex floating": DEFAULT_COMPLEX, "integral": DEFAULT_INTEGER}
+        return {**numbers, "indexing": DEFAULT_INTEGER}
 
     def devices(self) -> list[Device]:
         """Return every device that is available."""
         return find_devices()
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """Return the dtypes of a kind by their names, or all: those that the device compares."""
+        """Return the dtypes of a kind by their names, or all: those that the device compares, or the parts of which."""
         answers = support(find_device(device), find("equal"))
         return {
             name: d
             for name, d in DTYPES.items()
-            if (kind is None or isdtype(d, kind)) and answers.get((d,), "not declared") is None
+            if (kind is None or isdtype(d, kind)) and answers.get((PART.get(d, d),), "not declared") is None
         }
 
 

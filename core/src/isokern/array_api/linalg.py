@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ..dtypes import F32, F64
-from ..eager.functions import function
+from ..dtypes import COMPLEX, F32, F64
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from . import statistical
+from .complex_parts import PART, is_complex, square_magnitudes, view_part
 from .dtypes import astype, finfo
-from .factorizations import factor_cholesky, factor_qr, rotate_columns
+from .elementwise import conj
+from .factorizations import factor_cholesky, factor_qr, find_phase, rotate_columns, turn
 from .linear_algebra import (
     cross,
     det,
@@ -30,6 +31,7 @@ from .linear_algebra import (
     vector_norm,
 )
 from .operands import as_array, change_shape
+from .operators import function
 
 
 class EighResult(NamedTuple):
@@ -56,17 +58,17 @@ class SVDResult(NamedTuple):
 
 def _matrices(where: str, x: Any) -> Tensor:
     held = as_array(where, x)
-    if held.dtype not in (F32, F64):
-        raise BadTensorDtype(where, f"an array of {held.dtype}", allowed="F32, F64", hint="tensor.astype(…)")
+    if held.dtype not in (F32, F64, *COMPLEX):
+        raise BadTensorDtype(where, f"an array of {held.dtype}", allowed="F32, F64, C64, C128", hint="tensor.astype(…)")
     if held.ndim < 2:
         raise BadTensorShape(where, f"{held.desc}", allowed="matrices in the last two dims")
     return held
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """Return L with L · Lᵀ = x of symmetric positive definite matrices, or its transpose; NaN for others."""
+    """Return L with L · Lᴴ = x of Hermitian positive definite matrices, or Lᴴ; NaN for others."""
     lower = factor_cholesky(square_matrices("cholesky", _matrices("cholesky", x)))
-    return matrix_transpose(lower) if upper else lower
+    return turn(lower) if upper else lower
 
 
 def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
@@ -99,20 +101,19 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
         lead = held.shape[:-2]
         parts = {"dtype": held.dtype, "device": held.device}
         u, vh = (call("eye")(rows=a, columns=b, **parts) for a, b in ((m, m if full_matrices else n), (n, n)))
-        none = call("fill")(shape=(*lead, n), **parts)
+        none = call("fill")(shape=(*lead, n), dtype=PART.get(held.dtype, held.dtype), device=held.device)
         return SVDResult(u.broadcast_to((*lead, *u.shape)), none, vh.broadcast_to((*lead, *vh.shape)))
     axes = (held.ndim - 2, held.ndim - 1)
     largest = call("reduce_max")(call("abs")(held), axes=axes, keepdims=True)
     scale = call("where")(call("equal")(largest, 0.0), 1.0, largest)
     turned, v = rotate_columns(call("div")(held, scale))
-    lengths = call("sqrt")(call("reduce_sum")(call("square")(turned), axes=(held.ndim - 2,)))
+    lengths = call("sqrt")(call("reduce_sum")(square_magnitudes(turned), axes=(held.ndim - 2,)))
     values, order = call("sort")(lengths, axis=lengths.ndim - 1, descending=True)
     q, r = factor_qr(_take_columns(turned, order), full_matrices)
-    signs = call("copysign")(1.0, call("diagonal")(r))[..., None, :]
-    u = call("mul")(q[..., :n], signs)
+    u = call("mul")(q[..., :n], find_phase(call("diagonal")(r))[..., None, :])
     if q.shape[-1] > n:
         u = call("concat")([u, q[..., n:]], axis=q.ndim - 1)
-    return SVDResult(u, call("mul")(values, scale[..., 0]), matrix_transpose(_take_columns(v, order)))
+    return SVDResult(u, call("mul")(values, scale[..., 0]), turn(_take_columns(v, order)))
 
 
 def svdvals(x: Tensor, /) -> Tensor:
@@ -121,17 +122,17 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 
 def eigh(x: Tensor, /) -> EighResult:
-    """Return the eigenvalues, rising, and the orthonormal eigenvectors, as columns, of symmetric matrices.
+    """Return the eigenvalues, rising, and the orthonormal eigenvectors, as columns, of Hermitian matrices.
 
     x + 2‖x‖ has the same eigenvectors, and is well conditioned, so rotations that make its columns orthogonal find
-    them; the eigenvalues are vᵀ · x · v.
+    them; the eigenvalues are vᴴ · x · v.
     """
     held = square_matrices("eigh", _matrices("eigh", x))
     n = held.shape[-1]
     call = function
     if not held.desc.numel:
         eye = call("eye")(rows=n, dtype=held.dtype, device=held.device)
-        none = call("fill")(shape=held.shape[:-1], dtype=held.dtype, device=held.device)
+        none = call("fill")(shape=held.shape[:-1], dtype=PART.get(held.dtype, held.dtype), device=held.device)
         return EighResult(none, eye.broadcast_to(held.shape))
     sums = call("reduce_sum")(call("abs")(held), axes=(held.ndim - 1,), keepdims=True)
     norm = call("reduce_max")(sums, axes=(held.ndim - 2,), keepdims=True)
@@ -139,13 +140,15 @@ def eigh(x: Tensor, /) -> EighResult:
     unit = call("div")(held, scale)
     eye = call("eye")(rows=n, dtype=held.dtype, device=held.device)
     _, v = rotate_columns(call("add")(unit, call("mul")(eye, 2.0)))
-    values = call("reduce_sum")(call("mul")(v, call("matmul")(unit, v)), axes=(held.ndim - 2,))
+    parts = call("mul")(conj(v) if is_complex(v) else v, call("matmul")(unit, v))
+    sums = call("reduce_sum")(parts, axes=(held.ndim - 2,))
+    values = view_part(sums, 0) if is_complex(sums) else sums
     rising, order = call("sort")(values, axis=values.ndim - 1)
     return EighResult(call("mul")(rising, scale[..., 0]), _take_columns(v, order))
 
 
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """Return the eigenvalues of symmetric matrices, rising."""
+    """Return the eigenvalues of Hermitian matrices, rising."""
     return eigh(x).eigenvalues
 
 
@@ -170,11 +173,11 @@ def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """Return the pseudo-inverses: singular values up to `rtol` times the largest count as 0."""
     u, s, vh = svd(x, full_matrices=False)
     if not s.shape[-1]:
-        return matrix_transpose(x)
+        return turn(x)
     call = function
     kept = call("greater")(s, _threshold(s, x.shape, rtol))
     inverse = call("where")(kept, call("div")(1.0, call("where")(kept, s, 1.0)), 0.0)
-    made: Tensor = call("matmul")(call("mul")(matrix_transpose(vh), inverse[..., None, :]), matrix_transpose(u))
+    made: Tensor = call("matmul")(call("mul")(turn(vh), inverse[..., None, :]), turn(u))
     return made
 
 

@@ -6,12 +6,16 @@ import math
 from typing import Any, NamedTuple
 
 from ..arguments import is_integer
-from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
+from .complex_parts import is_complex
 from .dtypes import is_scalar
+from .factorizations import factor_qr
 from .operands import as_array, axes_of, axis_of, change_shape, common_shape, takes_array, together
-from .statistical import sum
+from .operators import function
+from .statistical import prod, sum
+
+_FLOATING = "floats and complex numbers"
 
 
 def matmul(x1: Any, x2: Any, /) -> Tensor:
@@ -34,7 +38,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Return the dot products along an axis counted from the end, the other dims broadcast."""
+    """Return the dot products along an axis counted from the end, of the conjugate of x1; the other dims broadcast."""
     a, b = together("vecdot", x1, x2)
     if not isinstance(axis, int) or not -min(a.ndim, b.ndim) <= axis < 0:
         allowed = f"{-min(a.ndim, b.ndim)}..-1"
@@ -71,10 +75,10 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 
 
 def square_matrices(where: str, x: Any) -> Tensor:
-    """Return an array of square matrices of floats, or raise a typed error."""
+    """Return an array of square matrices of floats or complex numbers, or raise a typed error."""
     held = as_array(where, x)
-    if held.dtype.kind != "f":
-        raise BadTensorDtype(where, f"an array of {held.dtype}", allowed="floats", hint="tensor.astype(…)")
+    if held.dtype.kind not in "fc":
+        raise BadTensorDtype(where, f"an array of {held.dtype}", allowed=_FLOATING, hint="tensor.astype(…)")
     if held.ndim < 2 or held.shape[-1] != held.shape[-2]:
         raise BadTensorShape(where, f"{held.desc}", allowed="square matrices in the last two dims")
     return held
@@ -89,12 +93,30 @@ class SlogdetResult(NamedTuple):
 
 def det(x: Tensor, /) -> Tensor:
     """Return the determinants of square matrices."""
-    made: Tensor = function("det")(square_matrices("det", x))
+    held = square_matrices("det", x)
+    made: Tensor = prod(_factor(held), axis=-1) if is_complex(held) else function("det")(held)
     return made
 
 
+def _factor(x: Tensor) -> Tensor:
+    """Return numbers of which the determinant of a complex matrix is the product, by its QR factorization.
+
+    Each of the n - 1 reflections has the determinant -1, but where the column is 0, and the determinant, too.
+    """
+    diagonals: Tensor = function("diagonal")(factor_qr(x, complete=False)[1])
+    if x.shape[-1] % 2 or not diagonals.desc.numel:
+        return diagonals
+    signs = [function("neg")(diagonals[..., :1]), diagonals[..., 1:]]
+    turned: Tensor = function("concat")(signs, axis=diagonals.ndim - 1)
+    return turned
+
+
 def slogdet(x: Tensor, /) -> SlogdetResult:
-    """Return the signs of the determinants, and the logarithms of their magnitudes."""
+    """Return the signs or phases of the determinants, and the logarithms of their magnitudes."""
+    if is_complex(x):
+        factors = _factor(square_matrices("slogdet", x))
+        logs = function("log")(function("abs")(factors))
+        return SlogdetResult(prod(function("sign")(factors), axis=-1), sum(logs, axis=-1))
     return SlogdetResult(*function("slogdet")(square_matrices("slogdet", x)))
 
 
@@ -181,8 +203,8 @@ def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: 
     """Return the norms along axes: (Σ|x|^ord)^(1/ord), the extremes for ±inf, the number that is not zero for 0."""
     held = as_array("vector_norm", x)
     axes = axes_of("vector_norm", axis, held.ndim)
-    if held.dtype.kind != "f":
-        raise BadTensorDtype("vector_norm", f"an array of {held.dtype}", allowed="floats", hint="tensor.astype(…)")
+    if held.dtype.kind not in "fc":
+        raise BadTensorDtype("vector_norm", f"an array of {held.dtype}", allowed=_FLOATING, hint="tensor.astype(…)")
     if not is_scalar(ord) or isinstance(ord, complex):
         raise InvalidArgument("vector_norm", f"ord={quote(ord)}", allowed="a number, infinite ones too")
     if not axes:  # of each element, which the operator has no axes for

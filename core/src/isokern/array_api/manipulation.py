@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import is_integer
-from ..eager.functions import function
 from ..status import BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import astype, result_type
 from .operands import as_array, axes_of, axis_of, change_shape, common_shape, flatten, takes_array
+from .operators import function
 from .searching import searchsorted
 
 

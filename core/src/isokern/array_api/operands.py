@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any, TypeVar
@@ -9,16 +10,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..dtypes import DType
-from ..eager.functions import function
 from ..layout import broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, tensor
 from ..tensors.views import IndexOutOfRange
-from .dtypes import astype, check_scalar, is_scalar, promote
+from .complex_parts import to_complex
+from .dtypes import astype, check_scalar, is_complex_scalar, is_scalar, meet_scalar, promote
+from .operators import function
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 KEPT = 1024  # numbers as arrays
 _scalars: dict[Hashable, Tensor] = {}
+atexit.register(_scalars.clear)  # device memory is freed while the backends' modules are whole
 
 
 def as_array(where: str, value: Any, device: Any = None) -> Tensor:
@@ -47,7 +50,7 @@ def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:
 
     The arrays of the numbers that a program uses are kept.
     """
-    number = value if value else repr(value)  # -0.0 equals 0.0
+    number = repr(value) if not value or is_complex_scalar(value) else value  # -0.0 equals 0.0
     key = number, value.__class__, dtype, device
     kept = _scalars.get(key)
     if kept is not None:
@@ -79,6 +82,8 @@ def together(where: str, *values: Any) -> list[Tensor]:
             dtype = a.dtype if dtype is None else promote(where, dtype, a.dtype)
     if dtype is None:
         raise BadTensorDtype(where, f"only numbers: {quote(values)}", allowed="an array beside them")
+    for v in values:
+        dtype = meet_scalar(v, dtype) if is_complex_scalar(v) else dtype
     if device is None:
         device = next(a.device for a in arrays if a is not None)
     return [
@@ -149,6 +154,8 @@ def write(target: Tensor, value: Any, where: str = "assign") -> None:
         source = source.broadcast_to(target.shape)
     if not target.desc.numel:
         return
+    if target.dtype.kind == "c":
+        source = to_complex(source, target.dtype)
     if shares_memory(source, target):
         source = function("copy")(source)
     function("copy" if source.dtype is target.dtype else "cast")(source, out=target)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..eager.functions import function
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
+from .complex_parts import check_real, view_parts
 from .dtypes import is_scalar
 from .operands import as_array, as_scalar, axes_of, axis_of, flatten, takes_array, together
+from .operators import function
 
 
 def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
+    check_real(name, x)
     held = flatten(x) if axis is None else x
     at = 0 if axis is None else axis_of(name, axis, x.ndim)
     made: Tensor = function(name)(held, axis=at, keepdims=keepdims)
@@ -62,7 +64,7 @@ def _numbers(condition: Tensor, x1: Any, x2: Any) -> list[Tensor]:
     from .dtypes import default_dtype
 
     kinds = [default_dtype(v) for v in (x1, x2)]
-    wanted = next((d for d in kinds if d.kind == "f"), next((d for d in kinds if d.kind == "i"), kinds[0]))
+    wanted = max(kinds, key=lambda d: "bifc".index(d.kind))
     return [as_scalar("where", v, wanted, condition.device) for v in (x1, x2)]
 
 
@@ -145,7 +147,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     call = function
     flat = flatten(as_array("unique_all", x))
     n = flat.shape[0]
-    ordered, places = call("sort")(flat, axis=0)
+    ordered, places = call("sort")(flat, axis=0) if flat.dtype.kind != "c" else _sort_complex(flat)
     fresh = call("fill")(value=1.0, shape=(n,), dtype="BOOL", device=flat.device)
     if n > 1:
         call("not_equal")(ordered[1:], ordered[:-1], out=fresh[1:])
@@ -160,6 +162,16 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     owner = call("sub")(call("cumsum")(call("cast")(fresh, dtype="I64"), axis=0), 1)
     inverse = call("scatter")(owner, places, owner, axis=0)  # each place of the flat array is written once
     return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
+
+
+def _sort_complex(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return complex numbers sorted by their real parts, then by their imaginary parts, and where they stood."""
+    call = function
+    real, imag = view_parts(x)
+    first = call("sort")(imag, axis=0)[1]
+    places = call("gather")(first, call("sort")(call("gather")(real, first, axis=0), axis=0)[1], axis=0)
+    ordered: Tensor = call("gather")(x, places, axis=0)
+    return ordered, places
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:

@@ -6,11 +6,11 @@ from typing import Any
 
 from ..arguments import is_integer
 from ..dtypes import I64, U64, DType, dtype as dtype_of
-from ..eager.functions import function
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import astype
 from .operands import as_array, axes_of, axis_of, flatten, together
+from .operators import function
 
 
 def _check(where: str, x: Any, kinds: str, allowed: str) -> Tensor:
@@ -39,13 +39,13 @@ def _total_dtype(x: Tensor, dtype: Any) -> DType:
 
 def sum(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum along axes, of integers in 64 bits."""
-    held = _check("sum", x, "iuf", "numbers")
+    held = _check("sum", x, "iufc", "numbers")
     return _reduce("reduce_sum", astype(held, _total_dtype(held, dtype), copy=False), axis, keepdims)
 
 
 def prod(x: Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product along axes, of integers in 64 bits."""
-    held = _check("prod", x, "iuf", "numbers")
+    held = _check("prod", x, "iufc", "numbers")
     return _reduce("reduce_prod", astype(held, _total_dtype(held, dtype), copy=False), axis, keepdims)
 
 
@@ -60,7 +60,7 @@ def min(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_filled(where: str, x: Any, axis: Any) -> Tensor:
-    held = _check(where, x, "iuf", "numbers")
+    held = _check(where, x, "iuf", "real numbers")
     if 0 in [held.shape[a] for a in axes_of(where, axis, held.ndim)]:
         raise BadTensorShape(where, f"{held.desc} along axis={quote(axis)}", allowed="one element or more")
     return held
@@ -68,7 +68,7 @@ def _check_filled(where: str, x: Any, axis: Any) -> Tensor:
 
 def mean(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Return the mean along axes."""
-    return _reduce("reduce_mean", _check("mean", x, "f", "floats"), axis, keepdims)
+    return _reduce("reduce_mean", _check("mean", x, "fc", "floats and complex numbers"), axis, keepdims)
 
 
 def var(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -82,7 +82,7 @@ def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bo
 
 
 def _running(name: str, x: Any, axis: int | None, dtype: Any, initial: bool, first: float) -> Tensor:
-    held = _check(name, x, "iuf", "numbers")
+    held = _check(name, x, "iufc", "numbers")
     if axis is None:
         if held.ndim > 1:
             raise InvalidArgument(name, f"axis=None of {held.desc}", allowed="an axis for rank 2 or more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ..dtypes import ALL, BLOCKS, BOOL, F64, INTEGERS, PLAIN, STORED_BLOCKS, DType
+from ..dtypes import ALL, BLOCKS, BOOL, COMPLEX, F64, INTEGERS, PLAIN, STORED_BLOCKS, DType
 
 FLOATS = tuple(d for d in PLAIN if d.kind == "f")  # those that are only stored, too
 
@@ -67,8 +67,9 @@ def portable_types() -> str:
     `ik_element_X` names the type in memory, `ik_load_X` and `ik_store_X` convert integers, and `make_X` casts to a
     small float; simt.h has `ik_load_X` and `ik_store_X` for floats. A prelude has defined the types of stdint.h.
     """
-    lines = [f"typedef {d.in_memory} ik_{d.name.lower()};" for d in ALL if d is not F64]
-    lines += [f"#define ik_element_{d} ik_{d.name.lower()}" for d in ALL]
+    known = [d for d in ALL if d not in COMPLEX]  # no kernel takes complex numbers
+    lines = [f"typedef {d.in_memory} ik_{d.name.lower()};" for d in known if d is not F64]
+    lines += [f"#define ik_element_{d} ik_{d.name.lower()}" for d in known]
     for d in (*INTEGERS, BOOL):
         widened, value = ("", "(v)") if d.compute is d else ("(ik_i64)", "(v)" if d is not BOOL else "((v) != 0)")
         lines.append(f"#define ik_load_{d}(p, i) {widened}(p)[i]")

@@ -17,6 +17,12 @@ _LN_2, _LOG2_E, _LOG10_E = 0.6931471805599453, 1.4426950408889634, 0.43429448190
 _NEAR = "rint(x)"
 _SIGN = f"(1 - 2 * ({_NEAR} - 2 * floor({_NEAR} / 2)))"  # of sin(πx), by the parity of the integer near x
 _M, _N = "maximum(abs(a), abs(b))", "minimum(abs(a), abs(b))"
+# The angle of the quotient, and half a turn to the left of the second axis
+ATAN2 = (
+    "atan(copysign(1, a) * copysign(1, b) if abs(a) == 1e999 and abs(b) == 1e999 else"
+    " a * copysign(1, b) if a == 0 and b == 0 else a / b)"
+    " + copysign(3.141592653589793 if copysign(1, b) < 0 else 0, a)"
+)
 
 
 def _trunc_divide(a: Any, b: Any) -> Any:
@@ -103,10 +109,7 @@ binary(
 binary(
     "atan2",
     "ATN2",
-    # The angle of the quotient, and half a turn to the left of the second axis
-    "atan(copysign(1, a) * copysign(1, b) if abs(a) == 1e999 and abs(b) == 1e999 else"
-    " a * copysign(1, b) if a == 0 and b == 0 else a / b)"
-    " + copysign(3.141592653589793 if copysign(1, b) < 0 else 0, a)",
+    ATAN2,
     np.arctan2,
     doc="The angle of the point (b, a) from the first axis, from -π to π, also of zeros and infinities (C99).",
     ulps=None,

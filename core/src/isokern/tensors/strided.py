@@ -14,7 +14,7 @@ from .. import blocks
 from ..backend import BufferView, Device
 from ..backend.discovery import device as find_device
 from ..declare.conversion import convert
-from ..dtypes import PLAIN, DType, dtype, names
+from ..dtypes import COMPLEX, PLAIN, DType, dtype, names
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from . import cuda_array, dlpack, dlpack_device
@@ -22,8 +22,8 @@ from .operators import Operators, functions
 from .views import find_view, has_arrays
 
 Array = np.ndarray[Any, Any]
-_NUMPY = {d.numpy for d in PLAIN}
-_NUMBERS = f"numbers, lists of equal length, or arrays of {names(PLAIN)}"
+_NUMPY = {d.numpy for d in (*PLAIN, *COMPLEX)}
+_NUMBERS = f"numbers, lists of equal length, or arrays of {names((*PLAIN, *COMPLEX))}"
 
 
 class Tensor(Operators, BufferView):
@@ -257,6 +257,7 @@ class Tensor(Operators, BufferView):
         if not self.buffer.writable:
             raise InvalidArgument("copy_from", "the tensor's memory is read-only", hint="copy it first")
         assert self.dtype.numpy is not None
+        _check_real(array, self.dtype)
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
         low, high = self.desc.byte_range
         if self.desc.is_contiguous:
@@ -279,7 +280,10 @@ class Tensor(Operators, BufferView):
                 hint="raw blocks: tensor.raw.copy_from(…)",
             )
         if isinstance(given, Tensor):
-            return given.numpy() if given.dtype is self.dtype else blocks.quantize(_elements_of(given), self.dtype)
+            if given.dtype is self.dtype:
+                return given.numpy()
+            given = _elements_of(given)
+        _check_real(given, self.dtype)
         return blocks.quantize(given, self.dtype)
 
     def _takes(self, source: Tensor) -> bool:
@@ -321,7 +325,8 @@ def _as_strided(raw: Array, desc: TensorDesc) -> Array:
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)
     size = desc.dtype.itemsize
-    elements = raw[: raw.size // size * size].view(f"u{size}")[desc.offset :]  # as_strided does not take every type
+    plain = desc.dtype.numpy if desc.dtype.kind == "c" else f"u{size}"  # as_strided does not take every type
+    elements = raw[: raw.size // size * size].view(plain)[desc.offset :]
     steps, writeable = [s * size for s in desc.strides], bool(raw.flags.writeable)
     found = np.lib.stride_tricks.as_strided(elements, desc.shape, steps, writeable=writeable)
     return found.view(desc.dtype.numpy)
@@ -337,6 +342,13 @@ def zeros(shape: Sequence[int], element: object = "F32", *, device: str | Device
     """Return a contiguous tensor of zeros."""
     desc = TensorDesc(element, shape)
     return Tensor(desc, find_device(device).memory.alloc(desc.nbytes, desc.dtype))
+
+
+def _check_real(array: Array, wanted: DType) -> None:
+    """Raise BadTensorDtype for complex numbers where a tensor's are real."""
+    if array.dtype.kind == "c" and wanted.kind != "c":
+        given = f"{array.dtype} into a tensor of {wanted}"
+        raise BadTensorDtype("copy_from", given, allowed=names(COMPLEX), hint="real or imag of isokern.array_api")
 
 
 def _elements_of(source: Tensor) -> Array:
@@ -388,14 +400,14 @@ def numbers(where: str, data: Any) -> Array:
 def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
     """Return a contiguous copy of an array, a nested list, a scalar or a tensor.
 
-    Python floats become F32, integers I64.
+    Python floats become F32, complex numbers C64, integers I64.
     """
     if isinstance(data, Tensor):
         return empty(data.shape, element or data.dtype, device=device).copy_from(data)
     array = numbers("tensor", data)
     if element is None:
-        plain = not hasattr(data, "dtype") and array.dtype == np.float64
-        element = "F32" if plain else array.dtype.newbyteorder("=")
+        plain = None if hasattr(data, "dtype") else {"float64": "F32", "complex128": "C64"}.get(array.dtype.name)
+        element = plain or array.dtype.newbyteorder("=")
     return empty(array.shape, dtype(element), device=device).copy_from(array)
 
 
