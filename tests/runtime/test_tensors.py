@@ -84,7 +84,7 @@ def test_misaligned_and_foreign_arrays(device):
     with pytest.raises(InvalidArgument, match="byte order"):
         isokern.from_numpy(np.zeros(3, ">f4"), device=device)
     with pytest.raises(BadTensorDtype):
-        isokern.from_numpy(np.zeros(3, np.complex64), device=device)
+        isokern.from_numpy(np.zeros(3, "M8[s]"), device=device)
     records = np.zeros(4, [("a", np.float32), ("b", np.int8)])
     with pytest.raises(BadTensorStrides, match="multiples"):
         isokern.from_numpy(records["a"], device=device)

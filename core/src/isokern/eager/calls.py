@@ -18,7 +18,7 @@ from ..declare.signature import Operand
 from ..dtypes import DType, dtype as dtype_of
 from ..layout import TensorDesc
 from ..runtime.lowered import is_lowering
-from ..status import InvalidArgument, quote
+from ..status import BadTensorDtype, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
 from .foreign import give_foreign, take_foreign
@@ -109,6 +109,9 @@ def make_tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Dev
 def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
     """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them."""
     array = numbers(op.name, value)
+    if array.dtype.kind == "c":
+        given = f"{operand.name} is {quote(value)} beside a tensor of {like}"
+        raise BadTensorDtype(op.name, given, allowed="real numbers", hint="isokern.array_api has complex arrays")
     held = tensor(array, like, device=target)
     if like.kind != "f" and not (held.numpy() == array).all():
         raise InvalidArgument(

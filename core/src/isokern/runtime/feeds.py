@@ -18,8 +18,9 @@ from ..tensors import Tensor, dlpack, from_dlpack, numbers
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Any] | Sequence[Any] | Any
-# Kinds of dtypes; each may be converted to the later ones: booleans, unsigned and signed integers, floats and blocks
-KINDS = ("b", "u", "i", "fq")
+# Kinds of dtypes; each may be converted to the later ones: booleans, unsigned and signed integers, floats and blocks,
+# complex numbers
+KINDS = ("b", "u", "i", "fq", "c")
 
 
 def name_feeds(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
