@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..blocks.layouts import FP4, FUNCTIONS, LAYOUTS, UNEVEN, BlockLayout
 from ..dtypes import STORED_BLOCKS
 
@@ -29,7 +31,8 @@ def layout_header() -> str:
         "enum { IK_LAYOUT_RUN = 16 }; /* elements that share a scale */",
         "/* Of a type: ik_code_, ik_scale_ and ik_minimum_ are its integers, ik_worth_ a code's quant, ik_quant_",
         " * an element's quant, ik_d_ and ik_m_ what multiplies scales and minima, ik_of_ is the value of element i",
-        " * of a block, ik_load_ that of element i of a row of blocks. */",
+        " * of a block, ik_load_ that of element i of a row of blocks. ik_table_ are the quants of all codes, less the",
+        " * lowest, of a type that has them in a table. */",
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
@@ -82,7 +85,9 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
         value += f" - ik_m_{name}(B) * (float)ik_minimum_{name}(B, s)"
     code = f"ik_code_{name}(B, s, l)"
     worth = f"code + ({layout.lowest})" if layout.table is None else f"ik_layout_{layout.table}(code)"
+    quants = [0] if layout.table is None else FUNCTIONS[layout.table](np.arange(1 << layout.bits)) - layout.lowest
     return [
+        f"#define ik_table_{name} {', '.join(map(str, quants))}",
         own.format("int32_t", "code", ", ik_run_index s, ik_run_index l", "(void)s; ", spell(layout.code)),
         f"static IK_INLINE int32_t ik_worth_{name}(int32_t code)\n{{ return {worth}; }}",
         own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "", f"ik_worth_{name}({code})"),
