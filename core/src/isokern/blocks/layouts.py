@@ -32,8 +32,8 @@ class BlockLayout:
 
     A code is a number of `bits` bits. A quant is its code + `lowest`, or what the function `table` has for the code,
     `lowest` being the lowest of its values, at most 255 less than the largest. `run` elements, 16 or 32, share a scale
-    and a minimum. Without `m` nothing is subtracted. `power` says that d is no F16 but a byte e at `d`, worth
-    2^(e - 128).
+    and a minimum, numbers of `scale_bits` bits without a sign if that is 4. Without `m` nothing is subtracted. `power`
+    says that d is no F16 but a byte e at `d`, worth 2^(e - 128).
     """
 
     code: str
@@ -42,6 +42,7 @@ class BlockLayout:
     d: int
     table: str | None = None
     scale: str = "1"
+    scale_bits: int = 8
     m: int | None = None
     minimum: str = "0"
     run: int = 32
@@ -84,7 +85,15 @@ LAYOUTS: dict[str, BlockLayout] = {
         minimum=_SIX_MINIMA,
     ),
     "Q2_K": BlockLayout(
-        _TWO_BITS.format(at=16), bits=2, lowest=0, d=80, scale="B[s] & 15", m=82, minimum="B[s] >> 4", run=16
+        _TWO_BITS.format(at=16),
+        bits=2,
+        lowest=0,
+        d=80,
+        scale="B[s] & 15",
+        scale_bits=4,
+        m=82,
+        minimum="B[s] >> 4",
+        run=16,
     ),
     "Q3_K": BlockLayout(
         _TWO_BITS.format(at=32) + " | (((B[" + _HALF + "] >> (s >> 1)) & 1) << 2)",

@@ -37,8 +37,8 @@ def layout_header() -> str:
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
         "/* For each type: its name, the elements of a block, the bits of a code, the elements that share a scale,",
-        " * the lowest quant; whether quants are from a table, d is a power of two in a byte, blocks have scales, and",
-        " * minima; the bytes where d and m lie, -1 where there is no m. */",
+        " * the lowest quant; whether quants are from a table, and d is a power of two in a byte; the bits of scales,",
+        " * 0, 4, or 8 for all others; whether there are minima; the bytes of d and m, -1 where there is no m. */",
         "#define IK_LAYOUT_FORMS(X) " + " ".join(_form(d.name, d.block, LAYOUTS[d.name]) for d in STORED_BLOCKS),
         "static IK_INLINE int32_t ik_layout_signed(int32_t x) { return (x ^ 128) - 128; }",
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
@@ -63,7 +63,8 @@ def layout_header() -> str:
 
 def _form(name: str, block: int, layout: BlockLayout) -> str:
     """Return an entry of IK_LAYOUT_FORMS."""
-    stored = [layout.table is not None, layout.power, layout.scale != "1", "B[" in layout.minimum]
+    scales = 0 if layout.scale == "1" else layout.scale_bits
+    stored = [layout.table is not None, layout.power, scales, "B[" in layout.minimum]
     m = -1 if layout.m is None else layout.m
     numbers = [block, layout.bits, layout.run, layout.lowest, *map(int, stored), layout.d, m]
     return f"X({name}, {', '.join(map(str, numbers))})"
