@@ -133,6 +133,7 @@ def test_codes_have_the_bits_and_scales_the_runs_that_are_declared(element):
         each = np.broadcast_to(evaluate(numbers, raw, element), (400, runs, RUN))
         assert np.array_equal(each[:, ::2], each[:, 1::2]) or layout.run == RUN
         assert np.array_equal(each, each[..., :1].repeat(RUN, -1)) and -128 <= each.min() <= each.max() < 128
+        assert layout.scale_bits == 8 or 0 <= each.min() <= each.max() < 2**layout.scale_bits == 16
 
 
 def test_a_block_of_q6_k_by_hand():

@@ -79,7 +79,7 @@ def test_it_is_not_much_larger(device, element):
     w = isokern.empty((64, 1024), element, device=device)
     for quantization in ("float", "q8_0"):
         for layout in describe(w, 1, device, lhs_quantization=quantization).packed_layouts.values():
-            assert layout.nbytes <= w.desc.nbytes * {"Q2_K": 1.2, "TQ1_0": 1.23}.get(element.name, 1.05)
+            assert layout.nbytes <= w.desc.nbytes * (1.23 if element.name == "TQ1_0" else 1.05)
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):

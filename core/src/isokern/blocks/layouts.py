@@ -34,10 +34,11 @@ class BlockLayout:
 
     A code is a number of `bits` bits. A quant is its code + `lowest`, or what the function `table` has for the code,
     `lowest` being the lowest of its values, at most 255 less than the largest; with 0 bits the code is the quant. `run`
-    elements, 16 or 32, share a scale and a minimum. Without `m` nothing is subtracted; m is an F16. `stored` says what
-    d is: `half` an F16, `single` an F32, `power` a byte e, worth 2^(e - 128), `spread` an F16 whose nibbles are the
-    high ones of every other byte from `d` on, the lowest first. It is multiplied by `unit`, a power of two. `codebook`
-    names the table in codebooks.txt that `word` reads: entries of 16 bits.
+    elements, 16 or 32, share a scale and a minimum, numbers of `scale_bits` bits without a sign if that is 4. Without
+    `m` nothing is subtracted; m is an F16. `stored` says what d is: `half` an F16, `single` an F32, `power` a byte e,
+    worth 2^(e - 128), `spread` an F16 whose nibbles are the high ones of every other byte from `d` on, the lowest
+    first. It is multiplied by `unit`, a power of two. `codebook` names the table in codebooks.txt that `word` reads:
+    entries of 16 bits.
     """
 
     code: str
@@ -46,6 +47,7 @@ class BlockLayout:
     bits: int = 0
     table: str | None = None
     scale: str = "1"
+    scale_bits: int = 8
     m: int | None = None
     minimum: str = "0"
     run: int = 32
@@ -107,7 +109,15 @@ LAYOUTS: dict[str, BlockLayout] = {
         minimum=_SIX_MINIMA,
     ),
     "Q2_K": BlockLayout(
-        _TWO_BITS.format(at=16), bits=2, lowest=0, d=80, scale="B[s] & 15", m=82, minimum="B[s] >> 4", run=16
+        _TWO_BITS.format(at=16),
+        bits=2,
+        lowest=0,
+        d=80,
+        scale="B[s] & 15",
+        scale_bits=4,
+        m=82,
+        minimum="B[s] >> 4",
+        run=16,
     ),
     "Q3_K": BlockLayout(
         _TWO_BITS.format(at=32) + " | (((B[" + _HALF + "] >> (s >> 1)) & 1) << 2)",

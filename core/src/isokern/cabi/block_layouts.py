@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from ..blocks.layouts import ARITHMETIC, FP4, FUNCTIONS, LAYOUTS, THREES, UNEVEN, BlockLayout, codebook
 from ..dtypes import STORED_BLOCKS
 
@@ -34,15 +36,22 @@ def layout_header() -> str:
         "enum { IK_LAYOUT_RUN = 16 }; /* elements that share a scale */",
         "/* Of a type: ik_code_, ik_scale_ and ik_minimum_ are its integers, ik_worth_ a code's quant, ik_quant_",
         " * an element's quant, ik_d_ and ik_m_ what multiplies scales and minima, ik_of_ is the value of element i",
-        " * of a block, ik_load_ that of element i of a row of blocks. */",
+        " * of a block, ik_load_ that of element i of a row of blocks. ik_table_ are the quants of all codes, less the",
+        " * lowest, of a type that has them in a table. */",
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
         "/* For each type whose quants are made of codes: its name, the elements of a block, the bits of a code, the",
-        " * elements that share a scale, the lowest quant; whether quants are from a table, d is a power of two in a",
-        " * byte, blocks have scales, and minima; the bytes where d and m lie, -1 where there is no m. */",
-        "#define IK_LAYOUT_FORMS(X) "
-        + " ".join(_form(d.name, d.block, LAYOUTS[d.name]) for d in STORED_BLOCKS if LAYOUTS[d.name].bits),
+        " * elements that share a scale, the lowest quant; whether quants are from a table, and d is a power of two in",
+        " * a byte; the bits of scales, 0, 4, or 8 for all others; whether there are minima; the bytes of d and m, -1",
+        " * where there is no m. Then the same of the others, whose codes are quants, of 0 bits. */",
+        *(
+            f"#define {name}(X) "
+            + " ".join(
+                _form(d.name, d.block, LAYOUTS[d.name]) for d in STORED_BLOCKS if (LAYOUTS[d.name].bits > 0) == coded
+            )
+            for name, coded in (("IK_LAYOUT_FORMS", True), ("IK_LAYOUT_OTHERS", False))
+        ),
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
         f"{{ return (int32_t)(((n & 8) != 0 ? UINT64_C({high:#x}) : UINT64_C({low:#x})) >> ((n & 7) << 3)"
         " & 255) - 128; }",
@@ -103,7 +112,8 @@ def _spell(expression: str, book: str | None = None) -> str:
 
 def _form(name: str, block: int, layout: BlockLayout) -> str:
     """Return an entry of IK_LAYOUT_FORMS."""
-    stored = [layout.table is not None, layout.stored == "power", layout.scale != "1", "B[" in layout.minimum]
+    scales = 0 if layout.scale == "1" else layout.scale_bits
+    stored = [layout.table is not None, layout.stored == "power", scales, "B[" in layout.minimum]
     m = -1 if layout.m is None else layout.m
     numbers = [block, layout.bits, layout.run, layout.lowest, *map(int, stored), layout.d, m]
     return f"X({name}, {', '.join(map(str, numbers))})"
@@ -124,7 +134,9 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
     elif layout.bits:
         worth = f"code + ({layout.lowest})"
     spelt = _spell(layout.code, layout.codebook)
+    quants = [0] if layout.table is None else FUNCTIONS[layout.table](np.arange(1 << layout.bits)) - layout.lowest
     return [
+        f"#define ik_table_{name} {', '.join(map(str, quants))}",
         own.format("int32_t", "code", ", ik_run_index s, ik_run_index l", "(void)s; ", spelt),
         f"static IK_INLINE int32_t ik_worth_{name}(int32_t code)\n{{ return {worth}; }}",
         own.format("int32_t", "quant", ", ik_run_index s, ik_run_index l", "", f"ik_worth_{name}({code})"),

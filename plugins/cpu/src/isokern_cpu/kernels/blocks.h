@@ -192,25 +192,57 @@ static inline __attribute__((always_inline)) void ik_dequantize_group(
     }
 }
 
+static inline void ik_look_up(const uint8_t *table, const uint8_t *at, uint8_t *to)
+{
+#if defined(__SSSE3__)
+    const __m128i all = _mm_loadu_si128((const void *)table), places = _mm_loadu_si128((const void *)at);
+    _mm_storeu_si128((void *)to, _mm_shuffle_epi8(all, places));
+#else
+    for (int i = 0; i < IK_LAYOUT_RUN; i++)
+        to[i] = table[at[i]];
+#endif
+}
+
+/* to[l] = the quant of element l of run s less the lowest of its type: its code, or what a table has for that. */
+#define IK_RUN_OF(name, block, bits, run, lowest, table, ...) \
+    static inline void ik_run_##name(ik_block_bytes from, int64_t s, uint8_t *to) \
+    { \
+        static const uint8_t all[IK_LAYOUT_RUN] = { ik_table_##name }; \
+        uint8_t codes[IK_LAYOUT_RUN]; \
+        IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+            codes[l] = (uint8_t)(ik_code_##name(from, s, l) - ((bits) == 0 ? (lowest) : 0)); \
+        if (table) \
+            ik_look_up(all, codes, to); \
+        else \
+            memcpy(to, codes, sizeof codes); \
+    }
+IK_LAYOUT_FORMS(IK_RUN_OF)
+IK_LAYOUT_OTHERS(IK_RUN_OF)
+#undef IK_RUN_OF
+
 /* Dequantise n elements from element `at` on of a row of blocks that are only decoded; whole runs of 16. */
-#define IK_DEQUANTIZE(name, block, bytes, lowest) \
+#define IK_DEQUANTIZE(name, block, bits, run, lowest, table, ...) \
     static __attribute__((noinline, unused)) void ik_dequantize_##name( \
         const char *row, int64_t at, int64_t n, float *y) \
     { \
         for (int64_t end = at + n; at < end;) { \
-            ik_block_bytes from = (ik_block_bytes)row + at / (block) * (bytes); \
+            ik_block_bytes from = (ik_block_bytes)row + at / (block) * ik_itemsize(IK_##name); \
             const float d = ik_d_##name(from), m = ik_m_##name(from); \
             const int32_t last = \
                 (int32_t)(ik_min(end, (at / (block) + 1) * (block)) - at / (block) * (block)) / IK_LAYOUT_RUN; \
             for (int32_t s = (int32_t)(at % (block)) / IK_LAYOUT_RUN; s < last; \
                 s++, at += IK_LAYOUT_RUN, y += IK_LAYOUT_RUN) { \
                 const float scale = d * (float)ik_scale_##name(from, s), low = m * (float)ik_minimum_##name(from, s); \
+                uint8_t u[IK_LAYOUT_RUN] = { 0 }; \
+                if (table) \
+                    ik_run_##name(from, s, u); \
                 IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
-                    y[l] = scale * (float)ik_quant_##name(from, s, l) - low; \
+                    y[l] = scale * (float)((table) ? u[l] + (lowest) : ik_quant_##name(from, s, l)) - low; \
             } \
         } \
     }
-IK_LAYOUTS(IK_DEQUANTIZE)
+IK_LAYOUT_FORMS(IK_DEQUANTIZE)
+IK_LAYOUT_OTHERS(IK_DEQUANTIZE)
 #undef IK_DEQUANTIZE
 
 /* Dequantise n elements from element `at` on of a row of blocks; both are multiples of 32, which may cut a block of

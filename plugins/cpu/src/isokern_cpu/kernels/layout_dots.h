@@ -33,8 +33,7 @@ static inline ik_runs ik_runs_at(char *at, int64_t k)
             for (int32_t s = 0; s < (block) / IK_LAYOUT_RUN; s++, to.u += IK_LAYOUT_RUN) { \
                 *to.scale++ = d * (float)ik_scale_##name(from, s); \
                 *to.low++ = m * (float)ik_minimum_##name(from, s); \
-                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
-                    to.u[l] = (uint8_t)(ik_quant_##name(from, s, l) - (lowest)); \
+                ik_run_##name(from, s, to.u); \
             } \
         } \
     }

@@ -161,7 +161,13 @@ IK_INLINED run_scales scales_of(const int32_t dtype, run_scales block, const cha
 {
     const panel_form f = panel_form_of(dtype);
     const char *scales = head + scales_at(f) + run * LANES;
-    if (f.scales)
+    if (f.scales == 4) {
+        const words both = (words)IK_V(cvtepu8_epi32)(bytes_at(scales));
+        block.scale = IK_V(mul_ps)(block.scale, IK_V(cvtepi32_ps)((ints)(both & 15)));
+        block.low = IK_V(mul_ps)(block.low, IK_V(cvtepi32_ps)((ints)(both >> 4)));
+        return block;
+    }
+    if (f.scales != 0)
         block.scale = IK_V(mul_ps)(block.scale, signed_at(scales));
     if (f.minima)
         block.low = IK_V(mul_ps)(block.low, signed_at(scales + f.block / f.run * LANES));

@@ -5,7 +5,7 @@
 #include "panel_codes.h"
 
 #if defined(IK_PANELS)
-enum { X_ROWS = LANES == 16 ? 8 : 4 }; /* rows of x at once */
+enum { X_ROWS = LANES == 16 ? 8 : 4, FEW_ROWS = 2 }; /* rows of x at once; so few are multiplied one by one */
 
 /* Whether products are of unsigned bytes, counted from the lowest quant, as far as they fit. */
 IK_INLINED bool is_unsigned(const panel_form f)
@@ -141,7 +141,7 @@ IK_INLINED void panel_dots(
     const panel_form f = panel_form_of(dtype);
     const bool undo = is_unsigned(f) && f.lowest != 0;
     const ints table = f.table ? table_of(dtype, is_unsigned(f) ? f.lowest : 0) : IK_WHOLE(setzero)();
-    const int64_t ahead = 2048;
+    const int64_t distance = 2048;
     floats sum[X_ROWS];
     ints dot[X_ROWS];
 #pragma GCC unroll 8
@@ -151,12 +151,12 @@ IK_INLINED void panel_dots(
         const char *head = w;
         const run_scales block = block_scales(dtype, head);
         for (int64_t at = 0; at < head_bytes(f); at += 64)
-            _mm_prefetch(head + ahead + at, _MM_HINT_T0);
+            _mm_prefetch(head + distance + at, _MM_HINT_T0);
         w += head_bytes(f);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f)) {
 #pragma GCC unroll 8
             for (int64_t at = 0; at < codes_bytes(f); at += 64)
-                _mm_prefetch(w + ahead + at, _MM_HINT_T0);
+                _mm_prefetch(w + distance + at, _MM_HINT_T0);
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
                 const int64_t run = b * IK_BLOCK / f.run + (f.run == IK_LAYOUT_RUN ? h : 0);
@@ -197,19 +197,22 @@ IK_INLINED void multiply_panel(const int32_t dtype, const panel_job *s, int64_t 
     for (int64_t row = 0, rows; row < s->m; row += rows) {
         panel_x x[X_ROWS];
         rows = ik_min(X_ROWS, s->m - row);
-        for (int64_t r = 0; r < rows; r++)
-            x[r] = panel_x_at(s->converted + (row + r) * s->converted_bytes, s->k);
-        int64_t r = 0;
-        if (rows == X_ROWS)
-            panel_dots(dtype, X_ROWS, w, s->k, x, sums), r = rows;
-        for (; X_ROWS > 4 && r + 4 <= rows; r += 4)
-            panel_dots(dtype, 4, w, s->k, x + r, sums + r);
-        for (; r < rows; r++)
+        for (int64_t r = 0; r < X_ROWS; r++) /* the last row again, for those that there are not */
+            x[r] = panel_x_at(s->converted + ik_min(row + r, s->m - 1) * s->converted_bytes, s->k);
+        if (rows > FEW_ROWS)
+            panel_dots(dtype, X_ROWS, w, s->k, x, sums);
+        for (int64_t r = 0; rows <= FEW_ROWS && r < rows; r++)
             panel_dots(dtype, 1, w, s->k, x + r, sums + r);
-        for (r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++)
             finish_sums(&s->finish, s->ty, s->y, row + r, panel * LANES, count, sums[r]);
     }
 }
+
+#define OF_TYPE(name, ...) \
+    static __attribute__((noinline)) void multiply_panel_##name(const panel_job *s, int64_t panel) \
+    { multiply_panel(IK_##name, s, panel); }
+PANEL_FORMS(OF_TYPE)
+#undef OF_TYPE
 
 static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -218,7 +221,7 @@ static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worke
     for (int64_t panel = begin; panel < end; panel++)
         switch (s->dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: multiply_panel(IK_##name, s, panel); break;
+    case IK_##name: multiply_panel_##name(s, panel); break;
             PANEL_FORMS(IK_CASE)
 #undef IK_CASE
         default: return;

@@ -6,6 +6,7 @@
 #include "panel_dots.h"
 
 #if defined(IK_PANELS)
+enum { FLOAT_ROWS = 4 }; /* rows of x at once */
 enum { GEMM_WIDTH = 2 * LANES }; /* of a panel of gemm's tiles */
 
 /* What quants are made of: where a vector of floats can be permuted, 32 of them; else bytes. */
@@ -71,8 +72,8 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
     enum { CHAINS = 2 }; /* of additions, the same for any number of rows */
     const panel_form f = panel_form_of(dtype);
     const quants q = quants_of(dtype);
-    floats sum[X_ROWS], part[X_ROWS][CHAINS];
-#pragma GCC unroll 8
+    floats sum[FLOAT_ROWS], part[FLOAT_ROWS][CHAINS];
+#pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         sum[r] = IK_V(setzero_ps)();
     for (int64_t b = 0; b < k / IK_BLOCK;) {
@@ -84,7 +85,7 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
             for (int h = 0; h < 2; h++) {
                 const int64_t run = b * IK_BLOCK / f.run + (f.run == IK_LAYOUT_RUN ? h : 0);
                 if (h == 0 || f.run == IK_LAYOUT_RUN)
-#pragma GCC unroll 8
+#pragma GCC unroll 4
                     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
                         for (int i = 0; i < CHAINS; i++)
@@ -95,7 +96,7 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
 #pragma GCC unroll 4
                     for (int c = 0; c < 4; c++) {
                         const floats value = element_of(f, q, own, c);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
                         for (int r = 0; r < rows; r++)
                             part[r][c % CHAINS] = IK_V(fmadd_ps)(
                                 value, IK_V(set1_ps)(x[r][b * IK_BLOCK + 16 * h + 4 * i + c]), part[r][c % CHAINS]);
@@ -104,7 +105,7 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
                 if (h == 0 && f.run != IK_LAYOUT_RUN)
                     continue;
                 const run_scales scales = scales_of(dtype, block, head, s++);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
                 for (int r = 0; r < rows; r++) {
                     sum[r] = IK_V(fmadd_ps)(IK_V(add_ps)(part[r][0], part[r][1]), scales.scale, sum[r]);
                     if (f.m >= 0)
@@ -113,7 +114,7 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
             }
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         IK_V(storeu_ps)(y[r], sum[r]);
 }
@@ -206,29 +207,33 @@ IK_INLINED void sum_panel(const int32_t dtype, const panel_job *s, int64_t panel
 {
     const int64_t count = ik_min(LANES, s->n - panel * LANES);
     const char *w = s->w + panel * panel_bytes(dtype, s->k);
-    float sums[X_ROWS][LANES];
+    float sums[FLOAT_ROWS][LANES];
     for (int64_t row = 0, rows; row < s->m; row += rows) {
-        const float *x[X_ROWS], *run_sums[X_ROWS];
-        rows = ik_min(X_ROWS, s->m - row);
-        for (int64_t r = 0; r < rows; r++) {
-            const float *own = (const float *)(const void *)(s->converted + (row + r) * s->converted_bytes);
-            x[r] = lies(s) ? (const float *)(const void *)x_row(s, row + r) : own;
+        const float *x[FLOAT_ROWS], *run_sums[FLOAT_ROWS];
+        rows = ik_min(FLOAT_ROWS, s->m - row);
+        for (int64_t r = 0; r < FLOAT_ROWS; r++) { /* the last row again, for those that there are not */
+            const int64_t at = ik_min(row + r, s->m - 1);
+            const float *own = (const float *)(const void *)(s->converted + at * s->converted_bytes);
+            x[r] = lies(s) ? (const float *)(const void *)x_row(s, at) : own;
             run_sums[r] = lies(s) ? own : own + s->k;
         }
-        int64_t r = 0;
-        if (rows == X_ROWS)
-            panel_sums(dtype, X_ROWS, w, s->k, x, run_sums, sums), r = rows;
-        for (; X_ROWS > 4 && r + 4 <= rows; r += 4)
-            panel_sums(dtype, 4, w, s->k, x + r, run_sums + r, sums + r);
-        for (; r < rows; r++)
+        if (rows > FEW_ROWS)
+            panel_sums(dtype, FLOAT_ROWS, w, s->k, x, run_sums, sums);
+        for (int64_t r = 0; rows <= FEW_ROWS && r < rows; r++)
             panel_sums(dtype, 1, w, s->k, x + r, run_sums + r, sums + r);
-        for (r = 0; panel_form_of(dtype).m >= 0 && r < rows; r++)
+        for (int64_t r = 0; panel_form_of(dtype).m >= 0 && r < rows; r++)
             if (!ik_is_finite(run_sums[r][s->k / panel_form_of(dtype).run]))
                 odd_sums(dtype, w, s->k, x[r], sums[r]);
-        for (r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++)
             finish_sums(&s->finish, s->ty, s->y, row + r, panel * LANES, count, sums[r]);
     }
 }
+
+#define OF_TYPE(name, ...) \
+    static __attribute__((noinline)) void sum_panel_##name(const panel_job *s, int64_t panel) \
+    { sum_panel(IK_##name, s, panel); }
+PANEL_FORMS(OF_TYPE)
+#undef OF_TYPE
 
 static void panel_sum_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -237,7 +242,7 @@ static void panel_sum_tasks(void *context, int64_t begin, int64_t end, int32_t w
     for (int64_t panel = begin; panel < end; panel++)
         switch (s->dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: sum_panel(IK_##name, s, panel); break;
+    case IK_##name: sum_panel_##name(s, panel); break;
             PANEL_FORMS(IK_CASE)
 #undef IK_CASE
         default: return;

@@ -12,8 +12,9 @@
  * - 5 bits: five vectors have a quad each in their high five bits, and three bits each of the other three quads.
  *
  * A head has the rows' d and m as the blocks have them, then a byte for every row's scale of each run, and then its
- * minimum. Missing rows are zero. The layout is as large as the blocks; of the types that pack scales into fewer than 8
- * bits up to a twentieth larger, Q2_K and TQ1_0 a fifth. */
+ * minimum, or, if they are of 4 bits, a byte with both, the minimum in its high nibble. Missing rows are zero. The
+ * layout is as large as the blocks; of types whose scales are fewer than 8 bits up to a twentieth larger, of TQ1_0,
+ * whose trits become codes of 2 bits, a fifth. */
 #ifndef IK_ROW_PANELS_H
 #define IK_ROW_PANELS_H
 #include "matmul_rows.h"
@@ -52,7 +53,9 @@ static inline int32_t ik_worth_Q8_0(int32_t code) { return code - 128; }
 
 typedef struct panel_form {
     int32_t block, bits, run, lowest;
-    bool table, power, scales, minima; /* minima: stored; where there is m they are else one number */
+    bool table, power;
+    int32_t scales; /* bits: 0, 4 or 8 */
+    bool minima; /* stored; where there is m they are else one number */
     int32_t d, m; /* bytes of a block; m is -1 where there is none */
 } panel_form;
 
@@ -74,7 +77,7 @@ static inline __attribute__((always_inline)) int64_t scales_at(const panel_form 
 { return LANES * ((f.power ? 1 : 2) + (f.m >= 0 ? 2 : 0)); }
 
 static inline __attribute__((always_inline)) int64_t head_bytes(const panel_form f)
-{ return scales_at(f) + f.block / f.run * (f.scales + f.minima) * LANES; }
+{ return scales_at(f) + f.block / f.run * ((f.scales != 0) + (f.minima && f.scales != 4)) * LANES; }
 
 /* A head and its codes. */
 static inline __attribute__((always_inline)) int64_t block_bytes(const panel_form f)
@@ -127,11 +130,12 @@ static inline __attribute__((always_inline)) void put_codes(const int32_t bits, 
             memcpy(head + size * r, from + f.d, (size_t)size); \
             if (f.m >= 0) \
                 memcpy(head + 2 * (LANES + r), from + f.m, 2); \
-            for (int64_t s = 0; s < runs; s++) { \
-                if (f.scales) \
-                    scales[s * LANES] = (char)ik_scale_##name(from, s * f.run / IK_LAYOUT_RUN); \
-                if (f.minima) \
-                    scales[(runs + s) * LANES] = (char)ik_minimum_##name(from, s * f.run / IK_LAYOUT_RUN); \
+            for (int64_t s = 0; f.scales != 0 && s < runs; s++) { \
+                const int32_t scale = ik_scale_##name(from, s * f.run / IK_LAYOUT_RUN), \
+                              minimum = f.minima ? ik_minimum_##name(from, s * f.run / IK_LAYOUT_RUN) : 0; \
+                scales[s * LANES] = (char)(f.scales == 4 ? scale | minimum << 4 : scale); \
+                if (f.minima && f.scales != 4) \
+                    scales[(runs + s) * LANES] = (char)minimum; \
             } \
             for (int64_t s = 0; s < f.block / IK_LAYOUT_RUN; s += 2, codes += codes_bytes(f)) { \
                 uint8_t quads[IK_BLOCK]; \
