@@ -9,7 +9,10 @@ from typing import Any
 # What a backend may define as well, where its device has something better than the default. All other public methods
 # are for users of the class, and stay as they are.
 OPTIONAL = {
-    "Device": ("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
+    "Device": (
+        *("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
+        "digest",
+    ),
     "Memory": ("wrap", "adopt", "copy_from", "allocator"),
     "Buffer": ("map_bytes", "unmap_bytes", "native", "close", "is_mapped", "map_for_cpu", "unmap_for_gpu"),
     "Stream": ("wait", "copy_by_engine", "native", "scratch"),

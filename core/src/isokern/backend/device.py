@@ -51,7 +51,7 @@ class Device(Place):
 
     @property
     def digest(self) -> str:
-        """What tells the code of the device's kernels from other versions of it; empty where that is unknown."""
+        """What tells the code of its kernels from other versions; without it no packed constants are kept in files."""
         return ""
 
     @abstractmethod
