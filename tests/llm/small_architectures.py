@@ -81,21 +81,28 @@ ALTUP = (
     "altup_router altup_router_norm altup_predict_coef altup_correct_coef altup_correct_scale"
     " laurel_l laurel_r laurel_post_norm inp_gate proj post_norm"
 )
-ALTUP_SHAPES = {
-    "altup_router": (3, WIDTH),
-    "altup_predict_coef": (9, 3),
-    "altup_correct_coef": (3, 3),
-    "altup_correct_scale": (WIDTH,),
-    "laurel_l": (16, WIDTH),
-    "laurel_r": (WIDTH, 16),
-    "inp_gate": (24, WIDTH),
-    "proj": (WIDTH, 24),
-    "altup_proj": (2, WIDTH, WIDTH),
-    "altup_unembd_proj": (2, WIDTH, WIDTH),
-    "per_layer_token_embd": (VOCABULARY, 6 * 24),
-    "per_layer_model_proj": (6 * 24, WIDTH),
-    "per_layer_proj_norm": (24,),
-}
+
+
+def altup_shapes(count, inner, rank):
+    """Return the shapes of what has to do with branches, in six layers."""
+    return {
+        "altup_router": (count, WIDTH),
+        "altup_predict_coef": (count * count, count),
+        "altup_correct_coef": (count, count),
+        "altup_correct_scale": (WIDTH,),
+        "laurel_l": (rank, WIDTH),
+        "laurel_r": (WIDTH, rank),
+        "inp_gate": (inner, WIDTH),
+        "proj": (WIDTH, inner),
+        "altup_proj": (count - 1, WIDTH, WIDTH),
+        "altup_unembd_proj": (count - 1, WIDTH, WIDTH),
+        "per_layer_token_embd": (VOCABULARY, 6 * inner),
+        "per_layer_model_proj": (6 * inner, WIDTH),
+        "per_layer_proj_norm": (inner,),
+    }
+
+
+ALTUP_SHAPES = altup_shapes(3, 24, 16)
 LOW = " ".join(f"time_mix_{letter}{i}" for letter in "wav" for i in range(3))
 RWKV = (
     f"attn_norm+ attn_norm_2+ time_mix_lerp_fused {LOW} time_mix_g1 time_mix_g2 time_mix_k_k time_mix_k_a time_mix_r_k"
