@@ -97,11 +97,12 @@ def read_module(
             continue
         inner = list(ast.walk(node))
         used = frozenset(n.id for n in inner if isinstance(n, ast.Name))
-        defines = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         strings = {n.value for n in inner if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        binds = frozenset({node.name} if defines else stored)
-        own.append(Statement(module, ast.dump(node), used, binds, frozenset(() if defines else strings)))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            binds, strings = {node.name}, set()
+        else:
+            binds = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        own.append(Statement(module, ast.dump(node), used, frozenset(binds), frozenset(strings)))
     return tuple(found), tuple(own)
 
 
