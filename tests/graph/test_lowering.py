@@ -43,7 +43,7 @@ def test_the_exceptions_are_named_and_few():
     assert not set(primitives()) & set(EXCEPTIONS)
 
 
-@pytest.mark.turns(4)  # each goes over all samples
+@pytest.mark.turns(8)  # each goes over all samples
 @pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
 def test_every_operator_reaches_primitives(op):
     allowed, reached = {*primitives(), *EXCEPTIONS}, 0
@@ -60,7 +60,7 @@ def test_every_operator_reaches_primitives(op):
     assert reached
 
 
-@pytest.mark.turns(4)  # each goes over all samples
+@pytest.mark.turns(8)  # each goes over all samples
 @pytest.mark.parametrize("op", COMPOSITE, ids=lambda op: op.name)
 def test_what_a_device_of_primitives_computes(op, device):
     """The conformance suite checks results, the exact workspace, and that nothing else is written."""

@@ -154,7 +154,7 @@ def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
 
 
 @needs_compiler
-@pytest.mark.turns(2)  # each compiles the kernel many times
+@pytest.mark.turns(4)  # each compiles the kernel many times
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, mode: str) -> None:
     """The library is once truncated and once replaced by one that computes something else."""

@@ -179,7 +179,7 @@ def test_headers_of_one_name_are_told_apart(runtime: Path, tmp_path: Path) -> No
     assert re.search(r"^F .*/xpusim/copy\.h$", lines, flags=re.M)
 
 
-@pytest.mark.turns(4)  # each compiles a kernel
+@pytest.mark.turns(8)  # each compiles a kernel
 @MODES
 @pytest.mark.parametrize("name", scenes.EXCEPTIONS)
 def test_exception(runtime: Path, tmp_path: Path, mode: str, name: str) -> None:
@@ -277,7 +277,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.turns(3)  # each starts the compiler
+@pytest.mark.turns(6)  # each starts the compiler
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
     statement, words = REFUSED[name]
@@ -339,7 +339,7 @@ OF_THE_HOST = {"xpu/xdnn.h", "xpu/runtime.h"}
 OTHER_WORDS = {"math.h", "cluster.h", "float", "reinterpret_cast", "__group_shared__", "_rz", "_ru", "_rd", "_ASYNC"}
 
 
-@pytest.mark.turns(3)  # each starts the compiler twice
+@pytest.mark.turns(6)  # each starts the compiler twice
 @pytest.mark.parametrize("row", rows_of("What is modelled"), ids=lambda row: row[0])
 def test_the_names_of_the_page_are_in_its_headers(row: list[str]) -> None:
     headers, told = re.findall(r"`([^`]*)`", row[0]), [w for w in words_of(row[1]) if w not in OTHER_WORDS]

@@ -64,6 +64,7 @@ def metadata(wheel: zipfile.ZipFile, file: str) -> email.message.Message:
     return email.message_from_bytes(wheel.read(name))
 
 
+@pytest.mark.turns(2)  # each builds a plug-in
 @pytest.mark.parametrize("built", each(FOLDERS), indirect=True)
 def test_wheel_from_sdist_holds_what_it_must(built):
     name, folder = built
