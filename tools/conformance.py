@@ -102,7 +102,7 @@ def moving(wanted: Sequence[str]) -> list[str]:
 def limit(backend: str, options: list[str]) -> list[str]:
     """Return the options without --since where it selects more than `MOST` cases.
 
-    That is so where code that all operators share has changed. Then all cases are divided into a tenth as many parts as
+    That is so where code that all operators share has changed. Then all cases are divided into a fifth as many parts as
     usual, and one of these runs instead; `tox -m full` runs the rest.
     """
     if "--since" not in options:
@@ -114,7 +114,7 @@ def limit(backend: str, options: list[str]) -> list[str]:
         return options
     part = options.index("--slice") + 1
     number, _, parts = options[part].partition("/")
-    fewer = int(parts) // 10
+    fewer = int(parts) // 5
     print(f"{backend}: {count} cases differ since {options[at + 1][:7]}, more than {MOST}: one of {fewer} parts runs")
     kept = [*options[:at], *options[at + 2 :]]
     kept[kept.index("--slice") + 1] = f"{(int(number) - 1) % fewer + 1}/{fewer}"
