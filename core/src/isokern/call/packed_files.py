@@ -30,11 +30,11 @@ def keep_packed(source: Tensor, layout: PackedLayout, pack: Callable[[], Buffer]
 
     It is possible on devices that compute in the host's memory and tell versions of their kernels apart (`digest`).
     """
-    device, files = source.device, user_cache("prepacked")
-    possible = device.memory.wraps and device.digest and source.desc.is_contiguous and layout.nbytes >= LEAST
-    if not _is_asked() or not possible:
+    device = source.device
+    worth = device.memory.wraps and source.desc.is_contiguous and layout.nbytes >= LEAST
+    if not (_is_asked() and worth and device.digest):
         return pack()
-    key = _key(device, layout, source)
+    files, key = user_cache("prepacked"), _key(device, layout, source)
     found = _map(files, key, layout.nbytes, device)
     if found is None:
         found = pack()
