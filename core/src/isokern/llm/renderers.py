@@ -72,11 +72,13 @@ def ask(request: bytes, seconds: float) -> bytes:
 
     TimeoutError after some seconds, OSError where no process can be started.
     """
-    while _waiting:  # one that was kept may have ended since
-        with contextlib.suppress(IndexError):
-            if answer := _ask(_waiting.pop(), request, seconds):
-                return answer
-    return _ask(Renderer(), request, seconds)
+    while True:
+        try:
+            renderer = _waiting.pop()
+        except IndexError:
+            return _ask(Renderer(), request, seconds)
+        if answer := _ask(renderer, request, seconds):  # one that was kept may have ended since
+            return answer
 
 
 def _ask(renderer: Renderer, request: bytes, seconds: float) -> bytes:

@@ -86,8 +86,8 @@ class Session:
     def take(self, n: int, room: int) -> int:
         """Count n positions as stored, for a program that writes up to `room`, and return where they begin.
 
-        Where that does not fit in the layers which keep a window, they forget what is SPAN positions behind it.
-        InvalidArgument where it does not fit in the others.
+        Layers that keep a window forget the oldest positions where they need the room; the window and SPAN positions
+        before it stay. InvalidArgument where the other layers have no room.
         """
         start, window = self.position, max(self.model.config.windows, default=0)
         near = [cache for cache, is_near in zip(self.caches, self._near, strict=True) if is_near]
@@ -104,8 +104,8 @@ class Session:
     def rewind(self, position: int) -> int:
         """Forget the tokens from a position on, and return how many are left in the cache.
 
-        None are where what was before cannot be had again: states of models without keys, and windows that have moved
-        on by more than SPAN positions.
+        All go, and 0 is left, where the cache no longer has what the tokens before have made: the states of models
+        without keys, and windows that have moved on by more than SPAN positions.
         """
         position = integer("Session.rewind", "position", position, 0, self.position)
         c = self.model.config
