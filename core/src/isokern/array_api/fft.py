@@ -12,7 +12,7 @@ from ..arguments import is_integer
 from ..dtypes import COMPLEX, F32, F64, dtype as dtype_of
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, tensor
-from .complex_parts import is_complex
+from .complex_parts import WHOLE, is_complex, to_complex
 from .dtypes import DEFAULT_FLOAT
 from .elementwise import conj
 from .manipulation import roll
@@ -145,8 +145,6 @@ def _invert_real(where: str, x: Tensor, n: Any, axis: int, norm: str) -> Tensor:
 
 def _to_complex(where: str, x: Any) -> Tensor:
     held = _floating(where, x)
-    from .complex_parts import WHOLE, to_complex
-
     return held if is_complex(held) else to_complex(held, WHOLE[held.dtype])
 
 
