@@ -21,6 +21,7 @@ DEFAULT = (
     "dead_code"
 )
 
+_STANDARD = frozenset(DEFAULT.split(","))  # known without a look at the folder
 
 Pass = Callable[[State], State]
 _registered: dict[str, Pass] = {}
@@ -62,7 +63,7 @@ def of(pipeline: str | Sequence[str]) -> list[str]:
     """Return the names in a pipeline, which is text with commas or a list; InvalidArgument for an unknown name."""
     given = [n.strip() for n in pipeline.split(",") if n.strip()] if isinstance(pipeline, str) else list(pipeline)
     for name in given:
-        if name not in names():
+        if name not in _STANDARD and name not in names():
             raise InvalidArgument("passes", f"no pass is called {name!r}", allowed=", ".join(names()))
     return given
 

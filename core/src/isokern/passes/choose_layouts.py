@@ -16,7 +16,7 @@ themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..graph.ir import Op, TensorSpec, Value, specs_of
 from ..layout import contiguous_strides
@@ -34,8 +34,7 @@ def run(state: State) -> State:
 # Merging transposes
 
 
-@dataclass(frozen=True)
-class _Turned:
+class _Turned(NamedTuple):
     """A value that is another one transposed: its dim i is dim axes[i] of `base`, a value of the new graph."""
 
     base: Value

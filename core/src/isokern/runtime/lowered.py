@@ -19,7 +19,7 @@ from ..declare.operator import Operator, Resolved
 from ..declare.samples import describe, first_sample
 from ..dtypes import DType
 from ..graph.ir import Graph, Op, Value
-from ..passes import run
+from ..passes import choose_layouts, common_subexpressions, dead_code, fold_casts, run
 from ..rewriting.conversion import convert, find_illegal, single
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
@@ -28,7 +28,8 @@ from .memory_plan import MemoryPlan, plan_memory
 
 SETTING = "ISOKERN_ON_MISSING"
 POLICIES = ("lower", "error")
-PASSES = "common_subexpressions,fold_casts,choose_layouts,dead_code"
+# Loaded with this file and not when they run, which the first call of an operator would notice
+PASSES = [made.__name__.rpartition(".")[2] for made in (common_subexpressions, fold_casts, choose_layouts, dead_code)]
 
 
 def is_lowering(where: str, on_missing: str | None = None) -> bool:
