@@ -150,6 +150,23 @@ class Writer:
         """An rms_norm of the last dim."""
         return self.weighted(self.over_root(x, 1e-6), bias=False)
 
+    def group_norm(self, x, groups):
+        """A norm of groups of channels, as a norm of a view with weights of 1, or by small operators."""
+        n, c, *sides = x.spec.shape
+        flat = self.op("reshape", x, shape=(n, groups, x.spec.numel // (n * groups)))
+        made = self.one_of(
+            lambda: self.op("instance_norm", flat, self.number(1, (groups,)), self.number(0, (groups,)), eps=1e-5),
+            lambda: self.op("instance_norm", flat, eps=1e-5),
+            lambda: self.over_root(self.op("sub", flat, self.op("reduce_mean", flat, axes=(-1,), keepdims=True)), 1e-5),
+        )
+        wide = (c, *[1] * len(sides))
+        y = self.both("mul", self.op("reshape", made, shape=x.spec.shape), self.vector(*wide))
+        return self.one_of(
+            lambda: y,
+            lambda: self.both("add", y, self.vector(1, *wide)),
+            lambda: self.op("bias_add", y, self.vector(c), axis=1),
+        )
+
     # Attention
 
     def attention(self, batch, heads, queries, keys, d, e):

@@ -13,7 +13,7 @@ from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "quick_gelu", "hardswish", "hardsigmoid")
-PASSES = "canonicalise,recognise_activations,recognise_norms,recognise_attention,dead_code"
+PASSES = "canonicalise,recognise_activations,recognise_norms,recognise_group_norm,recognise_attention,dead_code"
 ROUNDS = range(12)
 
 
@@ -43,6 +43,27 @@ def test_a_norm_is_one_operator_however_it_is_written(kind, cpu):
         found = compare(w, w.op("sin", getattr(w, kind)(x)), cpu)
         found.pop("reshape", None)  # of weights with more dims
         assert found == {"neg": 1, kind: 1, "sin": 1}, seed
+
+
+def test_a_norm_by_groups_is_one_operator_however_it_is_written(cpu):
+    for seed in ROUNDS:
+        w = Writer(seed)
+        x = w.op("neg", w.input(2, 6, 5, *[4] * w.random.integers(2)))
+        found = compare(w, w.op("sin", w.group_norm(x, int(w.random.choice([1, 2, 3, 6])))), cpu)
+        found.pop("reshape", None)  # of weights with more dims
+        assert found == {"neg": 1, "group_norm": 1, "sin": 1}, seed
+
+
+@pytest.mark.parametrize("change", ["weights", "shape", "read"])
+def test_what_is_no_norm_by_groups_stays(change, cpu):
+    w = Writer(1)
+    x = w.op("neg", w.input(2, 6, 5))
+    flat = w.op("reshape", x, shape=(2, 5, 6) if change == "shape" else (2, 3, 10))
+    made = w.op("instance_norm", flat, w.number(2 if change == "weights" else 1, flat.spec.shape[1:2]), eps=1e-5)
+    y = w.op("mul", w.op("reshape", made, shape=(2, 6, 5)), w.vector(6, 1))
+    if change == "read":
+        y = w.op("add", y, w.op("reduce_max", made, axes=(1, 2), keepdims=True))
+    assert compare(w, y, cpu)["group_norm"] == 0
 
 
 @pytest.mark.parametrize("heads", [0, 3])
