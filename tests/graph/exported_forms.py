@@ -167,7 +167,51 @@ class Writer:
             lambda: self.op("bias_add", y, self.vector(c), axis=1),
         )
 
+    # Rotary positions
+
+    def tables(self, batch, steps, pairs, known):
+        """Cosines and sines [batch, steps, 2 pairs] of positions, which are known or an input of integers."""
+        freqs = 10000.0 ** -(np.arange(pairs) / pairs)
+        self.known["freqs"] = freqs.astype(np.float32)
+        freqs = self.b.parameter("freqs", (pairs,), "F32")
+        if known:
+            self.known["positions"] = np.arange(batch * steps, dtype=np.float32).reshape(batch, steps)
+            positions = self.b.parameter("positions", (batch, steps), "F32")
+        else:
+            positions = self.b.emit("cast", [self.b.input("at", (batch, steps), "I64")], dtypes={"T": "F32"})[0]
+
+        def wide(value, *shape):
+            return self.op("reshape", value, shape=shape)
+
+        flat, row = wide(positions, batch * steps, 1), wide(freqs, 1, pairs)
+        column = wide(freqs, pairs, 1)
+        angles = self.one_of(
+            lambda: self.both("mul", wide(positions, batch, steps, 1), freqs),
+            lambda: self.op("matmul", flat, row),
+            lambda: self.op("transpose", self.op("matmul", column, wide(positions, 1, batch * steps)), axes=(1, 0)),
+        )
+        angles = wide(angles, batch, steps, pairs)
+        both = self.op("concat", angles, angles, axis=int(self.random.choice([-1, 2])))
+        factor = float(self.random.choice([1.0, 1.25]))
+        return [self.op("scale", self.op(kind, both), value=factor) for kind in ("cos", "sin")]
+
+    def rope(self, x, tables, heads):
+        """x [b, heads, s, d] or [b, s, heads, d] turned by tables: `heads` is the dim of heads."""
+        d = x.spec.shape[-1]
+        b, s = tables[0].spec.shape[:2]
+        cos, sin = (self.op("reshape", t, shape=(b, 1, s, d) if heads == 1 else (b, s, 1, d)) for t in tables)
+        first = self.op("slice", x, starts=(0,), ends=(d // 2,), axes=(3,))
+        second = self.op("slice", x, starts=(d // 2,), ends=(d,), axes=(3,))
+        turned = self.op("concat", self.op("neg", second), first, axis=3)
+        return self.both("add", self.both("mul", x, cos), self.both("mul", turned, sin))
+
     # Attention
+
+    def repeated(self, x, times):
+        """Heads [b, g, s, d], each as often as the queries have it."""
+        b, g, s, d = x.spec.shape
+        wide = self.op("broadcast_to", self.op("reshape", x, shape=(b, g, 1, s, d)), shape=(b, g, times, s, d))
+        return self.op("reshape", wide, shape=(b, g * times, s, d))
 
     def attention(self, batch, heads, queries, keys, d, e):
         """Attention with its factor and its mask in one of their forms; `heads` 0 is none."""

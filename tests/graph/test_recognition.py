@@ -13,7 +13,10 @@ from isokern.rewriting.rewriter import State
 from isokern.runtime import compile
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "quick_gelu", "hardswish", "hardsigmoid")
-PASSES = "canonicalise,recognise_activations,recognise_norms,recognise_group_norm,recognise_attention,dead_code"
+PASSES = (
+    "canonicalise,recognise_activations,recognise_norms,recognise_group_norm,recognise_attention,share_heads,"
+    "recognise_rope,dead_code"
+)
 ROUNDS = range(12)
 
 
@@ -21,7 +24,10 @@ def compare(writer, y, device, bound=2e-5):
     """Return the kinds of operators after the passes; results before and after must agree on a device."""
     writer.b.output(y)
     graph = writer.b.graph
-    feeds = [writer.random.standard_normal(v.spec.shape) for v in graph.inputs]
+    feeds = [
+        writer.random.integers(0, 50, v.spec.shape) if v.spec.dtype.kind == "i" else
+        writer.random.standard_normal(v.spec.shape) for v in graph.inputs
+    ]  # fmt: skip
     plain, done = (compile(graph, device, parameters=writer.known, passes=p).run(feeds) for p in ("", PASSES))
     np.testing.assert_allclose(done, plain, rtol=bound, atol=bound * np.abs(plain).max(initial=1))
     return Counter(op.kind for op in run(State(graph, writer.known), PASSES).graph.ops)
@@ -72,6 +78,71 @@ def test_attention_is_one_operator_however_it_is_written(heads, cpu):
         w = Writer(seed)
         found = compare(w, w.attention(2, heads, 5, 7, 16, 24), cpu)
         assert found["attention"] == 1 and not found["matmul"] and not found["softmax"], seed
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("known", [True, False])
+def test_rotary_positions_are_one_operator_however_they_are_written(heads, known, cpu):
+    for seed in ROUNDS:
+        w = Writer(seed)
+        batch = 1 + seed % 2
+        tables = w.tables(batch, 5, 4, known)
+        x = w.input(*((2, 3, 5, 8) if heads == 1 else (2, 5, 3, 8)))
+        found = compare(w, w.op("tanh", w.rope(w.op("neg", x), tables, heads)), cpu)
+        assert {k: n for k, n in found.items() if k not in ("reshape", "transpose")} == {
+            "neg": 1, "rope": 1, "tanh": 1
+        }, seed  # fmt: skip
+
+
+@pytest.mark.parametrize("change", ["fraction", "halves", "sign", "angle", "tables"])
+def test_what_turns_otherwise_stays(change, cpu):
+    w = Writer(4)
+    cos, sin = w.tables(1, 5, 4, True)
+    x = w.input(2, 3, 5, 8)
+    if change == "fraction":  # which no operator takes as a position
+        w.known["positions"][0, 2] += 0.5
+    if change == "angle":
+        sin = w.op("sin", w.op("scale", cos.producer.inputs[0].producer.inputs[0], value=2.0))
+    if change == "tables":  # cosines of which no angles are known
+        w.known["table"] = np.float32(w.random.standard_normal((1, 5, 8)))
+        cos = w.b.parameter("table", (1, 5, 8), "F32")
+    y = w.rope(x, (cos, sin), 1)
+    if change in ("halves", "sign"):
+        first, second = (w.op("slice", x, starts=(a,), ends=(a + 4,), axes=(3,)) for a in (0, 4))
+        parts = (w.op("neg", first), second) if change == "halves" else (w.op("abs", second), first)
+        wide = [w.op("reshape", t, shape=(1, 1, 5, 8)) for t in (cos, sin)]
+        y = w.op("add", w.op("mul", x, wide[0]), w.op("mul", w.op("concat", *parts, axis=3), wide[1]))
+    assert compare(w, y, cpu)["rope"] == 0
+
+
+def test_attention_reads_repeated_heads_once(cpu):
+    for seed in ROUNDS:
+        w = Writer(seed)
+        times = int(w.random.integers(2, 4))
+        q = w.input(2, 2 * times, 5, 8)
+        k, v = (w.repeated(w.op("neg", w.input(2, 2, 7, 8)), times) for _ in range(2))
+        if seed % 2:
+            k = w.op("transpose", k, axes=(0, 1, 3, 2))
+        else:  # as exporters write the product of a batch
+            flat = w.op("transpose", w.op("reshape", k, shape=(4 * times, 7, 8)), axes=(0, 2, 1))
+            k = w.op("reshape", flat, shape=(2, 2 * times, 8, 7))
+        shares = w.op("softmax", w.times(w.op("matmul", q, k), 8**-0.5), axis=-1)
+        found = compare(w, w.op("matmul", shares, v), cpu)
+        assert found["attention"] == 1 and not found["broadcast_to"], seed
+
+
+def test_heads_of_another_order_are_repeated(cpu):
+    """Where the first queries do not share the first head, nothing is left away."""
+    w = Writer(0)
+    q, k, v = w.input(2, 4, 5, 8), w.input(2, 2, 7, 8), w.input(2, 2, 7, 8)
+
+    def tiled(x):
+        wide = w.op("broadcast_to", w.op("reshape", x, shape=(2, 1, 2, 7, 8)), shape=(2, 2, 2, 7, 8))
+        return w.op("reshape", wide, shape=(2, 4, 7, 8))
+
+    scores = w.op("matmul", q, w.op("transpose", tiled(k), axes=(0, 1, 3, 2)))
+    found = compare(w, w.op("matmul", w.op("softmax", scores, axis=-1), tiled(v)), cpu)
+    assert found["attention"] == 1 and found["broadcast_to"] == 2
 
 
 def test_a_layer_of_a_transformer_has_few_operators(devices):

@@ -17,8 +17,8 @@ from ..status import InvalidArgument
 
 DEFAULT = (
     "canonicalise,fold_quantization,fold_constants,common_subexpressions,recognise_activations,recognise_norms,"
-    "recognise_group_norm,recognise_attention,choose_layouts,fold_batch_norm,fuse_epilogue,fuse_add_rms_norm,"
-    "fuse_elementwise,fold_casts,dead_code"
+    "recognise_group_norm,recognise_attention,share_heads,recognise_rope,dead_code,choose_layouts,fold_batch_norm,"
+    "fuse_epilogue,fuse_add_rms_norm,fuse_elementwise,fold_casts,dead_code"
 )
 
 _STANDARD = frozenset(DEFAULT.split(","))  # known without a look at the folder

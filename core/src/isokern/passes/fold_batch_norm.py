@@ -147,10 +147,10 @@ def _fold(rewriter: Rewriter, op: Op, chain: list[tuple[Op, Line]]) -> bool:
         folded = (weight * _spread(op, weight, factor)).astype(kept)
     if not (np.isfinite(folded).all() and np.isfinite(added).all()):
         return False  # separate layers show better where a NaN or infinity comes from
-    inputs = [rewriter.value(x), rewriter.parameter(w, f"{op.name}.weight folded", folded)]
+    inputs = [rewriter.value(x), rewriter.parameter(w.spec.dtype, f"{op.name}.weight folded", folded)]
     kind, attrs = op.kind, op.attrs
     if bias is not None or shift.any():
-        inputs.append(rewriter.parameter(w, f"{op.name}.bias folded", added))
+        inputs.append(rewriter.parameter(w.spec.dtype, f"{op.name}.bias folded", added))
         if kind == "matmul":
             kind, attrs = "gemm", {}
     specs = [v.spec for v in last.outputs]

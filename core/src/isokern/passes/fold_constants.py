@@ -36,7 +36,7 @@ def run(state: State) -> State:
                 constants.placed.add(value)
                 assert value.producer is not None
                 name = f"{value.name or value.producer.kind} constant"
-                rewriter.put(value, rewriter.parameter(value, name, constants.made[value]))
+                rewriter.put(value, rewriter.parameter(value.spec.dtype, name, constants.made[value]))
         rewriter.copy(op)
     return rewriter.finish()
 

@@ -237,11 +237,11 @@ def _emit(rewriter: Rewriter, made: _Product) -> None:
             return rewriter.value(x.value)
         known = rewriter.known.get(x.value.name) if x.value.role == PARAMETER else None
         if isinstance(known, np.ndarray):
-            return rewriter.parameter(x.value, f"{x.value.name} transposed", known.transpose(x.axes))
+            return rewriter.parameter(x.value.spec.dtype, f"{x.value.name} transposed", known.transpose(x.axes))
         return emit("transpose", [rewriter.value(x.value)], axes=x.axes)
 
     def number(array: Array, dtype: Any, name: str) -> Value:
-        return _constant(rewriter, np.asarray(array).astype(dtype.numpy), dtype, f"{op.name or op.kind}.{name}")
+        return rewriter.parameter(dtype, f"{op.name or op.kind}.{name}", np.asarray(array))
 
     def zero(x: _Quantised, name: str) -> Value:
         return number(x.zero, x.value.spec.dtype, name)
@@ -282,11 +282,3 @@ def _emit(rewriter: Rewriter, made: _Product) -> None:
     if bias is not None:
         found = emit("bias_add", [found, rewriter.value(bias)], axis=1 if is_conv else y.spec.ndim - 1)
     rewriter.put(y, found)
-
-
-def _constant(rewriter: Rewriter, array: Array, dtype: Any, name: str) -> Value:
-    there = (rewriter.old, rewriter.builder.graph)
-    while name in {v.name for g in there for v in (*g.inputs, *g.parameters)}:
-        name += "'"
-    rewriter.known[name] = array
-    return rewriter.builder.parameter(name, array.shape, dtype)

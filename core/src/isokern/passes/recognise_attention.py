@@ -255,7 +255,8 @@ def _masks(rewriter: Rewriter, made: _Attention, emit: object) -> list[Value | N
     rank = made.v.spec.ndim
     if made.seen is not None:
         zero, low = (
-            rewriter.parameter(made.v, f"{made.ops[0].name} mask", np.array(number)) for number in (0.0, made.low)
+            rewriter.parameter(made.v.spec.dtype, f"{made.ops[0].name} mask", np.array(number))
+            for number in (0.0, made.low)
         )
         mask = emit("where", [rewriter.value(made.seen), *((zero, low) if made.kept else (low, zero))])
     else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import DType
 from ..graph.builder import Builder
 from ..graph.ir import INPUT, PARAMETER, Graph, Op, TensorSpec, Value
 from .target import Target
@@ -74,14 +75,14 @@ class Rewriter:
             return None
         return np.asarray(self.known[old.name], np.float64)
 
-    def parameter(self, like: Value, name: str, array: Array) -> Value:
-        """Add a parameter of the dtype of another, with these elements."""
+    def parameter(self, dtype: DType, name: str, array: Array) -> Value:
+        """Add a parameter with these elements."""
         there = (self.old, self.builder.graph)
         while name in {v.name for g in there for v in (*g.inputs, *g.parameters)}:
             name += "'"
-        assert like.spec.dtype.numpy is not None
-        self.known[name] = np.array(array, like.spec.dtype.numpy, order="C")
-        return self.builder.parameter(name, array.shape, like.spec.dtype)
+        assert dtype.numpy is not None
+        self.known[name] = np.array(array, dtype.numpy, order="C")
+        return self.builder.parameter(name, array.shape, dtype)
 
     def finish(self) -> State:
         """Return the new graph, with the known values of the parameters that it reads."""
