@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import small_architectures
 import small_model
+from gguf_write import write_gguf
 from small_architectures import EXPERT, FILES, HEADS, VOCABULARY, WINDOW, altup_shapes, made
+from test_tokenizer import PROSE, rwkv_metadata
 
 from isokern import blocks
-from isokern.llm import GGUF, Model, Session
+from isokern.llm import GGUF, Model, Session, Tokenizer
 
 pytestmark = pytest.mark.full
 TEXT = [int(t) for t in np.random.default_rng(2).integers(0, VOCABULARY, 30)]
@@ -139,3 +141,18 @@ def test_files_that_llama_cpp_quantised(tmp_path, cpu, architecture, kind):
 
     small_model.made(tmp_path / "wide.gguf", architecture, **{**sizes, "change": widen})
     check(gguf, cpu, other_logits(tmp_path / "wide.gguf", TEXT), TEXT)
+
+
+def test_tokens_of_rwkv_are_llama_cpps(tmp_path):
+    random = np.random.default_rng(3)
+    starts = random.integers(0, len(PROSE) - 10, 800)
+    words = {PROSE[at : at + random.integers(2, 9)].encode() for at in starts}
+    words |= {"日本".encode(), b"\xe6\x97", b"\n\n", b"\\", b"\t\"", b" '\""}  # fmt: skip
+    _, metadata = rwkv_metadata(sorted(word for word in words if len(word) > 1))
+    path = tmp_path / "rwkv.gguf"
+    write_gguf(path, {"general.architecture": "rwkv7", **metadata}, {})
+    tokenizer = Tokenizer.from_gguf(GGUF.open(path))
+    theirs = pytest.importorskip("llama_cpp").Llama(str(path), vocab_only=True, verbose=False)
+    for at in random.integers(0, len(PROSE) - 50, 3000):
+        text = PROSE[at : at + random.integers(1, 50)] + "".join(random.choice([*"日本語ß½👩\x01\\'\"\t\n "], 4))
+        assert tokenizer.encode(text) == theirs.tokenize(text.encode(), add_bos=False, special=False), text

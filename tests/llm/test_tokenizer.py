@@ -337,6 +337,37 @@ def test_sentencepiece_s_unigram_agrees(tmp_path, rule, fallback):
             assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)).replace(" \u2047 ", "")
 
 
+def rwkv_metadata(words):
+    """Return (tokens as bytes, metadata) of RWKV's kind: an end, all bytes, words and a place that is not used."""
+    made = [*(bytes([byte]) for byte in range(256)), *words]
+    shown = ["<s>", *(repr(token)[2:-1] for token in made), "[PAD]"]
+    types = np.int32([CONTROL, *[NORMAL] * len(made), 5])
+    keys = {"model": "rwkv", "tokens": tuple(shown), "token_type": types, "bos_token_id": 0, "eos_token_id": 0}
+    return [None, *made, None], {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+
+
+def test_the_longest_token_at_each_place():
+    """RWKV's tokenizer beside a search that tries each length, and escapes as Python writes them."""
+    cut = PROSE[2000:].split(" ")
+    words = {text[:n].encode() for text in [*cut, *(f" {word}" for word in cut)] for n in (2, 3, 5, 9)}
+    words |= {"日本".encode(), "日本語のテ".encode(), b"\n\n", b"\\", b'\t"', b"'\"", b"\xff\x00", b"don't"}
+    words = sorted(word for word in words if len(word) > 1)
+    tokens, metadata = rwkv_metadata(words)
+    ids = {token: i for i, token in enumerate(tokens) if token is not None}
+    tokenizer = Tokenizer(metadata)
+    assert (tokenizer.add_bos, tokenizer.eos, len(tokenizer)) == (False, 0, len(tokens))
+    for text in [*TEXTS, "\\ don't \t\" '\" \n\n"]:
+        data, expected = text.encode(), []
+        while data:
+            length = max(n for n in range(1, 20) if data[:n] in ids)
+            expected.append(ids[data[:length]])
+            data = data[length:]
+        assert tokenizer.encode(text) == expected, text
+        assert tokenizer.decode(expected) == text
+    assert [tokenizer.piece(ids[word]) for word in words] == words
+    assert tokenizer.encode("<s>", special=True) == [0] != tokenizer.encode("<s>")
+
+
 def bert_metadata(**changed):
     """Return (vocabulary, metadata) of WordPiece, its tokens as GGUF has them."""
     library = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
@@ -431,7 +462,8 @@ def test_when_bos_comes_first():
 GPT2_TOKENS = gpt2_metadata()["tokenizer.ggml.tokens"]
 WRONG = [
     ("gpt2", {"model": None}, "tokenizer.ggml.model is missing; allowed: a str; give a file"),
-    ("gpt2", {"model": "rwkv"}, "tokenizer.ggml.model is 'rwkv'; allowed: gpt2, llama, t5, bert, gemma4"),
+    ("gpt2", {"model": "plamo2"}, "tokenizer.ggml.model is 'plamo2'; allowed: gpt2, llama, t5, bert, gemma4, rwkv"),
+    ("gpt2", {"model": "rwkv"}, "tokenizer.ggml.tokens has no token for the byte 0x00; allowed: all 256 among them"),
     ("gpt2", {"model": 3}, "tokenizer.ggml.model is of type int; allowed: str"),
     ("gpt2", {"pre": "tiktoken"}, "tokenizer.ggml.pre is 'tiktoken'; allowed: default, gpt-2, phi-2"),
     ("gpt2", {"tokens": None}, "tokenizer.ggml.tokens is missing"),

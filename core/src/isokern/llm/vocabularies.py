@@ -2,7 +2,8 @@
 
 `tokenizer.ggml.model` is `gpt2`, byte-level BPE from tokens and merges; `llama`, SentencePiece's BPE, whose merges
 follow from the scores, with byte tokens for what has no token; `t5`, SentencePiece's unigram model; `bert`, WordPiece;
-`gemma4`, BPE of plain text from tokens and merges; and `huggingface`, what a tokenizer.json in a folder says.
+`gemma4`, BPE of plain text from tokens and merges; `rwkv`, the longest token at each place; and `huggingface`, what a
+tokenizer.json in a folder says.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from ..status import InvalidArgument
 from .gguf import Value, quote_name
+from .longest_match import LongestMatch, unescape
 from .pre_tokenizers import CUTS
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
@@ -307,6 +309,19 @@ def _bert(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     return Vocabulary(made, pieces, first, last, True, True, unknown, drop_space=True, sep=True)
 
 
+def _rwkv(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
+    """Return the longest token at each place, of the normal ones."""
+    pieces = [unescape(t) if kind == NORMAL else t.encode() for t, kind in zip(tokens, types, strict=True)]
+    found = [(i, pieces[i]) for i, kind in enumerate(types) if kind == NORMAL and pieces[i]]
+    lacking = {*range(256)} - {piece[0] for _, piece in found if len(piece) == 1}
+    if lacking:
+        raise keys.wrong("tokens", f"has no token for the byte 0x{min(lacking):02X}", "all 256 among them")
+    first, last = _ends(keys, len(tokens), sep=False)
+    return Vocabulary(
+        LongestMatch(found), pieces, first, last, False, False, keys.token("unknown_token_id", len(tokens))
+    )
+
+
 def _huggingface(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     """Return the library's own tokenizer, of the text of a `tokenizer.json` in the key tokenizer.huggingface.json.
 
@@ -349,7 +364,10 @@ def _strip(file: dict[str, Any], scheme: str | None) -> dict[str, Any]:
     return file | parts | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
 
 
-_BUILDERS = {"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2, "huggingface": _huggingface}
+_BUILDERS = {
+    **{"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2, "rwkv": _rwkv},
+    "huggingface": _huggingface,
+}
 
 
 def build(keys: Keys, model: str, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
