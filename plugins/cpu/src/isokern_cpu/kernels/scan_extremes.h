@@ -44,8 +44,8 @@ IK_INLINE_EXTREMES __m512i spread_least(const int32_t compute, const bool low)
     (back ? _mm512_alignr_epi32(none, v, lanes) : _mm512_alignr_epi32(v, none, 16 - (lanes)))
 
 /* The numbers from x on, or with `back` those up to x; and the value before them, which becomes the last. */
-IK_INLINE_EXTREMES void scan_dense(const int32_t compute, const bool low, const bool back, const char *x, char *y,
-    int64_t n, void *state)
+IK_INLINE_EXTREMES void scan_dense(
+    const int32_t compute, const bool low, const bool back, const char *x, char *y, int64_t n, void *state)
 {
     const int64_t size = compute == IK_F32 ? 4 : 8, lanes = 64 / size;
     const __m512i none = spread_least(compute, low), last = _mm512_set1_epi64(back ? 0 : lanes - 1);
@@ -68,8 +68,8 @@ IK_INLINE_EXTREMES void scan_dense(const int32_t compute, const bool low, const 
     _mm512_mask_storeu_epi32(state, size == 4 ? 1 : 3, carry);
 }
 
-IK_INLINE_EXTREMES void scan_either(const int32_t compute, bool low, bool back, const char *x, char *y, int64_t n,
-    void *state)
+IK_INLINE_EXTREMES void scan_either(
+    const int32_t compute, bool low, bool back, const char *x, char *y, int64_t n, void *state)
 {
     if (low && back)
         scan_dense(compute, true, true, x, y, n, state);
