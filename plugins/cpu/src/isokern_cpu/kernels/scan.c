@@ -4,10 +4,10 @@
  * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
  * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
  *
- * Sums, products, extremes and linear steps have loops of their own (scan_row.h): over long lines where memory runs along these,
- * else along several rows at a time, since steps over a few lanes are slow, and transposing takes longer. Steps over
- * 4096 lines of 4096 floats take a third of what they take in the general tiles; along such rows, two thirds of what
- * four rows and stores through the caches took, and of F16 a third. */
+ * Sums, products, extremes and linear steps have loops of their own (scan_row.h): over long lines where memory runs
+ * along these, else along several rows at a time, since steps over a few lanes are slow, and transposing takes longer.
+ * Steps over 4096 lines of 4096 floats take a third of what they take in the general tiles; along such rows, two thirds
+ * of what four rows and stores through the caches took, and of F16 a third. */
 #include "program.h"
 #include "scan_row.h"
 #include "transpose.h"
