@@ -1,7 +1,7 @@
 /* cross_entropy: weight[t] * (ln sum over c of exp(x[i, c]) - x[i, t]) of each label t, or the sum or mean of these;
  * a task is a row, which is read once, in its own type.
  *
- * Made of other operators, x of 16 bits is cast first: the whole takes about half of that time. This file includes
+ * Made of other operators, x of 16 bits is cast first: the whole takes two thirds of that time or less. This file includes
  * itself, for float and for double. */
 #ifndef IK_T
 #include "log_sums.h"
@@ -46,8 +46,7 @@ IK_SUPPORTED(cross_entropy)
     return attrs->label_smoothing == 0 ? NULL : "labels that are smoothed";
 }
 
-IK_WORKSPACE(cross_entropy)
-{ return (uint64_t)plan->tensors[IK_CROSS_ENTROPY_X].shape[0] * sizeof(term); }
+IK_WORKSPACE(cross_entropy) { return (uint64_t)plan->tensors[IK_CROSS_ENTROPY_X].shape[0] * sizeof(term); }
 
 IK_KERNEL(cross_entropy)
 {
@@ -104,7 +103,9 @@ static void IK_OF(run)(void *context, int64_t begin, int64_t end, int32_t worker
         if (counts && j->weight != NULL)
             made.weight = value_at(j->tweight->dtype, j->weight + label * j->tweight->strides[0] * j->size);
         if (made.weight != 0)
-            made.loss = (IK_OF(ik_log_sum)(j->tx->dtype, x, classes, scratch) - value_at(j->tx->dtype, x + label * j->size)) * made.weight;
+            made.loss =
+                (IK_OF(ik_log_sum)(j->tx->dtype, x, classes, scratch) - value_at(j->tx->dtype, x + label * j->size))
+                * made.weight;
         j->terms[row] = made;
     }
 }

