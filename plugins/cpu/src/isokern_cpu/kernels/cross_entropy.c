@@ -1,8 +1,8 @@
 /* cross_entropy: weight[t] * (ln sum over c of exp(x[i, c]) - x[i, t]) of each label t, or the sum or mean of these;
  * a task is a row, which is read once, in its own type.
  *
- * Made of other operators, x of 16 bits is cast first: the whole takes two thirds of that time or less. This file includes
- * itself, for float and for double. */
+ * Made of other operators, x of 16 bits is cast first: the whole takes two thirds of that time or less. This file
+ * includes itself, for float and for double. */
 #ifndef IK_T
 #include "log_sums.h"
 #include "operators/cross_entropy.h"

@@ -2,9 +2,10 @@
  *
  * A task is a band of rows of a plane of y, or where these are long, of a part of the columns. It is summed in a near
  * cache: element (i, k) of all windows is a plane of x, of which the rows that meet the band are added to it, one run
- * each. Columns whose numbers have one remainder by the stride lie together meanwhile, so that runs meet runs. Where x is
- * dense and windows lie a column apart, the sums of some vectors of a row stay in registers instead, and the ends of
- * runs are masked: half of the time of sums in memory. This file includes itself, for float and for double.
+ * each. Columns whose numbers have one remainder by the stride lie together meanwhile, so that runs meet runs.
+ *
+ * Where x is dense and windows lie a column apart, the sums of some vectors of a row stay in registers instead, and the
+ * ends of runs are masked: half of the time of sums in memory. This file includes itself, for float and for double.
  *
  * Against loop nests over padded copies of x, it takes between a tenth and a fifth of the time. */
 #ifndef IK_T
