@@ -28,7 +28,7 @@ IK_INLINE_EXTREMES __m512i take_further(const int32_t compute, const bool low, _
 }
 
 /* What no number is further than. */
-IK_INLINE_EXTREMES __m512i spread_least(const int32_t compute, const bool low)
+IK_INLINE_EXTREMES __m512i spread_none(const int32_t compute, const bool low)
 {
     if (compute == IK_F32)
         return (__m512i)_mm512_set1_ps(low ? __builtin_inff() : -__builtin_inff());
@@ -48,7 +48,7 @@ IK_INLINE_EXTREMES void scan_dense(
     const int32_t compute, const bool low, const bool back, const char *x, char *y, int64_t n, void *state)
 {
     const int64_t size = compute == IK_F32 ? 4 : 8, lanes = 64 / size;
-    const __m512i none = spread_least(compute, low), last = _mm512_set1_epi64(back ? 0 : lanes - 1);
+    const __m512i none = spread_none(compute, low), last = _mm512_set1_epi64(back ? 0 : lanes - 1);
     __m512i carry = size == 4 ? _mm512_set1_epi32(*(const int32_t *)state) : _mm512_set1_epi64(*(const int64_t *)state);
     for (int64_t at = 0; at < n; at += lanes) {
         const int64_t some = ik_min(lanes, n - at), of32 = some * size / 4,
