@@ -2,7 +2,8 @@
  * is behind it are one run of y. It is written from its beginning to its end, every run by one store that may be wider
  * than the run: what it writes behind is written again by the next one.
  *
- * Windows of 3 by 3 floats take a third of the time of nine walks along y, an element at a time. */
+ * Windows of 3 by 3 floats take a quarter of the time of nine walks along y, an element at a time; rows of 3 floats out
+ * of 5, a fifth of the time of copies of a run each. */
 #ifndef IK_SHORT_RUNS_H
 #define IK_SHORT_RUNS_H
 #include "convert.h"
