@@ -78,7 +78,8 @@ def _norm(e: Emitter[V], x: V, *shape: int) -> V:
     """Emit what log_softmax over the classes takes from each x; NaN for an infinity, of which it makes NaN.
 
     `logsumexp` of a narrow type would round its result to that type, so x is cast first. Where classes do not lie along
-    memory, a maximum of that type and a sum over x as it is take half of that time; else they take a little longer.
+    memory, a maximum of that type and a sum over x as it is take half of that time; else they take a little longer, and
+    a device had better have a kernel for the loss.
     """
     wide, (n, c, *rest) = x.spec.dtype.compute, x.spec.shape
     m = math.prod(rest)
@@ -254,6 +255,7 @@ _declare(
         *_TRIES,
         ((7, 5), {"reduction": "none", "ignore_index": 2, "label_smoothing": 0.3}),
         ((3, 4, 2), {"label_smoothing": 0.1}, True),
+        ((3, 9001), {"reduction": "none"}, True),
     ],
     reference=_cross_reference,
     tolerance=Tolerance(4, _cross_scale),

@@ -19,6 +19,7 @@ from .scan import LOG_SUM, along, carry, scan_scale
 _CARRIED = "The value is carried in the compute type, so its rounding error grows with the length."
 _AXIS, _REVERSE = integer("axis", -1), flag("reverse", False, "from the end")
 _EXCLUSIVE = flag("exclusive", False, "without the element itself: the first result is that of no elements")
+_NANS = [Sample({"x": (200, 200)}, {"axis": axis}, {"x": "nans"}, types={"T": FLOATS}, size="long") for axis in (0, 1)]
 
 
 def _initial(body: str, element: DType) -> float:
@@ -117,6 +118,7 @@ def _cumulative(
     domain: str = "",
     dtypes: tuple[DType, ...] = NUMBERS,
     scale: Callable[..., Any] | None = None,
+    more: Sequence[Sample] = (),
 ) -> None:
     """Declare the running results of a body along an axis."""
     others: tuple[Attr, ...] = (_EXCLUSIVE,) if exclusive else ()
@@ -134,7 +136,7 @@ def _cumulative(
         normal_form=as_given,
         decompose=_decompose(body),
         flops=lambda i, o: float(o[0].numel),
-        samples=lambda: _samples(exclusive, domain),
+        samples=lambda: [*_samples(exclusive, domain), *more],
         errors=[
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": 2}),
             ErrorCase({"x": (3, 4)}, InvalidArgument, {"axis": -3}),
@@ -167,6 +169,7 @@ _cumulative(
     "maximum(x0, x1)",
     _accumulate(np.maximum, None),
     "y[i] = max(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, not where they are.",
+    more=_NANS,
 )
 _cumulative(
     "cummin",
@@ -174,6 +177,7 @@ _cumulative(
     "minimum(x0, x1)",
     _accumulate(np.minimum, None),
     "y[i] = min(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, not where they are.",
+    more=_NANS,
 )
 _cumulative(
     "logcumsumexp",

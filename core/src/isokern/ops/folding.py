@@ -115,6 +115,9 @@ FOLDED: SampleTable = [
     ((0, 8, 6), {"size": (3, 4), "kernel": (2, 2)}, "small"),
     ((1, 0, 6), {"size": (3, 4), "kernel": (2, 2)}, "small"),
     ((1, 9, 1023), {"size": (3, 1025), "kernel": (3, 3)}, "small"),
+    ((1, 4, 2100), {"size": (2, 2101), "kernel": (2, 2)}, "small"),
+    ((1, 9, 4200), {"size": (141, 121), "kernel": (3, 3), "stride": (2, 2)}, "small"),
+    ((2, 3, 14), {"size": (2, 60), "kernel": (1, 3), "stride": (1, 9)}, "small"),
     ((1, 36, 41 * 39), {"size": (41, 39), "kernel": (3, 3), "padding": (1, 1)}, "wide"),
 ]
 
@@ -123,7 +126,7 @@ declare(
     "FOLD",
     "x: T[n, k, l] -> y: T[n, c, h, w]",
     {"T": FLOATS},
-    family="movement",
+    family="pooling",
     doc=(
         "The sum of windows at their places in an image of `size`, 0 where there is none: the transpose of `im2col`"
         " (PyTorch's fold, ONNX Col2Im of two dims). A sum is rounded to T once."

@@ -184,6 +184,7 @@ declare(
     samples=lambda: [
         *(Sample({"x": x, "grid": grid}, values) for x, grid, values in READ),
         Sample({"x": (1, 3, 4, 5), "grid": (1, 4, 5, 2)}, {"padding": "reflection"}, {"grid": "moderate"}),
+        Sample({"x": (1, 263, 31, 29), "grid": (1, 71, 67, 2)}, size="long"),
         Sample({"x": (2, 32, 61, 59), "grid": (2, 71, 67, 2)}, size="wide"),
     ],
     errors=[

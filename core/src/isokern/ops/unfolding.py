@@ -171,6 +171,8 @@ SLIDING: SampleTable = [
     ((4, 3), {"axes": (), "sizes": ()}, "small"),
     ((0, 5), {"axes": (1,), "sizes": (2,), "steps": (2,)}, "small"),
     ((2, 1025), {"axes": (1,), "sizes": (5,), "steps": (4,)}, "small"),
+    ((3, 4, 407), {"axes": (1, 2), "sizes": (2, 9), "steps": (1, 3)}, "small"),
+    ((2, 3, 4, 21), {"axes": (1, 2, 3), "sizes": (2, 3, 2)}, "small"),
     ((1, 8, 103, 101), {"axes": (2, 3), "sizes": (3, 3)}, "wide"),
 ]
 

@@ -23,29 +23,52 @@ static void note(job *j, int64_t at)
         ;
 }
 
+/* Make numbers of n elements, and return how many of these are in range. */
+static int64_t number_wide(const int64_t *given, int64_t n, int64_t length, int32_t *number)
+{
+    int64_t known = 0;
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
+        const bool inside = (given[i] >= 0) & (given[i] < length);
+        number[i] = (int32_t)(inside ? given[i] : length);
+        known += inside;
+    }
+    return known;
+}
+
+/* The same of elements of 32 bits. */
+static int64_t number_narrow(const int32_t *given, int64_t n, int32_t length, int32_t *number)
+{
+    int32_t known = 0;
+    IK_VECTORISE for (int64_t i = 0; i < n; i++) {
+        const bool inside = (given[i] >= 0) & (given[i] < length);
+        number[i] = inside ? given[i] : length;
+        known += inside;
+    }
+    return known;
+}
+
 /* Count elements begin .. end. */
 static void count(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     job *j = context;
     const int64_t length = j->counts.length - 1;
+    const bool narrow = j->tx->dtype == IK_I32 && j->lanes.dense;
     int64_t wide[IK_COUNT_TILE];
-    int32_t number[IK_COUNT_TILE];
+    int32_t number[IK_COUNT_TILE + 1];
     for (int64_t at = begin; at < end; at += IK_COUNT_TILE) {
         const int64_t n = ik_min(IK_COUNT_TILE, end - at);
         const char *place = ik_lanes_in_place(&j->lanes, (char *)(uintptr_t)j->x, at, n);
-        const int64_t *given = place != NULL ? (const int64_t *)(const void *)place : wide;
-        if (place == NULL)
+        if (!narrow && place == NULL) {
             ik_lanes_load(&j->lanes, j->x, at, n, wide);
-        int64_t known = 0;
-        IK_VECTORISE for (int64_t i = 0; i < n; i++) {
-            const bool inside = (given[i] >= 0) & (given[i] < length);
-            number[i] = (int32_t)(inside ? given[i] : length);
-            known += inside;
+            place = (const char *)wide;
         }
+        const int64_t known = narrow
+            ? number_narrow((const int32_t *)(const void *)j->x + at, n, (int32_t)length, number)
+            : number_wide((const int64_t *)(const void *)place, n, length, number);
         for (int64_t i = 0; i < n && known < n; i++)
             if (number[i] == length) {
                 note(j, at + i);
-                known = n;
+                break;
             }
         ik_count(&j->counts, worker, number, n);
     }
@@ -80,6 +103,7 @@ IK_KERNEL(bincount)
     if (j.counts.n > 0) {
         ik_counts_clear(&j.counts);
         ik_counts_run(&j.counts, 8, count, &j);
+        ik_counts_join(&j.counts);
     }
     int64_t *y = ik_ptr(plan, data, IK_BINCOUNT_Y);
     for (int64_t i = 0; i + 1 < j.counts.length; i++)

@@ -100,16 +100,16 @@ IK_KERNEL(logsumexp)
 
 #else
 
-/* The maximum of a run of at most IK_CHUNK elements, and the sum of exponentials below it. What lies behind the run is
- * prefetched, which keeps memory busy while exponentials are computed. */
-static ik_stat IK_OF(measure)(int64_t n, const IK_T *x)
+/* The maximum of a run of at most IK_CHUNK elements, and the sum of exponentials below it. As many elements from `next`
+ * on, of `size` bytes each, are prefetched, which keeps memory busy while exponentials are computed. */
+static ik_stat IK_OF(measure)(int64_t n, const IK_T *x, const char *next, int64_t size)
 {
     IK_T e[IK_EXP_PIECE] IK_ALIGNED;
     const IK_T max = IK_OF(ik_extreme_of)(IK_MAX, n, x);
     double sum = 0, low = 0;
     for (int64_t at = 0; at < n; at += IK_EXP_PIECE) {
         const int64_t m = ik_min(n - at, IK_EXP_PIECE);
-        ik_prefetch((const char *)(x + n + at), m * (int64_t)sizeof *x);
+        ik_prefetch(next + at * size, m * size);
         ik_add_double(&sum, &low, IK_OF(ik_exp_run)(m, x + at, max, e), sizeof(IK_T) == sizeof(double));
     }
     return (ik_stat){ .a = max, .b = ik_join_double(sum, low) };
@@ -119,15 +119,16 @@ static ik_stat IK_OF(measure)(int64_t n, const IK_T *x)
 static ik_stat IK_OF(sum_run)(const job *j, const char *x, int64_t at, int64_t left, IK_T *scratch)
 {
     const ik_reduction *d = &j->dims;
-    const int64_t longest = ik_compute_of(j->dtype) == j->dtype ? IK_CHUNK : IK_TILE;
-    if (d->reduced == 1 && d->step[1][0] == 1 && left <= longest)
-        return IK_OF(measure)(left, ik_fetch(j->dtype, x + at * j->size, 1, left, scratch));
+    if (d->reduced == 1 && d->step[1][0] == 1 && left <= IK_CHUNK) {
+        const char *from = x + at * j->size;
+        return IK_OF(measure)(left, ik_fetch(j->dtype, from, 1, left, scratch), from + left * j->size, j->size);
+    }
     ik_reduction_place p = ik_reduction_at(d, at);
     ik_stat stat = { .a = -__builtin_inf() };
     for (int64_t n; left > 0; left -= n) {
         const IK_T *values =
-            ik_reduction_next(d, &p, x, j->size, sizeof *values, left, longest, fetch, j, (char *)scratch, &n);
-        join(&stat, IK_OF(measure)(n, values));
+            ik_reduction_next(d, &p, x, j->size, sizeof *values, left, IK_CHUNK, fetch, j, (char *)scratch, &n);
+        join(&stat, IK_OF(measure)(n, values, x + p.offset * j->size, j->size));
     }
     return stat;
 }
@@ -139,7 +140,7 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
     (void)worker;
     const job *j = context;
     const ik_reduction *d = &j->dims;
-    IK_T scratch[IK_TILE] IK_ALIGNED, shift[FEW] IK_ALIGNED, y[FEW] IK_ALIGNED;
+    IK_T scratch[IK_CHUNK] IK_ALIGNED, shift[FEW] IK_ALIGNED, y[FEW] IK_ALIGNED;
     double sum[FEW] IK_ALIGNED;
     for (int64_t task = begin, n; task < end; task += n) {
         const int64_t output = task / d->chunks, chunk = task % d->chunks, at = chunk * d->per_chunk;

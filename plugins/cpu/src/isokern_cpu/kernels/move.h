@@ -2,22 +2,11 @@
  *
  * Only the element's size matters. A block is reduced to few dims (outermost first by the steps of y), and then copied
  * in one of two ways: by lines along y's innermost dim (copied, filled or gathered), or by tiles where the contiguous
- * dim of x is not that of y. */
+ * dim of x is not that of y. Short runs have a way of their own (short_runs.h). */
 #ifndef IK_MOVE_H
 #define IK_MOVE_H
+#include "short_runs.h"
 #include "transpose.h"
-
-typedef struct ik_block {
-    char *y;
-    const char *x;
-    int64_t size, count;     /* bytes of an element (1, 2, 4, 8, 16), number of elements */
-    int32_t ndim;            /* at least 1 */
-    bool transposed, stream; /* transposed: in tiles over the last two dims; stream: past the caches */
-    bool whole_lines;        /* every line of y begins and ends with a cache line */
-    int64_t shape[IK_MAX_RANK], ys[IK_MAX_RANK], xs[IK_MAX_RANK]; /* steps in bytes */
-    /* Size of a tile in the last two dims, where transposed. */
-    int64_t tile_columns, tile_rows;
-} ik_block;
 
 enum { IK_MOVE_BUFFER = 1 << 14, IK_FILL_BYTES = 4096, IK_PREFETCH = 2048, IK_STREAM_LINE = 128, IK_SHORT = 8 };
 
@@ -125,9 +114,12 @@ static inline ik_block ik_block_of(
         b.whole_lines &= b.ys[i] % 64 == 0;
     b.stream =
         b.count * b.size >= IK_STREAM_BYTES && b.ys[b.ndim - 1] == b.size && (b.whole_lines || line >= IK_STREAM_LINE);
-    if (b.count != 0)
+    if (b.count == 0)
+        return b;
+    ik_choose_runs(&b);
+    if (b.runs == 0)
         ik_choose_tiles(&b);
-    if (b.count != 0 && !b.transposed)
+    if (b.runs == 0 && !b.transposed)
         ik_choose_line(&b);
     return b;
 }
@@ -279,7 +271,9 @@ static inline void ik_move_here(ik_block *b)
 {
     if (b->count == 0)
         return;
-    if (b->transposed)
+    if (b->runs != 0)
+        ik_move_runs(b, 0, ik_run_pieces(b), 0);
+    else if (b->transposed)
         ik_move_tiles(b, 0, ik_tile_count(b), 0);
     else
         ik_move_lines(b, 0, b->count, 0);
@@ -290,7 +284,9 @@ static inline void ik_move(ik_block *b)
 {
     if (b->count == 0)
         return;
-    if (b->transposed)
+    if (b->runs != 0)
+        ik_parallel_for(ik_run_pieces(b), ik_ceil_div(IK_THREAD_BYTES, b->piece * b->run * b->runs), ik_move_runs, b);
+    else if (b->transposed)
         ik_parallel_for(
             ik_tile_count(b), ik_ceil_div(IK_THREAD_BYTES, b->tile_rows * b->tile_columns * b->size), ik_move_tiles, b);
     else

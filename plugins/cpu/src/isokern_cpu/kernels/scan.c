@@ -4,10 +4,10 @@
  * with the line before as an operand. A tensor whose lanes are contiguous and of the compute type is read or written in
  * place; of others a tile is converted, line by line, or row by row and transposed, whichever walks along memory.
  *
- * Sums, products and linear steps have loops of their own (scan_row.h): over long lines where memory runs along these,
- * else along several rows at a time, since steps over a few lanes are slow, and transposing takes longer. Steps over
- * 4096 lines of 4096 floats take a third of what they take in the general tiles; along such rows, two thirds of what
- * four rows and stores through the caches took, and of F16 a third. */
+ * Sums, products, extremes and linear steps have loops of their own (scan_row.h): over long lines where memory runs
+ * along these, else along several rows at a time, since steps over a few lanes are slow, and transposing takes longer.
+ * Steps over 4096 lines of 4096 floats take a third of what they take in the general tiles; along such rows, two thirds
+ * of what four rows and stores through the caches took, and of F16 a third. */
 #include "program.h"
 #include "scan_row.h"
 #include "transpose.h"
@@ -16,7 +16,7 @@
 enum {
     LANES = 64,            /* rows of a tile */
     LINE_BYTES = 4096,     /* a line of sums and the like, where memory runs along all lines */
-    FEW = 16,              /* with fewer rows for a thread, sums and products are made along rows */
+    FEW = 16,              /* with fewer rows for a thread, sums and the like are made along rows */
     LIVE_BYTES = 48 << 10, /* bytes of all tiles */
     PAD = 64,              /* bytes between tiles, so that they start in different sets of the cache */
     OPERANDS = IK_PROGRAM_INPUTS + 1,
@@ -189,11 +189,19 @@ static const char *fetch_steps(
     const bool in_place = o->rows.dtype == j->compute;
     *step = in_place ? o->step : 1;
     if (j->stream && at + 2 * count <= j->length && ik_magnitude(o->step) == 1)
-        ik_prefetch(find_steps(o, row, at + (o->step < 0 ? 2 * count - 1 : count)), count * j->size);
+        ik_prefetch(find_steps(o, row, at + (o->step < 0 ? 2 * count - 1 : count)), count * o->rows.size);
     if (in_place)
         return from;
     ik_load(j->compute, o->rows.dtype, from, o->step, count, buffer);
     return buffer;
+}
+
+/* Write n numbers of another type than they were computed in past the caches. */
+static __attribute__((noinline)) void stream_narrow(const job *j, int32_t dtype, char *to, int64_t n, const char *from)
+{
+    char narrow[CHUNK];
+    ik_store(j->compute, dtype, from, narrow, 1, n);
+    ik_stream_copy(to, narrow, n * ik_itemsize(dtype));
 }
 
 /* Write the steps of a row from the buffer, where they lie as in memory where its steps are 1 or -1. */
@@ -201,7 +209,9 @@ static void put_steps(const job *j, const operand *o, int64_t row, int64_t at, i
 {
     const bool back = o->step == -1;
     char *to = find_steps(o, row, back ? at + count - 1 : at);
-    if (j->stream)
+    if (j->stream && o->rows.dtype != j->compute)
+        stream_narrow(j, o->rows.dtype, to, count, buffer);
+    else if (j->stream)
         ik_stream_copy(to, buffer, count * j->size);
     else
         ik_store(j->compute, o->rows.dtype, buffer, to, back ? 1 : o->step, count);
@@ -273,8 +283,12 @@ static int32_t kind_of(const job *j)
 {
     const ik_step *first = j->steps.step, *second = first + 1;
     const bool product = first->code == IK_CODE_MUL, sum = first->code == IK_CODE_ADD;
-    if (j->inputs == 1 && j->steps.count == 1 && takes(first, 0, 1))
+    if (j->inputs == 1 && j->steps.count == 1 && takes(first, 0, 1)) {
+        if (first->from[0] == 0 && !j->exclusive
+            && (first->code == IK_CODE_FN_MAXIMUM || first->code == IK_CODE_FN_MINIMUM))
+            return first->code == IK_CODE_FN_MAXIMUM ? MAXIMA : MINIMA;
         return sum ? SUMS : product ? PRODUCTS : ANY;
+    }
     const bool linear = j->inputs == 2 && j->steps.count == 2 && product && second->code == IK_CODE_ADD;
     return linear && takes(first, 0, 2) && takes(second, first->to, 1) ? LINEAR : ANY;
 }
@@ -307,8 +321,8 @@ static const char *set_up(const ik_plan *plan, job *j)
     j->lines = j->kind != ANY && !j->along && by_lines && (inner >= LANES || inner == j->rows);
     j->inner = j->lines ? inner : j->rows;
     j->lanes = ik_min(share, j->along ? ROWS : j->lines ? LINE_BYTES / j->size : LANES);
-    j->stream = y->dtype == j->compute && ik_numel(y) * j->size > IK_STREAM_BYTES
-        && (j->lines || (j->along && ik_magnitude(y->strides[y->ndim - 1]) == 1));
+    j->stream = ik_numel(y) * ik_itemsize(y->dtype) > IK_STREAM_BYTES
+        && (j->along ? ik_magnitude(y->strides[y->ndim - 1]) == 1 : j->lines && y->dtype == j->compute);
     const int64_t lines = LIVE_BYTES / (j->size * j->lanes) - j->steps.constants - j->steps.depth - j->steps.kept - 1;
     j->block = ik_max(1, ik_min(j->length, lines / (j->inputs + 2)));
     return NULL;

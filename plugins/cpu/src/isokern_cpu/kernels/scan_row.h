@@ -1,14 +1,15 @@
-/* Running sums, products and linear steps, for scan.c: y[t] = y[t - 1] + x[t], y[t - 1] * x[t], or a[t] * y[t - 1] +
- * x[t]. A step waits for the one before it, so that several rows at once take no longer than one: a few that are walked
- * along in memory, or a tile of them with rows as lanes. This file includes itself, for float, double and uint64_t. */
+/* Running sums, products, extremes and linear steps, for scan.c: y[t] = y[t - 1] + x[t], y[t - 1] * x[t], max(x[t],
+ * y[t - 1]) or min, or a[t] * y[t - 1] + x[t]. A step waits for the one before it, so that several rows at once take no
+ * longer than one: a few that are walked along in memory, or a tile of them with rows as lanes. This file includes
+ * itself, for float, double, and for integers of 64 bits, whose sign only extremes heed. */
 #ifndef IK_T
 #ifndef IK_SCAN_ROW_H
 #define IK_SCAN_ROW_H
-#include "convert.h"
+#include "scan_extremes.h"
 
 /* What a step is; how many rows are walked along together: more, of lengths that are powers of two, would not fit in a
  * set of the cache; and bytes of each row that are made at once, and bytes between the rows of a buffer for them. */
-enum { ANY, SUMS, PRODUCTS, LINEAR, ROWS = 8, CHUNK = 1024, ROW_PITCH = CHUNK + 64 };
+enum { ANY, SUMS, PRODUCTS, LINEAR, MAXIMA, MINIMA, ROWS = 8, CHUNK = 1024, ROW_PITCH = CHUNK + 64 };
 
 /* Rows of x, and of a where steps are linear, with steps in elements. */
 typedef struct run_of_rows {
@@ -24,7 +25,7 @@ typedef struct lines_of_rows {
 } lines_of_rows;
 
 #define IK_FILE "scan_row.h"
-#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_U64)
+#define IK_TYPES (IK_EACH_F32 | IK_EACH_F64 | IK_EACH_I64 | IK_EACH_U64)
 #include "each_type.h"
 
 /* Walk along rows in the compute type, to rows ROW_PITCH bytes apart, with steps of 1 or -1; `state` has a value for
@@ -32,7 +33,16 @@ typedef struct lines_of_rows {
 static void accumulate(int32_t compute, int64_t rows, int32_t kind, bool exclusive, const run_of_rows *f, char *to,
     int64_t step, int64_t count, char *state)
 {
-    if (compute == IK_F32)
+    const bool extremes = kind == MAXIMA || kind == MINIMA;
+    if (compute == IK_F32 && extremes)
+        accumulate_extremes_f32(IK_F32, rows, kind, f, to, step, count, state);
+    else if (compute == IK_F64 && extremes)
+        accumulate_extremes_f64(IK_F64, rows, kind, f, to, step, count, state);
+    else if (compute == IK_I64 && extremes)
+        accumulate_extremes_i64(IK_I64, rows, kind, f, to, step, count, state);
+    else if (extremes)
+        accumulate_extremes_u64(IK_U64, rows, kind, f, to, step, count, state);
+    else if (compute == IK_F32)
         accumulate_rows_f32(rows, kind, exclusive, f, to, step, count, state);
     else if (compute == IK_F64)
         accumulate_rows_f64(rows, kind, exclusive, f, to, step, count, state);
@@ -44,7 +54,16 @@ static void accumulate(int32_t compute, int64_t rows, int32_t kind, bool exclusi
 static void step_lines(
     int32_t compute, int64_t n, int32_t kind, bool exclusive, const lines_of_rows *f, int64_t count, void *state)
 {
-    if (compute == IK_F32)
+    const bool extremes = kind == MAXIMA || kind == MINIMA;
+    if (compute == IK_F32 && extremes)
+        step_extremes_f32(n, kind, f, count, state);
+    else if (compute == IK_F64 && extremes)
+        step_extremes_f64(n, kind, f, count, state);
+    else if (compute == IK_I64 && extremes)
+        step_extremes_i64(n, kind, f, count, state);
+    else if (extremes)
+        step_extremes_u64(n, kind, f, count, state);
+    else if (compute == IK_F32)
         step_kind_f32(n, kind, exclusive, f, count, state);
     else if (compute == IK_F64)
         step_kind_f64(n, kind, exclusive, f, count, state);
@@ -57,9 +76,19 @@ static void step_lines(
 
 typedef IK_T IK_OF(four_steps) __attribute__((vector_size(4 * sizeof(IK_T)), aligned(sizeof(IK_T)), may_alias));
 
+/* Whether a number is NaN is whether it differs from itself, for which compilers warn where it is an integer. */
+static inline __attribute__((always_inline)) bool IK_OF(differ)(IK_T a, IK_T b) { return a != b; }
+
+/* An extreme that is NaN stays: NaN is taken from x, and no comparison with it takes another. */
 static inline __attribute__((always_inline)) IK_T IK_OF(step_from)(
     const int32_t kind, IK_T before, const IK_T *x, const IK_T *a)
-{ return kind == PRODUCTS ? before * *x : kind == SUMS ? before + *x : *a * before + *x; }
+{
+    if (kind == MAXIMA || kind == MINIMA) {
+        const IK_T further = (kind == MAXIMA ? *x > before : *x < before) ? *x : before;
+        return IK_OF(differ)(*x, *x) ? *x : further;
+    }
+    return kind == PRODUCTS ? before * *x : kind == SUMS ? before + *x : *a * before + *x;
+}
 
 /* The rows r < `rows` of x and a, steps in elements; `state` has the value before each row, and then the last. Four
  * steps of a row are stored at once, since stores to eight rows in turn take as many cycles. */
@@ -117,7 +146,7 @@ static inline __attribute__((always_inline)) void IK_OF(walk_kind)(const int32_t
 }
 
 /* Walk along up to ROWS rows. */
-static void IK_OF(accumulate_rows)(
+static __attribute__((unused)) void IK_OF(accumulate_rows)(
     int64_t rows, int32_t kind, bool exclusive, const run_of_rows *f, void *to, int64_t step, int64_t n, void *state)
 {
     if (rows == ROWS) {
@@ -137,7 +166,40 @@ static void IK_OF(accumulate_rows)(
     }
 }
 
+/* Walk along up to ROWS rows, whose extremes are made by vectors where they can be. */
+static __attribute__((noinline)) void IK_OF(accumulate_extremes)(
+    int32_t compute, int64_t rows, int32_t kind, const run_of_rows *f, char *to, int64_t step, int64_t n, void *state)
+{
+    run_of_rows part = *f;
+    if (!VECTOR_EXTREMES && rows == ROWS && kind == MAXIMA)
+        IK_OF(walk_rows)(ROWS, MAXIMA, false, f, (IK_T *)(void *)to, step, n, state);
+    else if (!VECTOR_EXTREMES && rows == ROWS)
+        IK_OF(walk_rows)(ROWS, MINIMA, false, f, (IK_T *)(void *)to, step, n, state);
+    for (int64_t r = 0; r < rows && (VECTOR_EXTREMES || rows < ROWS); r++, to += ROW_PITCH) {
+        IK_T *before = (IK_T *)state + r;
+        part.x[0] = f->x[r], part.a[0] = f->a[r];
+        if (f->step_x == step && scan_extremes(compute, kind == MINIMA, step < 0, f->x[r], to, n, before))
+            continue;
+        if (kind == MAXIMA)
+            IK_OF(walk_rows)(1, MAXIMA, false, &part, (IK_T *)(void *)to, step, n, before);
+        else
+            IK_OF(walk_rows)(1, MINIMA, false, &part, (IK_T *)(void *)to, step, n, before);
+    }
+}
+
 typedef IK_T IK_OF(lane_vector) __attribute__((vector_size(IK_VECTOR), aligned(sizeof(IK_T)), may_alias));
+
+static inline __attribute__((always_inline)) IK_OF(lane_vector) IK_OF(step_vector)(
+    const int32_t kind, IK_OF(lane_vector) before, IK_OF(lane_vector) x, const IK_OF(lane_vector) * a)
+{
+    typedef __typeof__(before > x) mask;
+    if (kind == MAXIMA || kind == MINIMA) {
+        const IK_OF(lane_vector) same = x;
+        const mask take = (kind == MAXIMA ? x > before : x < before) | (x != same);
+        return (IK_OF(lane_vector))((take & (mask)x) | (~take & (mask)before));
+    }
+    return kind == PRODUCTS ? before * x : kind == SUMS ? before + x : *a * before + x;
+}
 
 /* The values of some lanes stay in registers. */
 static inline __attribute__((always_inline)) void IK_OF(step_lanes)(
@@ -152,15 +214,11 @@ static inline __attribute__((always_inline)) void IK_OF(step_lanes)(
         vector first = *(const vector *)(state + k), second = *(const vector *)(state + k + LANES);
         for (int64_t t = 0; t < count; t++) {
             const vector *given = (const vector *)(x + t * f->pitch_x + k);
-            const vector *factor = kind == LINEAR ? (const vector *)(a + t * f->pitch_a + k) : NULL;
+            const vector *factor = kind == LINEAR ? (const vector *)(a + t * f->pitch_a + k) : given;
             vector *to = (vector *)(y + t * f->pitch_y + k);
             const vector before = first, next = second;
-            first = kind == PRODUCTS ? first * given[0]
-                : kind == SUMS       ? first + given[0]
-                                     : factor[0] * first + given[0];
-            second = kind == PRODUCTS ? second * given[1]
-                : kind == SUMS        ? second + given[1]
-                                      : factor[1] * second + given[1];
+            first = IK_OF(step_vector)(kind, first, given[0], factor);
+            second = IK_OF(step_vector)(kind, second, given[1], factor + 1);
             to[0] = exclusive ? before : first, to[1] = exclusive ? next : second;
         }
         *(vector *)(state + k) = first, *(vector *)(state + k + LANES) = second;
@@ -173,7 +231,7 @@ static inline __attribute__((always_inline)) void IK_OF(step_lanes)(
         }
 }
 
-static void IK_OF(step_kind)(
+static __attribute__((unused)) void IK_OF(step_kind)(
     int64_t n, int32_t kind, bool exclusive, const lines_of_rows *f, int64_t count, void *state)
 {
     if (kind == SUMS && exclusive)
@@ -188,5 +246,14 @@ static void IK_OF(step_kind)(
         IK_OF(step_lanes)(LINEAR, true, n, f, count, state);
     else
         IK_OF(step_lanes)(LINEAR, false, n, f, count, state);
+}
+
+static __attribute__((noinline)) void IK_OF(step_extremes)(
+    int64_t n, int32_t kind, const lines_of_rows *f, int64_t count, void *state)
+{
+    if (kind == MAXIMA)
+        IK_OF(step_lanes)(MAXIMA, false, n, f, count, state);
+    else
+        IK_OF(step_lanes)(MINIMA, false, n, f, count, state);
 }
 #endif

@@ -20,7 +20,7 @@ typedef __m128i ik_square;
 #endif
 
 #ifdef IK_UNPACK
-enum { IK_SQUARES = sizeof(ik_square) / 16 };
+enum { IK_SQUARES_OF_VECTOR = sizeof(ik_square) / 16 };
 
 static inline __attribute__((always_inline)) ik_square ik_unpack_low(int64_t size, ik_square a, ik_square b)
 {
@@ -70,10 +70,10 @@ static inline __attribute__((always_inline)) void ik_stream_squares(char *y, ik_
 static inline __attribute__((always_inline)) void ik_transpose_squares(
     int64_t size, char *y, int64_t y_step, const char *x, int64_t x_step, bool stream)
 {
-    ik_square v[16][IK_SQUARES]; /* [column within a square][square] */
+    ik_square v[16][IK_SQUARES_OF_VECTOR]; /* [column within a square][square] */
     int64_t width = 16 / size, half = width / 2;
 #pragma GCC unroll 16
-    for (int64_t s = 0; s < IK_SQUARES; s++) {
+    for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++) {
         ik_square a[16], b[16];
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
@@ -100,13 +100,13 @@ static inline __attribute__((always_inline)) void ik_transpose_squares(
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
 #pragma GCC unroll 16
-            for (int64_t s = 0; s < IK_SQUARES; s++)
+            for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++)
                 ik_stream_squares(y + (s * width + i) * y_step, v[i][s]);
     else
 #pragma GCC unroll 16
         for (int64_t i = 0; i < width; i++)
 #pragma GCC unroll 16
-            for (int64_t s = 0; s < IK_SQUARES; s++)
+            for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++)
                 memcpy(y + (s * width + i) * y_step, &v[i][s], sizeof v[i][s]);
 }
 #endif
