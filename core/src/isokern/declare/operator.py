@@ -402,4 +402,5 @@ def _key_of(
 
 @cache
 def _takes_outputs(shapes: Shapes) -> bool:
-    return "outputs" in inspect.signature(shapes).parameters
+    code = getattr(shapes, "__code__", None)  # a first call would notice the time of `signature`
+    return "outputs" in (inspect.signature(shapes).parameters if code is None else code.co_varnames[: code.co_argcount])

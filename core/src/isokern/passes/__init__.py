@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from .. import debug, passes
+from ..graph.ir import Op
 from ..graph.verify import verify
 from ..rewriting.rewriter import State
 from ..status import InvalidArgument
@@ -21,6 +22,11 @@ DEFAULT = (
     "dead_code"
 )
 
+_STANDARD = frozenset(DEFAULT.split(","))  # known without a look at the folder
+
+# Passes that change nothing but operators beside others, and the stem that one of these has, if it must be a certain
+# one. Where a graph has none they are not even loaded: most of what first calls are made of is one or two operators.
+BESIDE = {"choose_layouts": "rearrange", "common_subexpressions": None, "fold_casts": "cast"}
 
 Pass = Callable[[State], State]
 _registered: dict[str, Pass] = {}
@@ -62,9 +68,17 @@ def of(pipeline: str | Sequence[str]) -> list[str]:
     """Return the names in a pipeline, which is text with commas or a list; InvalidArgument for an unknown name."""
     given = [n.strip() for n in pipeline.split(",") if n.strip()] if isinstance(pipeline, str) else list(pipeline)
     for name in given:
-        if name not in names():
+        if name not in _STANDARD and name not in names():
             raise InvalidArgument("passes", f"no pass is called {name!r}", allowed=", ".join(names()))
     return given
+
+
+def _may_change(name: str, ops: Sequence[Op]) -> bool:
+    """Return whether operators may be ones that a pass changes."""
+    if name not in BESIDE:
+        return True
+    stem = BESIDE[name]
+    return len(ops) > 1 and (stem is None or any(op.operator.stem == stem for op in ops))
 
 
 def run(
@@ -78,7 +92,7 @@ def run(
     if debug.LEVEL >= 4:
         debug.say(f"{state.graph.name} before passes\n{state.graph.dump()}")
     for name in of(pipeline):
-        made = _find(name)(state)
+        made = _find(name)(state) if _may_change(name, state.graph.ops) else state
         if not isinstance(made, State):
             raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
         if debug.LEVEL >= 4 and made.graph.dump() != state.graph.dump():
