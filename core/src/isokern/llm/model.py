@@ -9,6 +9,7 @@ from typing import Any
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType
+from ..garbage import hold_collections
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
@@ -32,6 +33,7 @@ class Model:
     InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
+    @hold_collections()
     def __init__(
         self,
         gguf: GGUF,

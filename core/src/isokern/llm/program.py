@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..garbage import hold_collections
 from ..runtime import compile
 from ..tensors import Tensor
 from .decoder import decoder, updated_inputs
@@ -17,6 +18,7 @@ class DecoderProgram:
     `inputs` are the others by name, `logits` its first result, and `compiled` the graph layer's program.
     """
 
+    @hold_collections()
     def __init__(self, model: Model, step: Step, caches: Mapping[str, Tensor]) -> None:
         graph = decoder(model.gguf, model.config, step).graph
         updated = {name: caches.get(name) for name in updated_inputs(graph)}

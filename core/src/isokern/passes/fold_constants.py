@@ -27,9 +27,12 @@ GROWTH = 4
 def run(state: State) -> State:
     """Return the graph without operators of known parameters alone; an operator of unknown values stays."""
     constants = _Constants(state)
+    taken = {op for op in state.graph.ops if constants.take(op)}
+    if not taken:
+        return state
     rewriter = Rewriter(state)
     for op in state.graph.ops:
-        if constants.take(op):
+        if op in taken:
             continue
         for value in op.given:
             if value in constants.made and value not in constants.placed:
