@@ -109,7 +109,9 @@ def _load(held: GGUFTensor, dtype: DType, device: Device) -> Tensor:
         return tensor(held.array, dtype, device=device)
     raw = held.data.reshape(*held.shape[:-1], element.nbytes(held.shape[-1]))
     if device.memory.wraps:
-        return Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
+        made = Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
+        made.buffer.when_packed = held.drop_pages
+        return made
     made = empty(held.shape, element, device=device)
     made.raw.copy_from(raw)
     return made

@@ -24,10 +24,7 @@ class DecoderProgram:
         updated = {name: caches.get(name) for name in updated_inputs(graph)}
         given = {v.name: model.parameters[v.name] for v in graph.parameters}
         self.compiled = compile(graph, model.device, parameters=given, mutable=updated, prepack=model.prepack)
-        if self.compiled.prepacked - model.prepacked:
-            model.prepacked |= self.compiled.prepacked
-            for name in self.compiled.prepacked_names & model.weights.keys():
-                model.gguf.tensors[name].drop_pages()
+        model.prepacked |= self.compiled.prepacked
         pairs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)
         self.inputs = {value.name: held for value, held in pairs if updated.get(value.name) is None}
         self.logits = self.compiled.outputs[0]
