@@ -177,7 +177,9 @@ IK_INLINED void panel_dots(const int32_t dtype, const int rows, const int panels
     const panel_form f = panel_form_of(dtype);
     const bool undo = is_unsigned(f) && f.lowest != 0;
     const ints table = f.table ? table_of(dtype, is_unsigned(f) ? f.lowest : 0) : IK_WHOLE(setzero)();
-    const int64_t distance = 2048, ahead = rows == 1; /* several rows come back to a panel */
+    const int64_t distance = 2048;
+    const int64_t head_prefetch = rows == 1 ? head_bytes(f) : 0; /* several rows come back to a panel */
+    const int64_t codes_prefetch = rows == 1 ? codes_bytes(f) : 0;
     floats sum[PANELS][X_ROWS];
     ints dot[PANELS][X_ROWS];
 #pragma GCC unroll 2
@@ -191,12 +193,12 @@ IK_INLINED void panel_dots(const int32_t dtype, const int rows, const int panels
 #pragma GCC unroll 2
         for (int p = 0; p < panels; p++)
             block[p] = block_scales(dtype, head + p * size);
-        for (int64_t at = 0; at < ahead * head_bytes(f); at += 64)
+        for (int64_t at = 0; at < head_prefetch; at += 64)
             _mm_prefetch(head + distance + at, _MM_HINT_T0);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f), tile += width * x_bytes(f)) {
             const panel_x x = panel_x_at(f, width, tile, first);
 #pragma GCC unroll 8
-            for (int64_t at = 0; at < ahead * codes_bytes(f); at += 64)
+            for (int64_t at = 0; at < codes_prefetch; at += 64)
                 _mm_prefetch(w + distance + at, _MM_HINT_T0);
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {

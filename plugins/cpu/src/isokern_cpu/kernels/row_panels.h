@@ -1,9 +1,9 @@
 /* A packed layout of block-quantised weights: panels of as many rows as a vector has lanes, so that a lane is a row and
  * nothing is summed across lanes.
  *
- * A panel has the codes of every row and then a head for each block of them. For every 32 elements along k there are as
- * many vectors as a code has bits, each in a cache line of its own; lane r of a vector has four bytes for row r. Let quad
- * i be the codes of elements 4 i to 4 i + 3, a byte each:
+ * A panel has the codes of every row, and then a head for each block of them. For every 32 elements along k there are
+ * as many vectors as a code has bits, each in a cache line of its own; lane r of a vector has four bytes for row r. Let
+ * quad i be the codes of elements 4 i to 4 i + 3, a byte each:
  *
  * - 8 bits: vector i is quad i;
  * - 4 bits: vector i has quad i in its low and quad i + 4 in its high nibbles;
