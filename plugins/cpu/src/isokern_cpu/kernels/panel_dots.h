@@ -60,6 +60,7 @@ typedef struct panel_job {
     int64_t m, n, k, rows; /* rows: of x, and those that fill the last tile */
     char *converted, *thread_scratch; /* rows of x as products read them; a row of F32 for each thread */
     int64_t converted_bytes; /* of a row */
+    bool direct; /* rows of sums are rows of y, but for c */
 } panel_job;
 
 static int64_t width_of(const panel_job *s) { return s->m <= FEW_ROWS ? 1 : X_ROWS; }
@@ -234,6 +235,24 @@ IK_INLINED void panel_dots(const int32_t dtype, const int rows, const int panels
             IK_V(storeu_ps)(y[p][r], sum[p][r]);
 }
 
+/* Whether a tensor is rows of F32 without gaps between columns. */
+static bool is_rows(const ik_tensor *t) { return t->ndim == 2 && t->dtype == IK_F32 && t->strides[1] == 1; }
+
+/* Write the sums of a row of x with a panel: those of a whole vector at once where nothing but c is added. */
+IK_INLINED void finish_panel(const panel_job *s, int64_t row, int64_t panel, float *sums)
+{
+    const int64_t count = ik_min(LANES, s->n - panel * LANES), at = panel * LANES;
+    if (!s->direct || count < LANES) {
+        finish_sums(&s->finish, s->ty, s->y, row, at, count, sums);
+        return;
+    }
+    floats v = IK_V(loadu_ps)(sums);
+    if (s->finish.c != NULL)
+        v = IK_V(add_ps)(
+            v, IK_V(loadu_ps)((const float *)(const void *)s->finish.c + row * s->finish.tc->strides[0] + at));
+    IK_V(storeu_ps)((float *)(void *)s->y + row * s->ty->strides[0] + at, v);
+}
+
 /* Multiply `panels` panels, a constant, from `panel` on with all rows of x. */
 IK_INLINED void multiply_panels(const int32_t dtype, const int panels, const panel_job *s, int64_t panel)
 {
@@ -256,8 +275,7 @@ IK_INLINED void multiply_panels(const int32_t dtype, const int panels, const pan
             }
         for (int64_t p = 0; p < panels; p++)
             for (int64_t r = 0; r < rows; r++)
-                finish_sums(&s->finish, s->ty, s->y, row + r, (panel + p) * LANES,
-                    ik_min(LANES, s->n - (panel + p) * LANES), sums[p][r]);
+                finish_panel(s, row + r, panel + p, sums[p][r]);
     }
 }
 
@@ -312,6 +330,8 @@ static ik_status run_panels(
     s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     s.w = data[IK_MATMUL_TRANSPOSED_W];
     s.finish = epilogue_of(plan, data);
+    s.direct = is_rows(s.ty) && s.finish.bias == NULL && s.finish.activation == IK_LINEAR_MIXED_NONE
+        && (s.finish.c == NULL || is_rows(s.finish.tc));
     s.thread_scratch = workspace;
     s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
     ik_parallel_for(s.rows, DOT_BYTES / (4 * ik_max(1, s.k)), convert, &s);
