@@ -188,14 +188,15 @@ IK_INLINED void panel_dots(const int32_t dtype, const int rows, const int panels
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++)
             sum[p][r] = IK_V(setzero_ps)();
-    const char *head = w + heads_at(f, k);
-    for (int64_t b = 0; b < k / IK_BLOCK; head += head_bytes(f)) {
+    for (int64_t b = 0; b < k / IK_BLOCK;) {
+        const char *head = w;
         run_scales block[PANELS];
 #pragma GCC unroll 2
         for (int p = 0; p < panels; p++)
             block[p] = block_scales(dtype, head + p * size);
         for (int64_t at = 0; at < head_prefetch; at += 64)
             _mm_prefetch(head + distance + at, _MM_HINT_T0);
+        w += head_bytes(f);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f), tile += width * x_bytes(f)) {
             const panel_x x = panel_x_at(f, width, tile, first);
 #pragma GCC unroll 8

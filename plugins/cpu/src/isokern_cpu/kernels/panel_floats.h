@@ -76,9 +76,10 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         sum[r] = IK_V(setzero_ps)();
-    const char *head = w + heads_at(f, k);
-    for (int64_t b = 0; b < k / IK_BLOCK; head += head_bytes(f)) {
+    for (int64_t b = 0; b < k / IK_BLOCK;) {
+        const char *head = w;
         const run_scales block = block_scales(dtype, head);
+        w += head_bytes(f);
         for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f)) {
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
@@ -118,16 +119,16 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
         IK_V(storeu_ps)(y[r], sum[r]);
 }
 
-/* Write elements p0 .. p0 + k of a panel, whose rows have `whole`, as floats, rows of them `to_row` apart. */
+/* Write elements p0 .. p0 + k of a panel as floats, rows of them `to_row` apart. */
 #define UNPACK_PANEL(name, ...) \
     static __attribute__((noinline)) void unpack_panel_##name( \
-        const char *w, int64_t whole, int64_t p0, int64_t k, float *to, int64_t to_row) \
+        const char *w, int64_t p0, int64_t k, float *to, int64_t to_row) \
     { \
         const panel_form f = panel_form_of(IK_##name); \
         const quants q = quants_of(IK_##name); \
         for (int64_t p = p0; p < p0 + k; p += IK_BLOCK) { \
-            const char *head = w + heads_at(f, whole) + p / f.block * head_bytes(f); \
-            const char *codes = w + p / IK_BLOCK * codes_bytes(f); \
+            const char *head = w + p / f.block * block_bytes(f); \
+            const char *codes = head + head_bytes(f) + p % f.block / IK_BLOCK * codes_bytes(f); \
             const run_scales block = block_scales(IK_##name, head); \
             _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) \
             { \
@@ -144,11 +145,11 @@ IK_INLINED void panel_sums(const int32_t dtype, const int rows, const char *w, i
 PANEL_FORMS(UNPACK_PANEL)
 #undef UNPACK_PANEL
 
-static void unpack_panel(int32_t dtype, const char *w, int64_t whole, int64_t p0, int64_t k, float *to, int64_t to_row)
+static void unpack_panel(int32_t dtype, const char *w, int64_t p0, int64_t k, float *to, int64_t to_row)
 {
     switch (dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: unpack_panel_##name(w, whole, p0, k, to, to_row); break;
+    case IK_##name: unpack_panel_##name(w, p0, k, to, to_row); break;
         PANEL_FORMS(IK_CASE)
 #undef IK_CASE
     default: return;
@@ -161,7 +162,7 @@ static void odd_sums(int32_t dtype, const char *w, int64_t k, const float *x, fl
     float wide[IK_BLOCK * LANES];
     floats sum = IK_V(setzero_ps)();
     for (int64_t p = 0; p < k; p += IK_BLOCK) {
-        unpack_panel(dtype, w, k, p, IK_BLOCK, wide, LANES);
+        unpack_panel(dtype, w, p, IK_BLOCK, wide, LANES);
         for (int64_t i = 0; i < IK_BLOCK; i++)
             sum = IK_V(fmadd_ps)(IK_V(loadu_ps)(wide + i * LANES), IK_V(set1_ps)(x[p + i]), sum);
     }
@@ -269,7 +270,7 @@ static void pack_prepacked(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t
                     memset(to + p * GEMM_WIDTH + half, 0, LANES * sizeof *to);
                 continue;
             }
-            unpack_panel(g->b.dtype, w, g->k, p0, k, to + half, GEMM_WIDTH);
+            unpack_panel(g->b.dtype, w, p0, k, to + half, GEMM_WIDTH);
         }
 }
 

@@ -1,9 +1,9 @@
 /* A packed layout of block-quantised weights: panels of as many rows as a vector has lanes, so that a lane is a row and
  * nothing is summed across lanes.
  *
- * A panel has the codes of every row, and then a head for each block of them. For every 32 elements along k there are
- * as many vectors as a code has bits, each in a cache line of its own; lane r of a vector has four bytes for row r. Let
- * quad i be the codes of elements 4 i to 4 i + 3, a byte each:
+ * A panel has a head and the codes of one block of every row after the other. For every 32 elements along k there are
+ * as many vectors as a code has bits; lane r of a vector has four bytes for row r. Let quad i be the codes of elements
+ * 4 i to 4 i + 3, a byte each:
  *
  * - 8 bits: vector i is quad i;
  * - 4 bits: vector i has quad i in its low and quad i + 4 in its high nibbles;
@@ -79,14 +79,14 @@ static inline __attribute__((always_inline)) int64_t scales_at(const panel_form 
 static inline __attribute__((always_inline)) int64_t head_bytes(const panel_form f)
 { return scales_at(f) + f.block / f.run * ((f.scales != 0) + (f.minima && f.scales != 4)) * LANES; }
 
-/* Where the heads of a panel of k elements a row begin. */
-static inline __attribute__((always_inline)) int64_t heads_at(const panel_form f, int64_t k)
-{ return k / IK_BLOCK * codes_bytes(f); }
+/* A head and its codes. */
+static inline __attribute__((always_inline)) int64_t block_bytes(const panel_form f)
+{ return head_bytes(f) + f.block / IK_BLOCK * codes_bytes(f); }
 
 static inline int64_t panel_bytes(int32_t dtype, int64_t k)
 {
     const panel_form f = panel_form_of(dtype);
-    return ik_round_up(heads_at(f, k) + k / f.block * head_bytes(f), 64);
+    return ik_round_up(k / f.block * block_bytes(f), 64);
 }
 
 static uint64_t packed_bytes(const ik_tensor *w)
@@ -158,13 +158,12 @@ static inline __attribute__((always_inline)) bool unpack_usual_codes(
 
 /* Pack a row of k elements as row r of a panel. */
 #define PACK_ROW(name, ...) \
-    static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *codes) \
+    static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *head) \
     { \
         const panel_form f = panel_form_of(IK_##name); \
         const int64_t bytes = ik_bytes(IK_##name, f.block), runs = f.block / f.run, size = f.power ? 1 : 2; \
-        char *head = codes + heads_at(f, k); \
-        for (int64_t at = 0; at < k; at += f.block, from += bytes, head += head_bytes(f)) { \
-            char *scales = head + scales_at(f) + r; \
+        for (int64_t at = 0; at < k; at += f.block, from += bytes, head += block_bytes(f)) { \
+            char *scales = head + scales_at(f) + r, *codes = head + head_bytes(f); \
             memcpy(head + size * r, from + f.d, (size_t)size); \
             if (f.m >= 0) \
                 memcpy(head + 2 * (LANES + r), from + f.m, 2); \
