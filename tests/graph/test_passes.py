@@ -5,10 +5,11 @@ import sys
 import pytest
 from graph_models import after, lines
 
+from isokern import passes
 from isokern.expr.tree import parse
 from isokern.graph import Builder
 from isokern.ops import find
-from isokern.passes import fuse_elementwise
+from isokern.passes import DEFAULT, fuse_elementwise
 from isokern.rewriting.rewriter import State
 
 
@@ -673,3 +674,12 @@ def test_a_type_that_is_only_stored_stays_outside_a_loop_nest():
     b.output(*b.emit("where", [mask, chosen, narrow]))
     made = fuse_elementwise.run(State(b.graph, {}))
     assert [op.kind for op in made.graph.ops] == ["neg", "cast", "where", "where"]
+
+
+@pytest.mark.parametrize("name", DEFAULT.split(","))
+def test_a_graph_without_what_a_pass_changes_is_left_as_it_is(name):
+    builder = Builder("plain")
+    x = builder.input("x", (2, 3))
+    builder.output(*builder.emit("softmax", [x], {"axis": -1}))
+    state = State(builder.graph, {})
+    assert passes.run(state, name) is state

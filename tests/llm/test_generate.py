@@ -213,6 +213,20 @@ def test_perplexity_is_what_the_model_s_page_says(devices):
         assert found["perplexity"] == pytest.approx(float(line.split("|")[3]), rel=1e-3)
 
 
+def test_a_first_token_waits_for_no_step_of_one(gguf, devices):
+    session = Session(Model(gguf, device=devices[0]), 64)
+    each = tokens(session, [1, 2, 3], 3, Sampling(0), frozenset(), Generation())
+    first = next(each)
+    assert [count for count, _, _ in session._programs] == [4]
+    found = [first, *each]
+    assert [count for count, _, _ in session._programs] == [4, 1]
+    wanted = Session(session.model, 64)
+    ids = [1, 2, 3]
+    for token in found:
+        assert token == wanted.logits(ids)[-1].argmax()
+        ids = [token]
+
+
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="where memory is told by page")
 def test_prepacked_weights_are_not_there_twice(tmp_path):
     path = shutil.copy(FOLDER / "kjv-2.7m-q4_0.gguf", tmp_path / "own.gguf")  # which nothing else has mapped

@@ -167,3 +167,22 @@ def test_ranges_and_data_of_another_kind(memory):
             buffer.write(data)
     buffer.write(memoryview(b"12345678")[::2])
     assert bytes(buffer.read(0, 4)) == b"1357"
+
+
+def test_constants_lie_together_and_are_freed_together(memory):
+    before = memory.live
+    first, second = memory.alloc_lasting(1000), memory.alloc_lasting(100)
+    assert memory.live == before + 1100 and memory.allocations >= 2
+    assert first.address % 64 == second.address % 64 == 0
+    low, high = sorted((first, second), key=lambda b: b.address)
+    assert low.address + low.nbytes <= high.address
+    first.write(np.full(1000, 7, np.uint8))
+    second.write(np.zeros(100, np.uint8))
+    assert (first.read() == 7).all() and not second.read().any()
+    first.close()
+    assert memory.live == before + 100
+    second.write(np.ones(100, np.uint8))  # whose allocation stays
+    assert second.read().all()
+    del first, second, low, high
+    gc.collect()
+    assert memory.live == before

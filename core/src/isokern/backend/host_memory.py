@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import U8, DType
 from ..status import OutOfMemory
 from .memory import ALIGNMENT, Buffer, Bytes, Mapping, Memory
 
 POOLED = 1 << 12  # bytes up to which memory of the outputs of repeated calls comes from pools
 KEPT = 64  # free blocks that a pool keeps
 POOLS = 64  # pools after which all are emptied: 16 MiB at most
+SLAB, HUGE = 1 << 25, 1 << 21  # bytes of an allocation for several constants, and of a huge page
 
 
 class Address(int):
@@ -175,12 +177,33 @@ class HostMemory(Memory):
     def __init__(self) -> None:
         super().__init__()
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks
+        self._slab: Callable[[], Bytes | None] = lambda: None  # a weak reference
+        self._begin = 0  # of what is free in it
 
     def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
         """Return memory of the process; raise OutOfMemory where it has not so much."""
         raw, start = _allocate_aligned(nbytes, alignment, not empty)
         address = raw.__array_interface__["data"][0] + start
         return self.buffer(self, raw[start : start + nbytes], element, kind, address)
+
+    def alloc_lasting(self, nbytes: int) -> Buffer:
+        """Return a buffer, not cleared, for a constant that stays.
+
+        Many lie in one allocation, which is free when all of them are: the system maps it by huge pages, so that there
+        are few faults when it is filled, and few misses of the translation cache when it is read. Of an allocation that
+        is not used up, nothing is in memory but what is used.
+        """
+        if self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN or not 0 < nbytes <= SLAB:
+            return super().alloc_lasting(nbytes)
+        with self._lock:
+            slab, begin = self._slab(), self._begin
+            if slab is None or begin + nbytes > slab.size:
+                raw, start = _allocate_aligned(SLAB, HUGE)
+                slab, begin = raw[start : start + SLAB], 0
+                self._slab = ref(slab)
+            self._begin = begin + -(-nbytes // ALIGNMENT) * ALIGNMENT
+        address = slab.__array_interface__["data"][0] + begin
+        return self._count(HostBuffer(self, array_at(address, (nbytes,), owner=slab), U8))
 
     def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
         """Return a function that allocates without clearing; small memory comes from a pool."""

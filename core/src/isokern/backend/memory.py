@@ -69,13 +69,15 @@ class Buffer(ABC):
     found: where the device's memory has addresses, that of the first byte. `native` is the memory's handle in the
     device's own API. `kind` is the kind of memory, `writable` whether a call may write to it, and `library` the package
     that owns the memory where another library does ("torch"). `view` is all bytes of the buffer where the CPU can use
-    them whenever the device's work is done, None where it has to map or copy.
+    them whenever the device's work is done, None where it has to map or copy. `when_packed` is called when a constant
+    that lies there was brought into a packed layout, and so may not be read again.
     """
 
     view: Bytes | None = None
     library = ""
     kind = "default"
     alive = writable = True
+    when_packed: Callable[[], None] | None = None
     _mapped: Bytes | None = None
     _in_use: _InUse | None = None
 
@@ -283,9 +285,16 @@ class Memory(ABC):
             raise InvalidArgument("alloc", f"kind={quote(kind)} on {self.device.name}", allowed=", ".join(self.kinds))
         if not is_integer(alignment) or not 0 < alignment < 2**63 or alignment & (alignment - 1):
             raise InvalidArgument("alloc", f"alignment={quote(alignment)}", allowed="a power of two")
-        buffer = self.allocate_buffer(int(nbytes), dtype(element), kind, alignment, empty)
+        return self._count(self.allocate_buffer(int(nbytes), dtype(element), kind, alignment, empty))
+
+    def _count(self, buffer: Buffer) -> Buffer:
+        """Return a new buffer, which counts as in use from now on."""
         buffer._in_use = _InUse(self, buffer.nbytes)
         return buffer
+
+    def alloc_lasting(self, nbytes: int) -> Buffer:
+        """Return a buffer, not cleared, for a constant that stays, and is filled at once: a packed one."""
+        return self.alloc(nbytes, empty=True)
 
     def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
         """Return a function that allocates a buffer of that size, without clearing it: for calls that are repeated."""

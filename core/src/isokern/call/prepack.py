@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream, renew_in_child
-from ..dtypes import U8, DType
+from ..dtypes import DType
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor
@@ -79,14 +79,14 @@ def pack_constant(
     def fill(memory: Buffer) -> Buffer:
         kernel.pack(position, source.buffer.handle, memory.handle, stream)
         stream.synchronize()
+        if source.buffer.when_packed is not None:
+            source.buffer.when_packed()
         return memory
 
     def pack() -> Tensor:
         if into is not None:
             return Tensor(desc, fill(_check_memory(device, layout, where, into)))
-        return Tensor(
-            desc, keep_packed(source, layout, lambda: fill(device.memory.alloc(layout.nbytes, U8, empty=True)))
-        )
+        return Tensor(desc, keep_packed(source, layout, lambda: fill(device.memory.alloc_lasting(layout.nbytes))))
 
     cache = device.prepack_cache
     found: Tensor = cache.get(source.buffer, (source.desc, layout.name), pack) if into is None else cache.pack(pack)

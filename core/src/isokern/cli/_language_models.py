@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -96,7 +97,7 @@ def load(path: Path, device: str | None, activations: str, silent: bool, prepack
 
     if not path.exists():
         raise InvalidArgument("generate", f"{path} does not exist", allowed="a GGUF file")
-    bar = None if silent else _bar
+    bar = None if silent or not sys.stderr.isatty() else _bar
     return Model.open(path, device=device, activations=activations, prepack=prepack, progress=bar)
 
 
@@ -144,9 +145,7 @@ def _bar(tensors: Iterable[GGUFTensor], total: int) -> Iterator[GGUFTensor]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     out = Console(stderr=True)
-    with Progress(
-        TextColumn("loading"), BarColumn(), DownloadColumn(), console=out, transient=True, disable=not out.is_terminal
-    ) as bar:
+    with Progress(TextColumn("loading"), BarColumn(), DownloadColumn(), console=out, transient=True) as bar:
         task = bar.add_task("", total=total)
         for held in tensors:
             yield held

@@ -8,15 +8,14 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from .. import settings
+
+if TYPE_CHECKING:  # a command that shows no table does not wait for it
+    from rich.console import Console
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else there.")]
 WIDE = 200  # columns where the output is no terminal, so that long lines are not folded early
@@ -24,6 +23,8 @@ WIDE = 200  # columns where the output is no terminal, so that long lines are no
 
 def console() -> Console:
     """Return a console on stdout for people, with or without a terminal."""
+    from rich.console import Console
+
     return Console(
         width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", WIDE)), highlight=False, soft_wrap=False
     )
@@ -31,6 +32,10 @@ def console() -> Console:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()) -> None:
     """Print rows under bold headings; columns in `right` are numbers. Long cells fold, nothing is cut."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     shown = Table(header_style="bold", box=box.SIMPLE_HEAD)
     for position, name in enumerate(columns):
         justify: Literal["left", "right"] = "right" if name in right else "left"
@@ -58,6 +63,8 @@ def progress(steps: int, out: Console | None = None) -> Iterator[Callable[[str],
 
     The block calls the function that it is given with the name of each step as it begins.
     """
+    from rich.console import Console
+
     shown = Console(stderr=True) if out is None else out
     if not shown.is_terminal:
         yield lambda name: None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..garbage import hold_collections
 from ..status import InvalidArgument
 from ._language_models import (
     Activations,
@@ -80,25 +81,26 @@ def generate(
 
     Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
     """
-    from ..llm.generate import Generation, text
-    from ..llm.sampling import Sampling
-    from ..llm.session import Session
-    from ..llm.statistics import summary
+    with hold_collections():
+        from ..llm.generate import Generation, text
+        from ..llm.sampling import Sampling
+        from ..llm.session import Session
 
     begin, bias = read_prompt(prompt, prompt_file), read_bias(logit_bias)
     rules = read_grammar(grammar, json_schema)
     plain = (temperature, top_k, top_p, min_p, penalty, seed)
     sampling = Sampling(*plain, frequency_penalty, presence_penalty, typical, read_order(order))
     with quiet(json):
-        loaded = load(model, device, activations, json, prepack)
-        tokenizer, session = loaded.tokenizer(), with_room(lambda: Session(loaded, context, cache))
-        report = Generation()
-        given = (session, tokenizer, begin, max_tokens, sampling, report)
-        each = note_warnings(
-            lambda: with_room(
-                lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules, keep=keep)
-            )
-        )  # everything is checked here
+        with hold_collections():  # the first token waits for this
+            loaded = load(model, device, activations, json, prepack)
+            tokenizer, session = loaded.tokenizer(), with_room(lambda: Session(loaded, context, cache))
+            report = Generation()
+            given = (session, tokenizer, begin, max_tokens, sampling, report)
+            each = note_warnings(
+                lambda: with_room(
+                    lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules, keep=keep)
+                )
+            )  # everything is checked here
         pieces = []
         if not json:
             typer.echo(begin, nl=False)
@@ -107,6 +109,8 @@ def generate(
             if not json:
                 typer.echo(piece, nl=False)
                 sys.stdout.flush()
+        from ..llm.statistics import summary
+
         facts = summary(loaded, session, report)
     if json:
         emit({"model": model.name, "prompt": begin, "text": "".join(pieces), **facts})

@@ -224,7 +224,26 @@ class Operator:
         attrs: Mapping[str, Any] | None = None,
         dtypes: Mapping[str, Any] | None = None,
     ) -> tuple[TensorDesc, ...]:
-        """Return contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`)."""
+        """Return contiguous outputs for these inputs; `dtypes` names the free type variables (`{"T": "F16"}`).
+
+        Results are cached, as those of `resolve` are.
+        """
+        key = _key_of(self, inputs, (), attrs or {}) if dtypes is None else None
+        found = _inferred.get(key) if key is not None else None
+        if found is None:
+            found = self._infer(inputs, attrs, dtypes)
+            if key is not None:
+                if len(_inferred) >= KNOWN:
+                    _inferred.clear()
+                _inferred[key] = found
+        return found
+
+    def _infer(
+        self,
+        inputs: Sequence[TensorDesc | None],
+        attrs: Mapping[str, Any] | None,
+        dtypes: Mapping[str, Any] | None,
+    ) -> tuple[TensorDesc, ...]:
         values = self.attrs.check(self.name, attrs or {})
         self.signature.check_descs(self.name, "inputs", inputs)
         known = self.signature.types
@@ -371,6 +390,7 @@ def _straighten(desc: TensorDesc) -> TensorDesc:
 
 KNOWN = 1 << 13  # calls that are cached: some megabytes
 _known: dict[Hashable, Resolved] = {}
+_inferred: dict[Hashable, tuple[TensorDesc, ...]] = {}
 _EXACT = frozenset((bool, int, float, str, type(None)))
 
 

@@ -61,10 +61,11 @@ def all_operators() -> list[Operator]:
 
 def find(name: str) -> Operator:
     """Return the operator of that name, or raise InvalidArgument with the nearest names."""
-    if not isinstance(name, str) or name not in _BY_NAME:
+    try:
+        return _BY_NAME[name]
+    except (KeyError, TypeError):  # what has no hash is no name either
         near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
-        raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near)
-    return _BY_NAME[name]
+        raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near) from None
 
 
 def by_kind(kind_id: int) -> Operator:

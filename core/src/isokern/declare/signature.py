@@ -235,6 +235,15 @@ def parse(text: str, types: Mapping[str, tuple[DType, ...]], broadcast: Sequence
 
 
 def _operands(text: str, types: Mapping[str, tuple[DType, ...]]) -> tuple[Operand, ...]:
+    operands = _read_operands(text)
+    for operand in operands:
+        if operand.type not in types and operand.type not in _LITERALS:
+            raise ValueError(f"operand {operand.name}: type {operand.type} is no dtype and not in {sorted(types)}")
+    return operands
+
+
+@cache
+def _read_operands(text: str) -> tuple[Operand, ...]:
     result: list[Operand] = []
     if not text.strip():
         return ()
@@ -244,8 +253,6 @@ def _operands(text: str, types: Mapping[str, tuple[DType, ...]]) -> tuple[Operan
             raise ValueError(f"{part!r} is not an operand like x: T[*b, d]")
         name, mark, type_, each, inner = match.groups()
         dims = tuple(d.strip() for d in inner.split(",") if d.strip())
-        if type_ not in types and type_ not in _LITERALS:
-            raise ValueError(f"operand {name}: type {type_} is no dtype and not in {sorted(types)}")
         if sum(d.startswith("*") for d in dims) > 1:
             raise ValueError(f"operand {name}: one *group at most")
         if each and mark != "...":

@@ -186,7 +186,7 @@ def _parse(text: str) -> Expr:
         body = ast.parse(text, mode="eval").body
     except (RecursionError, MemoryError):  # Python's parser gives up on such a text
         body = None
-    if body is None or not _is_shallow(body):
+    if body is None or (len(text) > DEEPEST - 2 and not _is_shallow(body)):  # a level takes a character
         raise ValueError(f"expression {text!r}: more than {DEEPEST} operations are within one another")
     return convert(body)
 

@@ -116,6 +116,13 @@ class Builder:
         self.graph.append(op)
         return values
 
+    def repeat(self, op: Op, inputs: Sequence[Value | None]) -> tuple[Value, ...]:
+        """Append an operator of a verified graph, on values of the same layouts, and return its outputs."""
+        first = len(self.graph.values)
+        values = tuple([Value(first + i, v.name, v.spec) for i, v in enumerate(op.outputs)])
+        self.graph.append(Op(op.kind, tuple(inputs), values, op.attrs, op.constraints, op.name, dict(op.hints)))
+        return values
+
     def output(self, *values: Value) -> None:
         """Append values to the results of the graph, in order."""
         for value in values:

@@ -92,11 +92,10 @@ class Op:
     @property
     def updated(self) -> list[tuple[Value, Value]]:
         """Pairs (value before, output) of the outputs that keep part of their previous content."""
-        kept = [
-            v
-            for o, v in zip(self.operator.signature.outputs, self.outputs, strict=True)
-            if o.name in self.operator.inout
-        ]
+        operator = self.operator
+        if not operator.inout:
+            return []
+        kept = [v for o, v in zip(operator.signature.outputs, self.outputs, strict=True) if o.name in operator.inout]
         held = self.inputs[len(self.inputs) - len(kept) :] if kept else ()
         return [(old, new) for old, new in zip(held, kept, strict=True) if old is not None]
 

@@ -82,7 +82,7 @@ def _check_declaration(graph: Graph, op: Op) -> None:
             allowed=error.allowed,
             hint=error.hint,
         ) from None
-    if repr(dict(resolved.attrs)) != repr(dict(op.attrs)):
+    if resolved.attrs is not op.attrs and repr(dict(resolved.attrs)) != repr(dict(op.attrs)):
         raise _wrong(graph, op, f"attributes {dict(op.attrs)}", f"all of them, as {dict(resolved.attrs)}")
     if len(op.updated) != len(op.operator.inout) or any(old.spec != new.spec for old, new in op.updated):
         allowed = f"{len(op.operator.signature.inputs)} inputs, and what each of {', '.join(op.operator.inout)} held"

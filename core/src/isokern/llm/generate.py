@@ -13,7 +13,7 @@ from ..status import InvalidArgument, quote
 from .drawing import Drawing
 from .grammar import Grammar, GrammarState
 from .sampling import Sampling
-from .session import Session
+from .session import Session, TokenProgram
 from .tokenizer import Tokenizer
 
 
@@ -61,9 +61,10 @@ def tokens(
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
     back on; `bias` is added to the logits of its tokens, and -inf rules one out; `constraint` rules out what its
     grammar does not allow. With `keep` the text goes on where the cache is full: so many of the first positions stay,
-    and half of the others are dropped (`Session.drop`). Everything is checked and compiled before this returns. Raises
-    InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the
-    cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
+    and half of the others are dropped (`Session.drop`). Everything is checked, and what reads the prompt is compiled,
+    before this returns; the step of one token is compiled when the first token is out. Raises InvalidArgument where the
+    prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache; and, from the
+    iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
     was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
@@ -114,6 +115,7 @@ def _steps(
         yield token
         if len(report.tokens) == most:
             return
+        draw.prepare(1)
         begin = time.perf_counter()
         if keep is not None and session.position == session.length:
             session.drop(keep, (session.length - keep + 1) // 2)
@@ -127,16 +129,21 @@ class _Recorded:
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         self.session, self.sampling = session, sampling
-        self.step = session.program(1, sampling=sampling)
-        self.left: int | None = None  # the token that a step of one left in its input
+        self.step: TokenProgram | None = None  # of one token, when it is compiled
+        self.left: int | None = None  # the token that it left in its input
 
     def prepare(self, count: int) -> None:
         """Compile the program for up to `count` tokens."""
-        self.session.program(count, sampling=self.sampling)
+        if count > 1:
+            self.session.program(count, sampling=self.sampling)
+        elif self.step is None:
+            self.step = self.session.program(1, sampling=self.sampling)
 
     def after(self, size: int, part: Sequence[int], history: list[int]) -> int:
         """Append the last part of `history`, by the program for `size` tokens, and return the token drawn after it."""
+        self.prepare(size)
         program = self.step if size == 1 else self.session.program(size, sampling=self.sampling)
+        assert program is not None
         if self.sampling.penalised:
             program.remember(history)
         program.run(None if self.left is not None else part)
@@ -161,8 +168,7 @@ class _Apart:
         self.drawing = Drawing(sampling, bias, session.model.config.vocabulary, session.device, constraint)
 
     def prepare(self, count: int) -> None:
-        """Compile the programs for `count` tokens and for one."""
-        self.session.program(1)
+        """Compile the program for up to `count` tokens."""
         self.session.program(count)
 
     def after(self, size: int, part: Sequence[int], history: list[int]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType
+from ..garbage import hold_collections
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
@@ -32,6 +33,7 @@ class Model:
     InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
+    @hold_collections()
     def __init__(
         self,
         gguf: GGUF,
@@ -107,7 +109,9 @@ def _load(held: GGUFTensor, dtype: DType, device: Device) -> Tensor:
         return tensor(held.array, dtype, device=device)
     raw = held.data.reshape(*held.shape[:-1], element.nbytes(held.shape[-1]))
     if device.memory.wraps:
-        return Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
+        made = Tensor(TensorDesc(element, held.shape), from_blocks(raw, element, device=device).buffer)
+        made.buffer.when_packed = held.drop_pages
+        return made
     made = empty(held.shape, element, device=device)
     made.raw.copy_from(raw)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..garbage import hold_collections
 from ..runtime import compile
 from ..tensors import Tensor
 from .decoder import decoder, updated_inputs
@@ -17,15 +18,13 @@ class DecoderProgram:
     `inputs` are the others by name, `logits` its first result, and `compiled` the graph layer's program.
     """
 
+    @hold_collections()
     def __init__(self, model: Model, step: Step, caches: Mapping[str, Tensor]) -> None:
         graph = decoder(model.gguf, model.config, step).graph
         updated = {name: caches.get(name) for name in updated_inputs(graph)}
         given = {v.name: model.parameters[v.name] for v in graph.parameters}
         self.compiled = compile(graph, model.device, parameters=given, mutable=updated, prepack=model.prepack)
-        if self.compiled.prepacked - model.prepacked:
-            model.prepacked |= self.compiled.prepacked
-            for name in self.compiled.prepacked_names & model.weights.keys():
-                model.gguf.tensors[name].drop_pages()
+        model.prepacked |= self.compiled.prepacked
         pairs = zip(self.compiled.graph.inputs, self.compiled.inputs, strict=True)
         self.inputs = {value.name: held for value, held in pairs if updated.get(value.name) is None}
         self.logits = self.compiled.outputs[0]

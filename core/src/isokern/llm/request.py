@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -79,6 +78,8 @@ class Request:
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Return an asynchronous iterator of the tokens."""
+        import asyncio  # takes as long to import as much of the rest, and only coroutines need it
+
         loop, news, at = asyncio.get_running_loop(), asyncio.Event(), 0
 
         def wake() -> None:

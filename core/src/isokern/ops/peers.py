@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 PEERS = {
     "ONNX": "its default domain",
@@ -33,7 +33,7 @@ class PeerName:
 @cache
 def peer_names() -> tuple[PeerName, ...]:
     """Return the whole table, ordered by peer and name."""
-    text = files(__package__).joinpath("peer_names.tsv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("peer_names.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     return tuple(PeerName(peer, name, tuple(operators.split()), note) for peer, name, operators, note in rows)
 

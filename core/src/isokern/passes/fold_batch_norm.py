@@ -26,12 +26,15 @@ def run(state: State) -> State:
 
     All parameters must be known, and nothing else may read the values between the operators.
     """
+    layers = {op for op in state.graph.ops if op.kind in (*FILTERS, *TRANSPOSED, *PRODUCTS)}
+    if not layers:
+        return state
     rewriter = Rewriter(state)
     done: set[Op] = set()
     for op in state.graph.ops:
         if op in done:
             continue
-        chain = _find_chain(state, rewriter, op) if op.kind in (*FILTERS, *TRANSPOSED, *PRODUCTS) else []
+        chain = _find_chain(state, rewriter, op) if op in layers else []
         while chain and not _fold(rewriter, op, chain):
             chain = chain[:-1]
         if chain:

@@ -18,7 +18,6 @@ import numpy as np
 from .. import blocks
 from ..declare.conversion import convert
 from ..graph.ir import PARAMETER, Op, Value
-from ..graph.reference import results
 from ..rewriting.rewriter import Array, Rewriter, State, is_plain
 
 GROWTH = 4
@@ -27,9 +26,12 @@ GROWTH = 4
 def run(state: State) -> State:
     """Return the graph without operators of known parameters alone; an operator of unknown values stays."""
     constants = _Constants(state)
+    taken = {op for op in state.graph.ops if constants.take(op)}
+    if not taken:
+        return state
     rewriter = Rewriter(state)
     for op in state.graph.ops:
-        if constants.take(op):
+        if op in taken:
             continue
         for value in op.given:
             if value in constants.made and value not in constants.placed:
@@ -58,6 +60,8 @@ class _Constants:
         origin = sum(self._bytes.get(v, v.spec.nbytes) for v in dict.fromkeys(op.given))
         if sum(v.spec.nbytes for v in op.outputs) > GROWTH * origin:
             return False
+        from ..graph.reference import results  # with the oracle, which a graph without constants does not need
+
         arrays = [None if v is None else self._array(v) for v in op.declared]
         for value, array in zip(op.outputs, results(op, arrays), strict=True):
             self.made[value] = array

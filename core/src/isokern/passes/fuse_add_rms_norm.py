@@ -14,6 +14,8 @@ def run(state: State) -> State:
 
     Other operators may read the sum too.
     """
+    if not any(_norm_of(op) is not None for op in state.graph.ops):
+        return state
     rewriter = Rewriter(state)
     done: set[Op] = set()
     for op in state.graph.ops:

@@ -28,6 +28,8 @@ Operand = tuple[Value, str]  # a value, and the loop that each of its dims goes 
 def run(state: State) -> State:
     """Return the graph with one operator for each group of two or more whose `generic` the state's target has."""
     groups = _groups(state)
+    if not groups:
+        return state
     inner = {op for members in groups.values() for op in members}
     rewriter = Rewriter(state)
     for op in state.graph.ops:

@@ -57,6 +57,8 @@ class _Found:
 def run(state: State) -> State:
     """Return the graph with one operator for each product and its epilogue."""
     found = _chains(state.graph)
+    if not found.by_last:
+        return state
     rewriter = Rewriter(state)
     for op in state.graph.ops:
         if op in found.by_last:

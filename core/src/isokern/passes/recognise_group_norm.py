@@ -18,6 +18,7 @@ from ..layout import TensorDesc
 from ..ops import find
 from ..rewriting.rewriter import Rewriter, State, is_plain, only_user
 
+HEARTS = ("instance_norm", "layer_norm")
 VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 
 
@@ -35,10 +36,12 @@ class _Found:
 
 def run(state: State) -> State:
     """Return the graph with one operator for each norm by groups; views that nothing reads any more stay."""
+    if not any(op.kind in HEARTS for op in state.graph.ops):
+        return state
     rewriter = Rewriter(state)
     found: dict[Op, _Found] = {}
     for op in state.graph.ops:
-        norm = _find(rewriter, state, op) if op.kind in ("instance_norm", "layer_norm") else None
+        norm = _find(rewriter, state, op) if op.kind in HEARTS else None
         if norm is not None:
             found[norm.ops[-1]] = norm
     if not found:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..declare.attributes import CheckedAttributes
 from ..dtypes import DType
 from ..graph.builder import Builder
-from ..graph.ir import INPUT, PARAMETER, Graph, Op, TensorSpec, Value
+from ..graph.ir import INPUT, PARAMETER, Graph, Op, TensorSpec, Value, specs_of
 from .target import Target
 
 Array = np.ndarray[Any, Any]
@@ -56,15 +57,12 @@ class Rewriter:
 
     def copy(self, op: Op) -> tuple[Value, ...]:
         """Emit the operator unchanged, on the values that stand for its operands, and return its outputs."""
-        made = self.builder.emit(
-            op.kind,
-            self.values(op.inputs),
-            op.attrs,
-            name=op.name,
-            outputs=[v.spec for v in op.outputs],
-            constraints=op.constraints,
-            hints=op.hints,
-        )
+        inputs, outputs = self.values(op.inputs), [v.spec for v in op.outputs]
+        if specs_of(inputs) == specs_of(op.inputs) and type(op.attrs) is CheckedAttributes:
+            made = self.builder.repeat(op, inputs)  # it was checked on these layouts
+        else:
+            how: dict[str, Any] = {"name": op.name, "constraints": op.constraints, "hints": op.hints}
+            made = self.builder.emit(op.kind, inputs, op.attrs, outputs=outputs, **how)
         for old, new in zip(op.outputs, made, strict=True):
             self.put(old, new)
         return made

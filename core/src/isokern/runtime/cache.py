@@ -97,7 +97,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
         before, made = made, plan_memory(graph, reuse, mutable, inside)
         descriptors = _descriptors(made, device, descriptors, before, prepack)
         made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
-    descs = {v: made.desc(v) for v in graph.values.values()}
+    descs = made.descs()
     copies = {}
     for op in made.calls:
         with error_context(op.name):
@@ -110,21 +110,24 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 def _descriptors(
     made: MemoryPlan, device: Device, there: Mapping[Op, Descriptor], before: MemoryPlan, prepack: bool
 ) -> dict[Op, Descriptor]:
-    """Return a descriptor for each call.
+    """Return a descriptor for each call; equal calls, as those of layers are, share one.
 
     A descriptor in `there` is reused if the operator's layouts are the same as in the plan before.
     """
-    found = {}
+    found, alike = {}, dict[Hashable, Descriptor]()
+    descs, old = made.descs(), before.descs()
     for op in made.calls:
-        inputs = [None if v is None else made.desc(v) for v in op.declared]
-        outputs = [made.desc(v) for v in op.outputs]
-        if op in there and all(made.desc(v) == before.desc(v) for v in (*op.given, *op.outputs)):
+        if op in there and all(descs[v] == old[v] for v in (*op.given, *op.outputs)):
             found[op] = there[op]
             continue
         with error_context(op.name):
             fixed = _constant(op) if prepack else []
-            resolved = op.operator.resolve(inputs, outputs, op.attrs)
-            found[op] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)
+            inputs = [None if v is None else descs[v] for v in op.declared]
+            resolved = op.operator.resolve(inputs, [descs[v] for v in op.outputs], op.attrs)
+            key = (resolved, *fixed, *op.hints.items())
+            if key not in alike:
+                alike[key] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)
+            found[op] = alike[key]
     return found
 
 

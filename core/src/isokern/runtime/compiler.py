@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from ..backend import Device, Stream, check_stream
 from ..backend.discovery import device as find_device
+from ..garbage import hold_collections
 from ..graph.ir import Graph, spec_text
 from ..graph.model import Model
 from ..passes import DEFAULT
@@ -44,6 +45,7 @@ def compile(
     on_missing: str | None = None,
     dynamic: Literal[True] | Collection[str],
 ) -> DynamicProgram: ...
+@hold_collections()
 def compile(
     model: Model | Graph,
     device: str | Device | None = None,

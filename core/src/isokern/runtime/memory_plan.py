@@ -12,8 +12,10 @@ buffer and not a place in it.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..backend import BASE_ALIGNMENT
 from ..declare.normal_form import coalesce
@@ -52,6 +54,10 @@ class MemoryPlan:
     def calls(self) -> list[Op]:
         """The operators that are run."""
         return [op for op in self.graph.ops if op not in self.views]
+
+    def descs(self) -> dict[Value, TensorDesc]:
+        """Return the layout of every value's tensor; equal ones are mostly one object."""
+        return {value: self.desc(value) for value in self.graph.values.values()}
 
     def desc(self, value: Value) -> TensorDesc:
         """Return the layout of the value's tensor in the buffer that it lies in."""
@@ -156,7 +162,12 @@ def _update_in_place(
 
 
 def _bytes(value: Value) -> int:
-    return max(0, value.spec.dtype.nbytes(value.spec.extent[1]))
+    return _count_bytes(value.spec)
+
+
+@lru_cache(1024)
+def _count_bytes(spec: TensorDesc) -> int:
+    return max(0, spec.dtype.nbytes(spec.extent[1]))
 
 
 def _share(
@@ -248,13 +259,15 @@ def _align(nbytes: int) -> int:
 
 def _place_all(made: MemoryPlan, waiting: list[Value], taken: list[Span], reuse: bool) -> dict[Value, int]:
     """Place the largest value first, each at the lowest byte that is free while it lives."""
-    placed, offset = list(taken), {}
+    placed, offset = sorted(taken), {}
     for value in sorted(waiting, key=_bytes, reverse=True):
         born, dies = made.life[value]
         begin, size = 0, _align(_bytes(value))
-        for low, high, (first, last) in sorted(placed):
-            if (not reuse or (first <= dies and born <= last)) and low < begin + size and begin < high:
-                begin = high
-        placed.append((begin, begin + size, (born, dies)))
+        for low, high, (first, last) in placed:
+            if (first <= dies and born <= last) or not reuse:
+                if low >= begin + size:
+                    break  # so do all behind it
+                begin = max(begin, high)
+        insort(placed, (begin, begin + size, (born, dies)))
         offset[value] = begin
     return offset

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from ..graph.ir import PARAMETER, Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
-from .check import Check, check
 from .context import RunContext
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, name_feeds, readable, writable
 from .packed import Packed
+
+if TYPE_CHECKING:
+    from .check import Check
 
 _changed = threading.Condition()  # notified when a context of any program becomes idle
 
@@ -232,6 +234,8 @@ class Program:
         See `isokern.runtime.check`. The result has every value; its `first` names the first operator that is wrong, the
         value, its worst element and the bound.
         """
+        from .check import check  # with the oracle, which nothing else here needs
+
         with self._borrow(self._context):
             self.feed(feeds)
             return check(self)

@@ -5,7 +5,12 @@
 #include "panel_codes.h"
 
 #if defined(IK_PANELS)
-enum { X_ROWS = LANES == 16 ? 8 : 4, FEW_ROWS = 2 }; /* rows of x at once; so few are multiplied one by one */
+enum { X_ROWS = 4, FEW_ROWS = 2 }; /* rows of x at once; so few are multiplied one by one */
+#if defined(__AVX512VNNI__)
+enum { PANELS = 2 }; /* at once, with several rows of x: half as many loads of x */
+#else
+enum { PANELS = 1 };
+#endif
 
 /* Whether products are of unsigned bytes, counted from the lowest quant, as far as they fit. */
 IK_INLINED bool is_unsigned(const panel_form f)
@@ -27,21 +32,23 @@ IK_INLINED int lift_of(const panel_form f)
 #endif
 }
 
-/* A row of x: quants in order; for each 32 the scale over the power of two, and for each run of w the scale times the
- * sum of quants, and the correction for the offset of the weights. */
+/* Rows of x lie in tiles of `width` rows, 1 where there are few, so that a tile has one address. For each 32 elements
+ * along k a tile has the quants of every row, then for every row the scale over the power of two, and for each run of w
+ * the scale times the sum of quants, and the correction for the offset of the weights. */
+IK_INLINED int64_t x_bytes(const panel_form f) /* for a row */ { return IK_BLOCK + 4 + IK_BLOCK / f.run * 8; }
+
 typedef struct panel_x {
     int8_t *q;
     float *d, *s;
     int32_t *undo;
 } panel_x;
 
-static int64_t panel_x_bytes(int64_t k) { return ik_round_up(k + k / IK_BLOCK * 12 + k / IK_LAYOUT_RUN * 8, 64); }
-
-static panel_x panel_x_at(char *at, int64_t k)
+/* 32 elements of a tile, from row r on. */
+IK_INLINED panel_x panel_x_at(const panel_form f, const int64_t width, char *at, int64_t r)
 {
-    const int64_t blocks = k / IK_BLOCK;
-    float *d = (float *)(void *)(at + k);
-    return (panel_x){ (int8_t *)at, d, d + blocks, (int32_t *)(void *)(d + 3 * blocks) };
+    float *d = (float *)(void *)(at + IK_BLOCK * width), *s = d + width;
+    int32_t *undo = (int32_t *)(void *)(s + IK_BLOCK / f.run * width);
+    return (panel_x){ (int8_t *)at + IK_BLOCK * r, d + r, s + r, undo + r };
 }
 
 typedef struct panel_job {
@@ -50,33 +57,38 @@ typedef struct panel_job {
     char *y;
     const char *x, *w;
     int32_t dtype;
-    int64_t m, n, k;
+    int64_t m, n, k, rows; /* rows: of x, and those that fill the last tile */
     char *converted, *thread_scratch; /* rows of x as products read them; a row of F32 for each thread */
     int64_t converted_bytes; /* of a row */
+    bool direct; /* rows of sums are rows of y, but for c */
 } panel_job;
+
+static int64_t width_of(const panel_job *s) { return s->m <= FEW_ROWS ? 1 : X_ROWS; }
 
 static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const panel_job *s = context;
     const panel_form f = panel_form_of(s->dtype);
     const int32_t offset = is_unsigned(f) ? f.lowest : 0;
-    const int64_t stride = s->tx->strides[s->tx->ndim - 1];
+    const int64_t stride = s->tx->strides[s->tx->ndim - 1], width = width_of(s);
     float *wide = (float *)(void *)(s->thread_scratch + worker * ik_round_up(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
-        const panel_x x = panel_x_at(s->converted + row * s->converted_bytes, s->k);
-        ik_load_f32(s->tx->dtype, s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype), stride, s->k, wide);
-        for (int64_t b = 0, run = 0; b < s->k / IK_BLOCK; b++) {
+        const int64_t from = ik_row_offset(s->tx, ik_min(row, s->m - 1), 1), r = row % width; /* the last row fills */
+        char *to = s->converted + (row - r) * s->converted_bytes;
+        ik_load_f32(s->tx->dtype, s->x + from * ik_itemsize(s->tx->dtype), stride, s->k, wide);
+        for (int64_t b = 0; b < s->k / IK_BLOCK; b++, to += width * x_bytes(f)) {
+            const panel_x x = panel_x_at(f, width, to, r);
             int32_t quants[IK_BLOCK];
             const float d = ik_quantise_block(wide + b * IK_BLOCK, quants);
-            x.d[b] = d / (float)(1 << lift_of(f));
+            *x.d = d / (float)(1 << lift_of(f));
             for (int i = 0; i < IK_BLOCK; i++)
-                x.q[b * IK_BLOCK + i] = (int8_t)quants[i];
-            for (int from = 0; from < IK_BLOCK; from += f.run, run++) {
+                x.q[i] = (int8_t)quants[i];
+            for (int64_t at = 0, run = 0; at < IK_BLOCK; at += f.run, run++) {
                 int32_t sum = 0;
                 for (int i = 0; i < f.run; i++)
-                    sum += quants[from + i];
-                x.s[run] = d * (float)sum;
-                x.undo[run] = offset * sum * (1 << lift_of(f));
+                    sum += quants[at + i];
+                x.s[run * width] = d * (float)sum;
+                x.undo[run * width] = offset * sum * (1 << lift_of(f));
             }
         }
     }
@@ -91,6 +103,28 @@ IK_INLINED ints bytes_of(const panel_form f, ints table, const char *from, const
                          : IK_V(add_epi8)(codes, IK_V(set1_epi8)((char)f.lowest));
 }
 
+#if defined(__AVX512VNNI__)
+/* dot + Σ w x over half h of 32 elements, of `panels` panels which lie `size` bytes apart. */
+IK_INLINED void add_products(const panel_form f, const int rows, const int panels, ints table, const char *w,
+    int64_t size, const int h, const int8_t *x, ints (*dot)[X_ROWS])
+{
+#pragma GCC unroll 4
+    for (int i = 4 * h; i < 4 * h + 4; i++) {
+        ints bytes[PANELS];
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; p++)
+            bytes[p] = bytes_of(f, table, w + p * size, i);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            int32_t four;
+            memcpy(&four, x + r * IK_BLOCK + 4 * i, 4);
+#pragma GCC unroll 2
+            for (int p = 0; p < panels; p++)
+                dot[p][r] = _mm512_dpbusd_epi32(dot[p][r], bytes[p], _mm512_set1_epi32(four));
+        }
+    }
+}
+#else
 /* Sums of pairs of products, of 16 bits. */
 IK_INLINED ints pairs_of(const panel_form f, ints w, ints x)
 {
@@ -104,113 +138,158 @@ IK_INLINED ints pairs_of(const panel_form f, ints w, ints x)
     return IK_V(maddubs_epi16)(IK_V(abs_epi8)(w), same);
 }
 
-/* sum + Σ w x over four quads; quants of x are at most 127. */
-IK_INLINED ints add_products(const panel_form f, ints sum, const ints *w, const int8_t *x)
+/* dot + Σ w x over half h of 32 elements, of one panel; quants of x are at most 127. */
+IK_INLINED void add_products(const panel_form f, const int rows, const int panels, ints table, const char *w,
+    int64_t size, const int h, const int8_t *x, ints (*dot)[X_ROWS])
 {
-    ints quads[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        int32_t four;
-        memcpy(&four, x + 4 * i, 4);
-        quads[i] = IK_V(set1_epi32)(four);
-    }
-#if defined(__AVX512VNNI__)
-    (void)f;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        sum = _mm512_dpbusd_epi32(sum, w[i], quads[i]);
-#else
     const ints ones = IK_V(set1_epi16)(1);
     const int at_once = !is_unsigned(f) ? 1 : f.bits == 6 ? 2 : 4; /* bytes up to 32: 4 · 2 · 32 · 127 < 2^15 */
+    ints bytes[4];
+    (void)panels, (void)size;
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i += at_once) {
-        ints pairs = pairs_of(f, w[i], quads[i]);
+    for (int i = 0; i < 4; i++)
+        bytes[i] = bytes_of(f, table, w, 4 * h + i);
 #pragma GCC unroll 4
-        for (int j = 1; j < at_once; j++)
-            pairs = IK_V(add_epi16)(pairs, pairs_of(f, w[i + j], quads[i + j]));
-        sum = IK_V(add_epi32)(sum, IK_V(madd_epi16)(pairs, ones));
+    for (int r = 0; r < rows; r++) {
+        ints quads[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            int32_t four;
+            memcpy(&four, x + r * IK_BLOCK + 16 * h + 4 * i, 4);
+            quads[i] = IK_V(set1_epi32)(four);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i += at_once) {
+            ints pairs = pairs_of(f, bytes[i], quads[i]);
+#pragma GCC unroll 4
+            for (int j = 1; j < at_once; j++)
+                pairs = IK_V(add_epi16)(pairs, pairs_of(f, bytes[i + j], quads[i + j]));
+            dot[0][r] = IK_V(add_epi32)(dot[0][r], IK_V(madd_epi16)(pairs, ones));
+        }
     }
-#endif
-    return sum;
 }
+#endif
 
-/* Sums of a panel with `rows` rows of x; `rows` is a constant. */
-IK_INLINED void panel_dots(
-    const int32_t dtype, const int rows, const char *w, int64_t k, const panel_x *x, float (*y)[LANES])
+/* Sums of panels, which lie `size` bytes apart, with `rows` rows of a tile of `width`, from row `first` on. `rows`,
+ * `panels` and `width` are constants. */
+IK_INLINED void panel_dots(const int32_t dtype, const int rows, const int panels, const int64_t width, const char *w,
+    int64_t size, int64_t k, char *tile, int64_t first, float (*y)[X_ROWS][LANES])
 {
     const panel_form f = panel_form_of(dtype);
     const bool undo = is_unsigned(f) && f.lowest != 0;
     const ints table = f.table ? table_of(dtype, is_unsigned(f) ? f.lowest : 0) : IK_WHOLE(setzero)();
     const int64_t distance = 2048;
-    floats sum[X_ROWS];
-    ints dot[X_ROWS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-        sum[r] = IK_V(setzero_ps)();
+    const int64_t head_prefetch = rows == 1 ? head_bytes(f) : 0; /* several rows come back to a panel */
+    const int64_t codes_prefetch = rows == 1 ? codes_bytes(f) : 0;
+    floats sum[PANELS][X_ROWS];
+    ints dot[PANELS][X_ROWS];
+#pragma GCC unroll 2
+    for (int p = 0; p < panels; p++)
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++)
+            sum[p][r] = IK_V(setzero_ps)();
     for (int64_t b = 0; b < k / IK_BLOCK;) {
         const char *head = w;
-        const run_scales block = block_scales(dtype, head);
-        for (int64_t at = 0; at < head_bytes(f); at += 64)
+        run_scales block[PANELS];
+#pragma GCC unroll 2
+        for (int p = 0; p < panels; p++)
+            block[p] = block_scales(dtype, head + p * size);
+        for (int64_t at = 0; at < head_prefetch; at += 64)
             _mm_prefetch(head + distance + at, _MM_HINT_T0);
         w += head_bytes(f);
-        for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f)) {
+        for (int64_t s = 0; s < f.block / f.run; b++, w += codes_bytes(f), tile += width * x_bytes(f)) {
+            const panel_x x = panel_x_at(f, width, tile, first);
 #pragma GCC unroll 8
-            for (int64_t at = 0; at < codes_bytes(f); at += 64)
+            for (int64_t at = 0; at < codes_prefetch; at += 64)
                 _mm_prefetch(w + distance + at, _MM_HINT_T0);
 #pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
-                const int64_t run = b * IK_BLOCK / f.run + (f.run == IK_LAYOUT_RUN ? h : 0);
-                ints bytes[4];
-#pragma GCC unroll 4
-                for (int i = 0; i < 4; i++)
-                    bytes[i] = bytes_of(f, table, w, 4 * h + i);
+                const int64_t run = f.run == IK_LAYOUT_RUN ? h * width : 0;
                 if (h == 0 || f.run == IK_LAYOUT_RUN)
-#pragma GCC unroll 8
+#pragma GCC unroll 4
                     for (int r = 0; r < rows; r++)
-                        dot[r] = undo ? IK_V(set1_epi32)(x[r].undo[run]) : IK_WHOLE(setzero)();
-#pragma GCC unroll 8
-                for (int r = 0; r < rows; r++)
-                    dot[r] = add_products(f, dot[r], bytes, x[r].q + b * IK_BLOCK + 16 * h);
+#pragma GCC unroll 2
+                        for (int p = 0; p < panels; p++)
+                            dot[p][r] = undo ? IK_V(set1_epi32)(x.undo[run + r]) : IK_WHOLE(setzero)();
+                add_products(f, rows, panels, table, w, size, h, x.q, dot);
                 if (h == 0 && f.run != IK_LAYOUT_RUN)
                     continue;
-                const run_scales own = scales_of(dtype, block, head, s++);
-#pragma GCC unroll 8
-                for (int r = 0; r < rows; r++) {
-                    const floats scale = IK_V(mul_ps)(own.scale, IK_V(set1_ps)(x[r].d[b]));
-                    sum[r] = IK_V(fmadd_ps)(IK_V(cvtepi32_ps)(dot[r]), scale, sum[r]);
-                    if (f.m >= 0)
-                        sum[r] = IK_V(fnmadd_ps)(own.low, IK_V(set1_ps)(x[r].s[run]), sum[r]);
+#pragma GCC unroll 2
+                for (int p = 0; p < panels; p++) {
+                    const run_scales own = scales_of(dtype, block[p], head + p * size, s);
+#pragma GCC unroll 4
+                    for (int r = 0; r < rows; r++) {
+                        const floats scale = IK_V(mul_ps)(own.scale, IK_V(set1_ps)(x.d[r]));
+                        sum[p][r] = IK_V(fmadd_ps)(IK_V(cvtepi32_ps)(dot[p][r]), scale, sum[p][r]);
+                        if (f.m >= 0)
+                            sum[p][r] = IK_V(fnmadd_ps)(own.low, IK_V(set1_ps)(x.s[run + r]), sum[p][r]);
+                    }
                 }
+                s++;
             }
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-        IK_V(storeu_ps)(y[r], sum[r]);
+#pragma GCC unroll 2
+    for (int p = 0; p < panels; p++)
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++)
+            IK_V(storeu_ps)(y[p][r], sum[p][r]);
 }
 
-IK_INLINED void multiply_panel(const int32_t dtype, const panel_job *s, int64_t panel)
+/* Whether a tensor is rows of F32 without gaps between columns. */
+static bool is_rows(const ik_tensor *t) { return t->ndim == 2 && t->dtype == IK_F32 && t->strides[1] == 1; }
+
+/* Write the sums of a row of x with a panel: those of a whole vector at once where nothing but c is added. */
+IK_INLINED void finish_panel(const panel_job *s, int64_t row, int64_t panel, float *sums)
 {
-    const int64_t count = ik_min(LANES, s->n - panel * LANES);
-    const char *w = s->w + panel * panel_bytes(dtype, s->k);
-    float sums[X_ROWS][LANES];
+    const int64_t count = ik_min(LANES, s->n - panel * LANES), at = panel * LANES;
+    if (!s->direct || count < LANES) {
+        finish_sums(&s->finish, s->ty, s->y, row, at, count, sums);
+        return;
+    }
+    floats v = IK_V(loadu_ps)(sums);
+    if (s->finish.c != NULL)
+        v = IK_V(add_ps)(
+            v, IK_V(loadu_ps)((const float *)(const void *)s->finish.c + row * s->finish.tc->strides[0] + at));
+    IK_V(storeu_ps)((float *)(void *)s->y + row * s->ty->strides[0] + at, v);
+}
+
+/* Multiply `panels` panels, a constant, from `panel` on with all rows of x. */
+IK_INLINED void multiply_panels(const int32_t dtype, const int panels, const panel_job *s, int64_t panel)
+{
+    const int64_t size = panel_bytes(dtype, s->k);
+    const char *w = s->w + panel * size;
+    float sums[PANELS][X_ROWS][LANES];
     for (int64_t row = 0, rows; row < s->m; row += rows) {
-        panel_x x[X_ROWS];
-        rows = ik_min(X_ROWS, s->m - row);
-        for (int64_t r = 0; r < X_ROWS; r++) /* the last row again, for those that there are not */
-            x[r] = panel_x_at(s->converted + ik_min(row + r, s->m - 1) * s->converted_bytes, s->k);
-        if (rows > FEW_ROWS)
-            panel_dots(dtype, X_ROWS, w, s->k, x, sums);
-        for (int64_t r = 0; rows <= FEW_ROWS && r < rows; r++)
-            panel_dots(dtype, 1, w, s->k, x + r, sums + r);
-        for (int64_t r = 0; r < rows; r++)
-            finish_sums(&s->finish, s->ty, s->y, row + r, panel * LANES, count, sums[r]);
+        char *tile = s->converted + row * s->converted_bytes;
+        rows = s->m <= FEW_ROWS ? 1 : ik_min(X_ROWS, s->m - row);
+        if (s->m <= FEW_ROWS)
+            panel_dots(dtype, 1, panels, 1, w, size, s->k, tile, 0, sums);
+        else if (rows > FEW_ROWS)
+            panel_dots(dtype, X_ROWS, panels, X_ROWS, w, size, s->k, tile, 0, sums);
+        else
+            for (int64_t r = 0; r < rows; r++) {
+                float one[PANELS][X_ROWS][LANES];
+                panel_dots(dtype, 1, panels, X_ROWS, w, size, s->k, tile, r, one);
+                for (int p = 0; p < panels; p++)
+                    memcpy(sums[p][r], one[p][0], sizeof one[p][0]);
+            }
+        for (int64_t p = 0; p < panels; p++)
+            for (int64_t r = 0; r < rows; r++)
+                finish_panel(s, row + r, panel + p, sums[p][r]);
     }
 }
 
+/* One row of x meets one panel after the other. */
 #define OF_TYPE(name, ...) \
-    static __attribute__((noinline)) void multiply_panel_##name(const panel_job *s, int64_t panel) \
-    { multiply_panel(IK_##name, s, panel); }
+    static __attribute__((noinline)) void multiply_panels_##name(const panel_job *s, int64_t begin, int64_t end) \
+    { \
+        int64_t panel = begin; \
+        for (; PANELS > 1 && s->m > FEW_ROWS && panel + PANELS <= end; panel += PANELS) \
+            multiply_panels(IK_##name, PANELS, s, panel); \
+        for (; panel < end; panel++) \
+            multiply_panels(IK_##name, 1, s, panel); \
+    }
 PANEL_FORMS(OF_TYPE)
 #undef OF_TYPE
 
@@ -218,14 +297,13 @@ static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worke
 {
     (void)worker;
     const panel_job *s = context;
-    for (int64_t panel = begin; panel < end; panel++)
-        switch (s->dtype) {
+    switch (s->dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: multiply_panel_##name(s, panel); break;
-            PANEL_FORMS(IK_CASE)
+    case IK_##name: multiply_panels_##name(s, begin, end); break;
+        PANEL_FORMS(IK_CASE)
 #undef IK_CASE
-        default: return;
-        }
+    default: return;
+    }
 }
 
 static panel_job panel_job_of(const ik_plan *plan)
@@ -235,12 +313,13 @@ static panel_job panel_job_of(const ik_plan *plan)
     s.dtype = w->dtype;
     s.n = w->shape[0], s.k = w->shape[1];
     s.m = s.n == 0 ? 0 : ik_numel(s.ty) / s.n;
-    s.converted_bytes = panel_x_bytes(s.k);
+    s.rows = ik_round_up(s.m, width_of(&s));
+    s.converted_bytes = s.k / IK_BLOCK * x_bytes(panel_form_of(s.dtype));
     return s;
 }
 
 static uint64_t panels_workspace(panel_job s)
-{ return (uint64_t)(s.m * s.converted_bytes + ik_threads() * ik_round_up(4 * s.k, 64)); }
+{ return (uint64_t)(s.rows * s.converted_bytes + ik_threads() * ik_round_up(4 * s.k, 64)); }
 
 /* Convert the rows of x, then compute the panels. */
 static ik_status run_panels(
@@ -252,9 +331,11 @@ static ik_status run_panels(
     s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
     s.w = data[IK_MATMUL_TRANSPOSED_W];
     s.finish = epilogue_of(plan, data);
+    s.direct = is_rows(s.ty) && s.finish.bias == NULL && s.finish.activation == IK_LINEAR_MIXED_NONE
+        && (s.finish.c == NULL || is_rows(s.finish.tc));
     s.thread_scratch = workspace;
     s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
-    ik_parallel_for(s.m, DOT_BYTES / (4 * ik_max(1, s.k)), convert, &s);
+    ik_parallel_for(s.rows, DOT_BYTES / (4 * ik_max(1, s.k)), convert, &s);
     ik_parallel_for(
         ik_ceil_div(s.n, LANES), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), tasks, &s);
     return IK_SUCCESS;

@@ -253,6 +253,7 @@ static panel_job float_job_of(const ik_plan *plan)
 {
     panel_job s = panel_job_of(plan);
     const panel_form f = panel_form_of(s.dtype);
+    s.rows = s.m;
     s.converted_bytes = ik_round_up((lies(&s) ? 0 : 4 * s.k) + (f.m < 0 ? 0 : 4 * (s.k / f.run + 1)), 64);
     return s;
 }

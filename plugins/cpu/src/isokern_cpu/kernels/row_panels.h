@@ -92,24 +92,49 @@ static inline int64_t panel_bytes(int32_t dtype, int64_t k)
 static uint64_t packed_bytes(const ik_tensor *w)
 { return (uint64_t)(ik_ceil_div(w->shape[0], LANES) * panel_bytes(w->dtype, w->shape[1])); }
 
+typedef uint32_t four __attribute__((vector_size(16)));
+
+static inline four four_at(const uint8_t *at)
+{
+    four v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+/* Write `count` words, a constant, to a lane of vectors from `to` on. */
+static inline __attribute__((always_inline)) void put_words(const int count, four v, char *to)
+{
+    for (int i = 0; i < count; i++) {
+        const uint32_t word = v[i];
+        memcpy(to + i * VECTOR, &word, sizeof word);
+    }
+}
+
 /* Write the codes of 32 elements of a row, a byte each, to its lane at `to`. */
 static inline __attribute__((always_inline)) void put_codes(const int32_t bits, const uint8_t *codes, char *to)
 {
     const uint32_t one = 0x01010101u, two = 0x03030303u, three = 0x07070707u;
     uint32_t q[8], v[8] = { 0 };
+    switch (bits) {
+    case 8: put_words(4, four_at(codes), to), put_words(4, four_at(codes + 16), to + 4 * VECTOR); return;
+    case 4: put_words(4, four_at(codes) | four_at(codes + 16) << 4, to); return;
+    case 6:
+        for (int half = 0; half < 2; half++, codes += 16, to += 3 * VECTOR) {
+            uint32_t last;
+            memcpy(&last, codes + 12, sizeof last);
+            put_words(3, four_at(codes) << 2 | ((four){ last >> 4, last >> 2, last, 0 } & two), to);
+        }
+        return;
+    default: break;
+    }
     memcpy(q, codes, sizeof q);
     for (int i = 0; i < 8; i++)
-        switch (bits) {
-        case 8: v[i] = q[i]; break;
-        case 4: v[i & 3] |= q[i] << (i & 4); break;
-        case 3: v[2] |= (q[i] >> 2 & one) << i; /* fall through */
-        case 2: v[i / 4] |= (q[i] & two) << 2 * (i & 3); break;
-        case 5: v[i] = i < 5 ? q[i] << 3 : 0; break;
-        default: v[i / 4 * 3 + (i & 3)] |= (i & 3) == 3 ? 0 : q[i] << 2;
+        if (bits == 5) {
+            v[i] = i < 5 ? q[i] << 3 : 0;
+        } else {
+            v[2] |= bits == 3 ? (q[i] >> 2 & one) << i : 0;
+            v[i / 4] |= (q[i] & two) << 2 * (i & 3);
         }
-    if (bits == 6)
-        for (int i = 0; i < 6; i++)
-            v[i] |= q[i / 3 * 4 + 3] >> (4 - 2 * (i % 3)) & two;
     if (bits == 5) {
         v[0] |= q[5] >> 2 & three, v[1] |= (q[5] & two) << 1;
         v[2] |= q[6] >> 2 & three, v[3] |= (q[6] & two) << 1;
@@ -117,6 +142,18 @@ static inline __attribute__((always_inline)) void put_codes(const int32_t bits, 
     }
     for (int i = 0; i < bits; i++)
         memcpy(to + i * VECTOR, v + i, 4);
+}
+
+/* Unpack the codes of a block of those types that most files have; false for the others. */
+static inline __attribute__((always_inline)) bool unpack_usual_codes(
+    const int32_t dtype, ik_block_bytes from, uint8_t *codes)
+{
+    switch (dtype) {
+    case IK_Q4_K: ik_unpack_4_bits(from + 16, NULL, codes); return true;
+    case IK_Q5_K: ik_unpack_4_bits(from + 48, from + 16, codes); return true;
+    case IK_Q6_K: ik_unpack_6_bits(from, codes); return true;
+    default: return false;
+    }
 }
 
 /* Pack a row of k elements as row r of a panel. */
@@ -137,14 +174,13 @@ static inline __attribute__((always_inline)) void put_codes(const int32_t bits, 
                 if (f.minima && f.scales != 4) \
                     scales[(runs + s) * LANES] = (char)minimum; \
             } \
-            for (int64_t s = 0; s < f.block / IK_LAYOUT_RUN; s += 2, codes += codes_bytes(f)) { \
-                uint8_t quads[IK_BLOCK]; \
-                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
-                    quads[l] = (uint8_t)ik_code_##name(from, s, l); \
-                IK_VECTORISE for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
-                    quads[IK_LAYOUT_RUN + l] = (uint8_t)ik_code_##name(from, s + 1, l); \
-                put_codes(f.bits, quads, codes + 4 * r); \
-            } \
+            uint8_t quads[256]; \
+            if (!unpack_usual_codes(IK_##name, from, quads)) \
+                for (int64_t s = 0; s < f.block / IK_LAYOUT_RUN; s++) IK_VECTORISE \
+                    for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+                        quads[IK_LAYOUT_RUN * s + l] = (uint8_t)ik_code_##name(from, s, l); \
+            for (int64_t at_code = 0; at_code < f.block; at_code += IK_BLOCK, codes += codes_bytes(f)) \
+                put_codes(f.bits, quads + at_code, codes + 4 * r); \
         } \
     }
 PANEL_FORMS(PACK_ROW)
