@@ -24,6 +24,7 @@ typedef struct ik_conv {
     int64_t ih, iw, oh, ow;                       /* heights and widths of x and y */
 
     bool depthwise;  /* one channel per group: sums of shifted planes */
+    bool rows;       /* depthwise, and rows of x and y are computed where they lie */
     bool point;      /* 1 × 1: the pixels of y are those of x */
     bool x_in_place; /* a point over contiguous pixels: x itself is the planes; only its last panel is copied */
     bool w_in_place; /* w is read in place */
@@ -66,7 +67,7 @@ typedef struct ik_conv_loops {
     ik_task *tiles, *panels, *planes, *pack;
 } ik_conv_loops;
 
-enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
+enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10, IK_DEPTHWISE_ROWS = 7 };
 /* For prepacked filters: bytes of a cache line, of the products of a panel in a block, of a band's sums, of its planes,
  * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
  * time. */
@@ -134,6 +135,27 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     v->panel_bytes = v->w_in_place ? 0 : ik_round_up((v->depthwise ? v->k : tile_rows * (v->max_k + 16)) * size, 64);
     v->slice_bytes = v->plane_bytes + v->panel_bytes
         + ik_round_up((v->y_in_place ? tile_rows * panel_width : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
+}
+
+/* Bands for rows that are computed where they lie (conv2d_depthwise.h), if they can be: F32 in contiguous rows, and one
+ * of the usual windows. */
+static inline void ik_conv_choose_rows(ik_conv *v)
+{
+    const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides, size = v->kh;
+#if defined(__AVX2__)
+    const bool masks = true; /* a load of some lanes of a vector */
+#else
+    const bool masks = false;
+#endif
+    v->rows = masks && v->depthwise && v->ty->dtype == IK_F32 && v->tr == NULL && v->kw == size && v->sw == v->sh
+        && ((v->sh <= 2 && (size == 3 || size == 5)) || (v->sh == 1 && size == 7)) && v->dh == 1 && v->dw == 1
+        && xs[3] == 1 && ys[3] == 1 && ys[2] == v->ow && ws[3] == 1 && ws[2] == size;
+    if (!v->rows || v->oh == 0)
+        return;
+    const int64_t channels = ik_max(1, v->images * v->groups),
+                  most = ik_max(1, ik_min(ik_ceil_div(4 * ik_threads(), channels), v->oh / IK_DEPTHWISE_ROWS));
+    v->max_band = most == 1 ? v->oh : ik_round_up(ik_ceil_div(v->oh, most), IK_DEPTHWISE_ROWS);
+    v->bands = ik_ceil_div(v->oh, v->max_band);
 }
 
 /* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be
