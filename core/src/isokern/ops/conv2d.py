@@ -138,6 +138,7 @@ SAMPLES: SampleTable = [
     ((1, 3, 17, 21), (3, 1, 5, 5), "b", {"groups": 3, "padding": (2,), "stride": (2,), "activation": "silu"}, "small"),
     ((1, 2, 16, 33), (4, 1, 7, 7), "", {"groups": 2, "padding": (3,)}, "small"),
     ((1, 3, 16, 19), (3, 1, 3, 3), "b", {"groups": 3, "padding": (0, 1, 1, 0), "stride": (2,)}, "small"),
+    ((1, 9, 1, 1), (40, 9, 1, 1), "b", {"activation": "silu"}, "small"),
     ((0, 3, 4, 4), (2, 3, 3, 3), "b", {}, "small"),
     ((1, 0, 4, 4), (2, 0, 3, 3), "b", {}, "small"),
     ((1, 17, 12, 11), (19, 17, 3, 3), "b", {"padding": (1, 1)}, "small"),

@@ -128,6 +128,14 @@ static void IK_OF(transpose_pixels)(
     enum { LANES = IK_OF(lanes), RUN = IK_OF(panel_pixels), SIZE = sizeof(IK_T) };
     IK_T runs[4 * LANES * RUN];
     const int64_t *ys = v->ty->strides, row = first / v->ow, col = first % v->ow;
+    if (n == 1 && v->residual == NULL) { /* its outputs are a run themselves */
+        if (v->activation != IK_CONV2D_RELU)
+            IK_OF(activate)(v->activation, outputs, sums);
+        IK_OF(store)(v->ty->dtype, sums,
+            v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * ik_itemsize(v->ty->dtype), ys[1],
+            outputs);
+        return;
+    }
     if (v->direct && v->residual == NULL && (ys[2] == v->ow || col + n <= v->ow)) {
         const int64_t whole = n / LANES * LANES;
         IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row * ys[2] + col;
