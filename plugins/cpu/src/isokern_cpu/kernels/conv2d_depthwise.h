@@ -33,8 +33,8 @@ typedef __m256i lanes_mask;
 static inline lanes_mask mask_of(int64_t low, int64_t high)
 {
     const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm256_andnot_si256(
-        _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)low), lane), _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)high), lane));
+    return _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)low), lane),
+        _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)high), lane));
 }
 static inline ik_f32s load_lanes(lanes_mask mask, const float *x) { return _mm256_maskload_ps(x, mask); }
 static inline void store_lanes(lanes_mask mask, float *y, ik_f32s v) { _mm256_maskstore_ps(y, mask, v); }
