@@ -123,6 +123,7 @@ IK_KERNEL(conv2d)
 
 #if IK_IN_PART(1) || IK_IN_PART(2)
 #include "elementwise_activations.h"
+#include "masks.h"
 #include "transpose.h"
 #endif
 #define IK_FILE "conv2d.c"

@@ -18,7 +18,7 @@ typedef struct ik_conv {
     const ik_tensor *tx, *tw, *ty, *tr; /* tr: the residual's, or null */
     const char *x, *w, *bias, *residual;
     char *y;
-    int64_t bias_step, activation;
+    int64_t bias_step, activation, early;         /* early: applied to a panel's sums before they are transposed */
     int64_t images, groups, channels, outputs;    /* channels and outputs of a group */
     int64_t kh, kw, sh, sw, dh, dw, top, left, k; /* window, stride, dilation, padding; products of a window */
     int64_t ih, iw, oh, ow;                       /* heights and widths of x and y */
@@ -180,8 +180,12 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
     v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
-    v->line = v->x_in_place ? 4 * v->tile : v->ow;
-    v->lines = ik_ceil_div(v->oh * v->ow, v->line);
+    /* Where x is in place, lines of whole vectors that are several tiles, or fewer if threads would have no work. */
+    v->line = v->x_in_place ? 8 * v->tile : v->ow;
+    const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;
+    while (v->x_in_place && v->line > v->tile && columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads())
+        v->line /= 2;
+    v->lines = ik_ceil_div(pixels, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
     v->max_k = ik_ceil_div(v->k, v->k_blocks);
     v->local = !v->x_in_place && v->lines >= 12 * ik_threads();
@@ -223,15 +227,21 @@ static inline int64_t ik_conv_grain(const ik_conv *v)
  * copied. */
 static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_t *offsets)
 {
-    int64_t plane = (v->max_band + v->reach) * v->width;
-    for (int64_t k = 0; k < v->k; k++) {
-        int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
-        int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
-        offsets[k] = v->x_in_place
-            ? c * v->tx->strides[1]
-            : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
-        offsets[v->k + k] = k * panel_width;
-    }
+    const int64_t plane = (v->max_band + v->reach) * v->width, channel = v->planes * v->phases * plane;
+    int64_t *to = offsets;
+    for (int64_t c = 0; v->x_in_place && c < v->k; c++)
+        *to++ = c * v->tx->strides[1];
+    for (int64_t ky = 0; !v->x_in_place && v->k > 0 && ky < v->kh;
+        ky++) /* of channel 0: a division for each tap would take long */
+        for (int64_t kx = 0; kx < v->kw; kx++) {
+            const int64_t down = ky * v->dh, right = kx * v->dw;
+            const int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
+            *to++ = (x * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
+        }
+    for (const int64_t *window = offsets; to < offsets + v->k; window++)
+        *to++ = *window + channel;
+    for (int64_t k = 0; k < v->k; k++)
+        to[k] = k * panel_width;
 }
 
 #endif

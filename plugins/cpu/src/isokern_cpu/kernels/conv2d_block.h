@@ -1,11 +1,26 @@
-/* The loops of a convolution for one float type; include after gemm_tile.h, with the same IK_T and IK_OF, and
- * IK_TILE_OFFSETS. */
+/* The loops of a convolution for one float type; include after gemm_tile.h and masks.h, with the same IK_T and
+ * IK_OF, and IK_TILE_OFFSETS. */
 
 /* Fill columns low .. high of a row of planes from a row of x, where `row` is the value for column low; the other
  * columns become zero. */
 static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t low, int64_t high, IK_T *to)
 {
     const int64_t step = v->tx->strides[3], n = high - low;
+#ifdef IK_MASKS
+    if (sizeof(IK_T) == sizeof(float) && v->sw <= 2 && step == 1 && v->plain) { /* faster than calls and short loops */
+        for (int64_t i = 0; i < v->width; i += IK_F32_LANES) {
+            const float *from = (const float *)(const void *)row + (i - low) * v->sw;
+            const int64_t begin = low * v->sw, end = (high - 1) * v->sw + 1;
+            ik_f32s value = ik_load_masked(ik_mask_inside(i * v->sw, begin, end), from);
+            if (v->sw == 2) {
+                const ik_mask behind = ik_mask_inside(i * 2 + IK_F32_LANES, begin, end);
+                value = ik_every_other(value, ik_load_masked(behind, from + IK_F32_LANES), false);
+            }
+            ik_store_masked(ik_mask_of(0, ik_min(IK_F32_LANES, v->width - i)), (float *)(void *)to + i, value);
+        }
+        return;
+    }
+#endif
     for (int64_t i = 0; i < low; i++) /* a few: a call would take longer */
         to[i] = 0;
     if (v->sw == 1 && step == 1 && v->plain) {

@@ -11,46 +11,10 @@
 #ifndef IK_CONV2D_DEPTHWISE_H
 #define IK_CONV2D_DEPTHWISE_H
 #include "conv2d.h"
+#include "masks.h"
 
-#if defined(__AVX2__)
-enum { LANES = IK_VECTOR / sizeof(float), MAX_WINDOW = 7 };
-
-/* Some lanes of a vector. */
-#if defined(__AVX512F__)
-typedef __mmask16 lanes_mask;
-static inline lanes_mask mask_of(int64_t low, int64_t high)
-{ return (lanes_mask)(((1u << high) - 1) & ~((1u << low) - 1)); }
-static inline ik_f32s load_lanes(lanes_mask mask, const float *x) { return _mm512_maskz_loadu_ps(mask, x); }
-static inline void store_lanes(lanes_mask mask, float *y, ik_f32s v) { _mm512_mask_storeu_ps(y, mask, v); }
-/* Elements 0, 2, 4, … of a and b, or with `odd` 1, 3, 5, … */
-static inline ik_f32s every_other(ik_f32s a, ik_f32s b, const bool odd)
-{
-    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    return _mm512_permutex2var_ps(a, odd ? _mm512_add_epi32(even, _mm512_set1_epi32(1)) : even, b);
-}
-#else
-typedef __m256i lanes_mask;
-static inline lanes_mask mask_of(int64_t low, int64_t high)
-{
-    const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)low), lane),
-        _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)high), lane));
-}
-static inline ik_f32s load_lanes(lanes_mask mask, const float *x) { return _mm256_maskload_ps(x, mask); }
-static inline void store_lanes(lanes_mask mask, float *y, ik_f32s v) { _mm256_maskstore_ps(y, mask, v); }
-static inline ik_f32s every_other(ik_f32s a, ik_f32s b, const bool odd)
-{
-    const __m256 pairs = odd ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88);
-    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs), 0xd8));
-}
-#endif
-
-/* The lanes of a vector that begins at column `at` which lie in 0 .. width. */
-static inline lanes_mask lanes_inside(int64_t at, int64_t width)
-{
-    const int64_t low = ik_min(LANES, ik_max(0, -at));
-    return mask_of(low, ik_max(low, ik_min(LANES, width - at)));
-}
+#if defined(IK_MASKS)
+enum { MAX_WINDOW = 7 };
 
 /* Compute `rows` rows of one channel of y from row `first` on. `rows`, `size` and `step` are constants where this is
  * inlined. */
@@ -59,12 +23,12 @@ static inline __attribute__((always_inline)) void depthwise_block(const int rows
 {
     const int64_t pitch = v->tx->strides[2], top = first * step - v->top;
     const bool relu = v->activation == IK_CONV2D_RELU;
-    for (int64_t col = 0; col < v->ow; col += LANES) {
+    for (int64_t col = 0; col < v->ow; col += IK_F32_LANES) {
         const int64_t left = col * step - v->left;
-        lanes_mask inside[MAX_WINDOW + 1][2]; /* with a step, a tap has two vectors, which the next tap shares */
+        ik_mask inside[MAX_WINDOW + 1][2]; /* with a step, a tap has two vectors, which the next tap shares */
         for (int i = 0; i < size; i += step)
             for (int part = 0; part < step; part++)
-                inside[i][part] = lanes_inside(left + i + part * LANES, v->iw);
+                inside[i][part] = ik_mask_inside(left + i + part * IK_F32_LANES, 0, v->iw);
         ik_f32s sum[IK_DEPTHWISE_ROWS];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
@@ -78,20 +42,20 @@ static inline __attribute__((always_inline)) void depthwise_block(const int rows
 #pragma GCC unroll 8
             for (int j = 0; j < size; j++) {
                 if (j % step == 0)
-                    a = load_lanes(inside[j][0], row + j);
+                    a = ik_load_masked(inside[j][0], row + j);
                 if (step == 2 && j % step == 0)
-                    b = load_lanes(inside[j][1], row + j + LANES);
-                const ik_f32s value = step == 1 ? a : every_other(a, b, j % step == 1);
+                    b = ik_load_masked(inside[j][1], row + j + IK_F32_LANES);
+                const ik_f32s value = step == 1 ? a : ik_every_other(a, b, j % step == 1);
 #pragma GCC unroll 8
                 for (int r = 0; r < rows; r++)
                     if (i - r * step >= 0 && i - r * step < size)
                         sum[r] = fma_f32(splat_f32(w + (i - r * step) * size + j), value, sum[r]);
             }
         }
-        const lanes_mask kept = lanes_inside(col, v->ow);
+        const ik_mask kept = ik_mask_inside(col, 0, v->ow);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
-            store_lanes(kept, y + (first + r) * v->ow + col, relu ? zero_negative_f32(sum[r]) : sum[r]);
+            ik_store_masked(kept, y + (first + r) * v->ow + col, relu ? zero_negative_f32(sum[r]) : sum[r]);
     }
 }
 
