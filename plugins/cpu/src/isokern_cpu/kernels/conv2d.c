@@ -38,6 +38,8 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool panels)
         v.bias_step = t[IK_CONV2D_BIAS].strides[0];
     if (ik_present(plan, IK_CONV2D_RESIDUAL))
         v.tr = &t[IK_CONV2D_RESIDUAL];
+    if (panels && v.tr == NULL && v.activation > IK_CONV2D_RELU)
+        v.early = v.activation, v.activation = IK_CONV2D_NONE;
     const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
     v.panel_width = panels ? ik_conv_panel_width(&v, lanes) : 0;
     ik_conv_choose_blocking(&v, size, IK_TILE_ROWS, 2 * lanes);
@@ -122,7 +124,7 @@ IK_KERNEL(conv2d)
 #endif
 
 #if IK_IN_PART(1) || IK_IN_PART(2)
-#include "elementwise_activations.h"
+#include "activations.h"
 #include "masks.h"
 #include "transpose.h"
 #endif

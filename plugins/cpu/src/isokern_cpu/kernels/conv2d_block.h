@@ -118,7 +118,7 @@ static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const 
         for (int64_t i = 0; i < count; i++)
             sums[at + i] += other[i];
     }
-    IK_OF(activate)(v->activation, n, sums);
+    IK_OF(ik_activate)(v->activation, n, sums);
     IK_OF(store)(v->ty->dtype, sums, y, v->ty->strides[3], n);
 }
 
@@ -214,7 +214,7 @@ static void IK_OF(finish_band)(const ik_conv *v, int64_t image, int64_t output, 
     enum { LANES = IK_OF(lanes) };
     const int64_t *ys = v->ty->strides, end = band * v->ow;
     IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row0 * ys[2];
-    IK_OF(activate)(v->activation, (band - 1) * v->width + v->ow, sums);
+    IK_OF(ik_activate)(v->activation, (band - 1) * v->width + v->ow, sums);
     for (int64_t row = 0; row < band; row++) {
         const IK_T *from = sums + row * v->width;
         IK_T *to = y + row * v->ow;

@@ -91,7 +91,7 @@ void IK_SHARED(conv2d_rows)(void *context, int64_t begin, int64_t end, int32_t w
             default: depthwise_rows_of(7, 1, v, x, w, bias, first, last, y); break;
             }
             if (v->activation != IK_CONV2D_RELU)
-                activate_f32(v->activation, (last - first) * v->ow, y + first * v->ow);
+                ik_activate_f32(v->activation, (last - first) * v->ow, y + first * v->ow);
         }
     }
 }

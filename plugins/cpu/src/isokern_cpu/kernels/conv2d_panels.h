@@ -128,9 +128,9 @@ static void IK_OF(transpose_pixels)(
     enum { LANES = IK_OF(lanes), RUN = IK_OF(panel_pixels), SIZE = sizeof(IK_T) };
     IK_T runs[4 * LANES * RUN];
     const int64_t *ys = v->ty->strides, row = first / v->ow, col = first % v->ow;
+    if (v->early != IK_CONV2D_NONE)
+        IK_OF(ik_activate)(v->early, n * v->panel_width, sums);
     if (n == 1 && v->residual == NULL) { /* its outputs are a run themselves */
-        if (v->activation != IK_CONV2D_RELU)
-            IK_OF(activate)(v->activation, outputs, sums);
         IK_OF(store)(v->ty->dtype, sums,
             v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * ik_itemsize(v->ty->dtype), ys[1],
             outputs);
@@ -142,6 +142,17 @@ static void IK_OF(transpose_pixels)(
         ik_transpose_sized(SIZE, outputs, whole, (char *)y, ys[1] * SIZE, SIZE, (const char *)sums, SIZE,
             v->panel_width * SIZE, false);
         sums += whole * v->panel_width, first += whole, n -= whole;
+#ifdef IK_MASKS
+        if (sizeof(IK_T) == sizeof(float) && n > 0) {
+            const ik_mask rest = ik_mask_of(0, n);
+            ik_transpose_sized(SIZE, ik_round_up(outputs, LANES), LANES, (char *)runs, LANES * SIZE, SIZE,
+                (const char *)sums, SIZE, v->panel_width * SIZE, false);
+            for (int64_t o = 0; o < outputs; o++)
+                ik_store_masked(rest, (float *)(void *)(y + o * ys[1] + whole),
+                    (ik_f32s)(IK_OF(vector)) * (const IK_OF(loose) *)(runs + o * LANES));
+            return;
+        }
+#endif
     }
     for (int64_t at = 0; at < n; at += RUN) {
         /* The sums have scratch for whole vectors of pixels. */
