@@ -38,9 +38,11 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool panels)
         v.bias_step = t[IK_CONV2D_BIAS].strides[0];
     if (ik_present(plan, IK_CONV2D_RESIDUAL))
         v.tr = &t[IK_CONV2D_RESIDUAL];
-    if (panels && v.tr == NULL && v.activation > IK_CONV2D_RELU)
-        v.early = v.activation, v.activation = IK_CONV2D_NONE;
     const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
+    const bool run = v.ty->strides[3] == 1 && (v.ty->strides[2] == v.ow || v.oh == 1)
+        && ik_itemsize(v.tx->dtype) == size && !(v.channels == 1 && v.groups > 1);
+    if (v.tr == NULL && v.activation > IK_CONV2D_RELU && (panels || run))
+        v.early = v.activation, v.activation = IK_CONV2D_NONE;
     v.panel_width = panels ? ik_conv_panel_width(&v, lanes) : 0;
     ik_conv_choose_blocking(&v, size, IK_TILE_ROWS, 2 * lanes);
     ik_conv_choose_rows(&v);

@@ -18,7 +18,7 @@ typedef struct ik_conv {
     const ik_tensor *tx, *tw, *ty, *tr; /* tr: the residual's, or null */
     const char *x, *w, *bias, *residual;
     char *y;
-    int64_t bias_step, activation, early;         /* early: applied to a panel's sums before they are transposed */
+    int64_t bias_step, activation, early;         /* early: applied to runs of sums before the rest */
     int64_t images, groups, channels, outputs;    /* channels and outputs of a group */
     int64_t kh, kw, sh, sw, dh, dw, top, left, k; /* window, stride, dilation, padding; products of a window */
     int64_t ih, iw, oh, ow;                       /* heights and widths of x and y */
@@ -77,7 +77,7 @@ enum {
     IK_PANEL_SUMS = 128 << 10,
     IK_PANEL_PLANES = 256 << 10,
     IK_PANEL_IMAGES = 2 << 20,
-    IK_PANEL_PRODUCTS = 96,
+    IK_PANEL_PRODUCTS = 32,
     IK_PANEL_PREFETCH = 16
 };
 

@@ -202,6 +202,8 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                         memcpy(home + r * step[1], sums + r * panel_width, (size_t)width * sizeof *home);
             }
         }
+        for (int64_t r = 0; r < rows && v->early != IK_CONV2D_NONE; r++) /* y_in_place */
+            IK_OF(ik_activate)(v->early, pixels, at + r * step[1]);
         if (!v->y_in_place)
             IK_OF(finish_pixels)(v, image, output0 + row, rows, row0 * v->ow, band * v->ow, sums, spread, v->width);
     }
