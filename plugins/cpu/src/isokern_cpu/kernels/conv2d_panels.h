@@ -120,6 +120,24 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
             to + at * plane);
 }
 
+#if defined(IK_MASKS) && !defined(IK_FINISH_RUN)
+#define IK_FINISH_RUN
+/* Write a run of sums to y, with the run of a residual, which may be absent. */
+static inline void finish_run(const ik_conv *v, int64_t n, const float *sums, const float *other, float *y)
+{
+    typedef float loose __attribute__((vector_size(IK_VECTOR), aligned(sizeof(float)), may_alias));
+    const bool relu = v->activation == IK_CONV2D_RELU;
+    for (int64_t i = 0; i < n; i += IK_F32_LANES) { /* the sums have scratch for whole vectors */
+        const ik_mask mask = ik_mask_of(0, ik_min(IK_F32_LANES, n - i));
+        ik_f32s x = *(const loose *)(sums + i);
+        if (other != NULL)
+            x += ik_load_masked(mask, other + i);
+        __typeof__(x < 0) keep = ~(x < 0);
+        ik_store_masked(mask, y + i, relu ? (ik_f32s)((__typeof__(keep))x & keep) : x);
+    }
+}
+#endif
+
 /* Transpose some pixels of one panel, from the sums of all outputs for each pixel to runs of pixels for each output;
  * whole vectors go straight to y where no epilogue is left and y has a run for them. */
 static void IK_OF(transpose_pixels)(
@@ -142,23 +160,31 @@ static void IK_OF(transpose_pixels)(
         ik_transpose_sized(SIZE, outputs, whole, (char *)y, ys[1] * SIZE, SIZE, (const char *)sums, SIZE,
             v->panel_width * SIZE, false);
         sums += whole * v->panel_width, first += whole, n -= whole;
-#ifdef IK_MASKS
-        if (sizeof(IK_T) == sizeof(float) && n > 0) {
-            const ik_mask rest = ik_mask_of(0, n);
-            ik_transpose_sized(SIZE, ik_round_up(outputs, LANES), LANES, (char *)runs, LANES * SIZE, SIZE,
-                (const char *)sums, SIZE, v->panel_width * SIZE, false);
-            for (int64_t o = 0; o < outputs; o++)
-                ik_store_masked(rest, (float *)(void *)(y + o * ys[1] + whole),
-                    (ik_f32s)(IK_OF(vector)) * (const IK_OF(loose) *)(runs + o * LANES));
-            return;
-        }
-#endif
     }
+#ifdef IK_MASKS
+    const int64_t *rs = v->tr != NULL ? v->tr->strides : ys;
+    const bool runs_of_y = sizeof(IK_T) == sizeof(float) && v->direct
+        && ((ys[2] == v->ow && rs[2] == v->ow) || first % v->ow + n <= v->ow);
+#endif
     for (int64_t at = 0; at < n; at += RUN) {
         /* The sums have scratch for whole vectors of pixels. */
         const int64_t count = ik_min(RUN, n - at), whole = ik_round_up(count, LANES);
         ik_transpose_sized(SIZE, ik_round_up(outputs, LANES), whole, (char *)runs, RUN * SIZE, SIZE,
             (const char *)(sums + at * v->panel_width), SIZE, v->panel_width * SIZE, false);
+#ifdef IK_MASKS
+        if (runs_of_y) {
+            const int64_t y_row = (first + at) / v->ow, y_col = (first + at) % v->ow;
+            IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + y_row * ys[2] + y_col;
+            const IK_T *other = v->residual == NULL
+                ? NULL
+                : (const IK_T *)(const void *)v->residual + image * rs[0] + output * rs[1] + y_row * rs[2] + y_col;
+            for (int64_t o = 0; o < outputs; o++)
+                finish_run(v, count, (const float *)(const void *)(runs + o * RUN),
+                    other != NULL ? (const float *)(const void *)(other + o * rs[1]) : NULL,
+                    (float *)(void *)(y + o * ys[1]));
+            continue;
+        }
+#endif
         IK_OF(finish_pixels)(v, image, output, outputs, first + at, count, runs, RUN, v->ow);
     }
 }
