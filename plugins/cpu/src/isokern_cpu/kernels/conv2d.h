@@ -153,8 +153,8 @@ static inline void ik_conv_choose_rows(ik_conv *v)
     if (!v->rows || v->oh == 0)
         return;
     const int64_t channels = ik_max(1, v->images * v->groups),
-                  most = ik_max(1, ik_min(ik_ceil_div(4 * ik_threads(), channels), v->oh / IK_DEPTHWISE_ROWS));
-    v->max_band = most == 1 ? v->oh : ik_round_up(ik_ceil_div(v->oh, most), IK_DEPTHWISE_ROWS);
+                  wanted = ik_max(1, ik_min(ik_ceil_div(4 * ik_threads(), channels), v->oh / IK_DEPTHWISE_ROWS));
+    v->max_band = wanted == 1 ? v->oh : ik_round_up(ik_ceil_div(v->oh, wanted), IK_DEPTHWISE_ROWS);
     v->bands = ik_ceil_div(v->oh, v->max_band);
 }
 

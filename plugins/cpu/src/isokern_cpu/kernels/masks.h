@@ -7,7 +7,7 @@
 #define IK_MASKS
 enum { IK_F32_LANES = IK_VECTOR / sizeof(float) };
 
-/* ik_mask_of: lanes low .. high of a vector. ik_every_other: elements 0, 2, 4, … of a and b, or with `odd` 1, 3, 5, … */
+/* ik_mask_of: lanes low .. high of a vector. ik_every_other: elements 0, 2, 4, … of a and b, with `odd` 1, 3, 5, … */
 #if defined(__AVX512F__)
 typedef __mmask16 ik_mask;
 static inline ik_mask ik_mask_of(int64_t low, int64_t high) { return (ik_mask)((1u << high) - (1u << low)); }
