@@ -203,6 +203,7 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace;
     const int64_t output = band->group * v->outputs + panel * panel_width,
                   outputs = ik_min(panel_width, v->outputs - panel * panel_width);
+    const bool few = (band->last - band->first) * v->line <= 16 * v->tile;
     const bool one_block = v->k_blocks == 1; /* then a line is finished while its sums are in cache */
     const IK_T *w = (const IK_T *)(const void *)v->w + (band->group * v->panels + panel) * v->k * panel_width;
     IK_T bias[4 * IK_OF(lanes)];
@@ -213,9 +214,12 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
         const bool last_block = k0 + t.k == v->k;
         t.relu = last_block && v->activation == IK_CONV2D_RELU && v->residual == NULL;
         t.from_row = k0 > 0 ? panel_width : 0;
-        /* Each tile prefetches k cache lines of the next block's weights, which has at most as many products. */
-        t.prefetch = last_block ? NULL : (const char *)(w + (k0 + t.k) * panel_width);
-        const char *end = (const char *)(w + ik_min(v->k, k0 + 2 * t.k) * panel_width);
+        /* Each tile prefetches k cache lines of the next block's weights, which has at most as many products, or of the
+         * next panel's, which a band of few tiles would else wait for. */
+        const bool next = last_block && few && panel + 1 < v->panels;
+        t.prefetch = last_block && !next ? NULL : (const char *)(w + (k0 + t.k) * panel_width);
+        const char *end =
+            (const char *)(w + (next ? v->k + ik_min(v->k, t.k) : ik_min(v->k, k0 + 2 * t.k)) * panel_width);
         for (int64_t line = band->first; line < band->last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
             const IK_T *x = band->x + (line - band->first) * (v->x_in_place ? v->line : v->width);
