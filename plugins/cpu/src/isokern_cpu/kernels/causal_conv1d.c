@@ -8,7 +8,7 @@
  * hundreds, most of which silu takes. */
 #ifndef IK_T
 #include "runs.h"
-#include "elementwise_activations.h"
+#include "activations.h"
 #include "operators/causal_conv1d.h"
 
 /* LONG: positions from which on they are lanes; LANES: channels otherwise, of filters of up to SHORT elements */
@@ -117,7 +117,7 @@ static void IK_OF(rows)(void *context, int64_t begin, int64_t end, int32_t worke
                         sum[p] += w[q] * z[p + q];
                 }
             }
-            IK_OF(activate)(j->activation, n, sum);
+            IK_OF(ik_activate)(j->activation, n, sum);
             ik_put(j->ty->dtype, sum, y + at * ys[2] * j->size, ys[2], n, false);
             memmove(z, z + n, (size_t)before * sizeof *z);
         }
@@ -151,7 +151,7 @@ static void IK_OF(channels)(void *context, int64_t begin, int64_t end, int32_t w
                 IK_VECTORISE for (int64_t p = 0; p < n; p++)
                     sum[p] += factor[p] * value[p];
             }
-            IK_OF(activate)(j->activation, n, sum);
+            IK_OF(ik_activate)(j->activation, n, sum);
             char *y = j->y + (b * ys[0] + c * ys[1] + l * ys[2]) * j->size;
             ik_put(j->ty->dtype, sum, y, ys[1], n, false);
         }

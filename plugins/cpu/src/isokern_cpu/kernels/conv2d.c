@@ -1,10 +1,11 @@
 /* conv2d: register tiles over planes of x that are copied and padded band by band; with one channel per group, sums of
- * shifted planes; with prepacked filters, tiles whose lanes are outputs. */
+ * shifted rows or planes; with prepacked filters, tiles whose lanes are outputs. */
 #ifndef IK_T
 #include "conv2d.h"
 
 #if IK_IN_PART(0)
 extern const ik_conv_loops IK_SHARED(conv2d_f32), IK_SHARED(conv2d_f64);
+extern ik_task IK_SHARED(conv2d_rows);
 
 static const ik_conv_loops *loops_of(const ik_conv *v)
 { return v->ty->dtype == IK_F64 ? &IK_PART_NAME(conv2d_f64) : &IK_PART_NAME(conv2d_f32); }
@@ -38,8 +39,13 @@ static ik_conv conv_of(const ik_plan *plan, void *const *data, bool panels)
     if (ik_present(plan, IK_CONV2D_RESIDUAL))
         v.tr = &t[IK_CONV2D_RESIDUAL];
     const int64_t size = ik_itemsize(v.ty->dtype == IK_F64 ? IK_F64 : IK_F32), lanes = IK_VECTOR / size;
+    const bool run = v.ty->strides[3] == 1 && (v.ty->strides[2] == v.ow || v.oh == 1)
+        && ik_itemsize(v.tx->dtype) == size && !(v.channels == 1 && v.groups > 1);
+    if (v.tr == NULL && v.activation > IK_CONV2D_RELU && (panels || run))
+        v.early = v.activation, v.activation = IK_CONV2D_NONE;
     v.panel_width = panels ? ik_conv_panel_width(&v, lanes) : 0;
     ik_conv_choose_blocking(&v, size, IK_TILE_ROWS, 2 * lanes);
+    ik_conv_choose_rows(&v);
     if (v.panel_width > 0)
         ik_conv_choose_panel_blocking(&v, size, lanes);
     return v;
@@ -74,7 +80,7 @@ IK_WORKSPACE(conv2d)
 {
     const bool panels = IK_IS_PREPACKED(plan, IK_CONV2D_W);
     const ik_conv v = conv_of(plan, NULL, panels);
-    if (ik_numel(v.ty) == 0)
+    if (ik_numel(v.ty) == 0 || v.rows)
         return 0;
     if (panels)
         return (uint64_t)(v.offset_bytes + v.plane_bytes + v.slice_bytes * ik_threads());
@@ -105,6 +111,10 @@ IK_KERNEL(conv2d)
     ik_conv v = conv_of(plan, data, panels);
     if (ik_numel(v.ty) == 0)
         return IK_SUCCESS;
+    if (v.rows) {
+        ik_parallel_for(v.images * v.groups * v.bands, ik_conv_grain(&v), IK_PART_NAME(conv2d_rows), &v);
+        return IK_SUCCESS;
+    }
     v.workspace = workspace;
     ik_conv_offsets(&v, 2 * IK_VECTOR / (v.ty->dtype == IK_F64 ? 8 : 4), workspace);
     if (panels)
@@ -116,11 +126,15 @@ IK_KERNEL(conv2d)
 #endif
 
 #if IK_IN_PART(1) || IK_IN_PART(2)
-#include "elementwise_activations.h"
+#include "activations.h"
+#include "masks.h"
 #include "transpose.h"
 #endif
 #define IK_FILE "conv2d.c"
 #include "each_type.h"
+#if IK_IN_PART(1)
+#include "conv2d_depthwise.h"
+#endif
 
 #else
 #define IK_TILE_OFFSETS

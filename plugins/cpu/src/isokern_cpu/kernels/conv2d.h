@@ -18,12 +18,13 @@ typedef struct ik_conv {
     const ik_tensor *tx, *tw, *ty, *tr; /* tr: the residual's, or null */
     const char *x, *w, *bias, *residual;
     char *y;
-    int64_t bias_step, activation;
+    int64_t bias_step, activation, early;         /* early: applied to runs of sums before the rest */
     int64_t images, groups, channels, outputs;    /* channels and outputs of a group */
     int64_t kh, kw, sh, sw, dh, dw, top, left, k; /* window, stride, dilation, padding; products of a window */
     int64_t ih, iw, oh, ow;                       /* heights and widths of x and y */
 
     bool depthwise;  /* one channel per group: sums of shifted planes */
+    bool rows;       /* depthwise, and rows of x and y are computed where they lie */
     bool point;      /* 1 × 1: the pixels of y are those of x */
     bool x_in_place; /* a point over contiguous pixels: x itself is the planes; only its last panel is copied */
     bool w_in_place; /* w is read in place */
@@ -66,7 +67,7 @@ typedef struct ik_conv_loops {
     ik_task *tiles, *panels, *planes, *pack;
 } ik_conv_loops;
 
-enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10 };
+enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10, IK_DEPTHWISE_ROWS = 7 };
 /* For prepacked filters: bytes of a cache line, of the products of a panel in a block, of a band's sums, of its planes,
  * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
  * time. */
@@ -76,7 +77,7 @@ enum {
     IK_PANEL_SUMS = 128 << 10,
     IK_PANEL_PLANES = 256 << 10,
     IK_PANEL_IMAGES = 2 << 20,
-    IK_PANEL_PRODUCTS = 96,
+    IK_PANEL_PRODUCTS = 32,
     IK_PANEL_PREFETCH = 16
 };
 
@@ -136,12 +137,34 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
         + ik_round_up((v->y_in_place ? tile_rows * panel_width : (v->depthwise ? 1 : tile_rows) * pixels) * size, 64);
 }
 
+/* Bands for rows that are computed where they lie (conv2d_depthwise.h), if they can be: F32 in contiguous rows, and one
+ * of the usual windows. */
+static inline void ik_conv_choose_rows(ik_conv *v)
+{
+    const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides, size = v->kh;
+#if defined(__AVX2__)
+    const bool masks = true; /* a load of some lanes of a vector */
+#else
+    const bool masks = false;
+#endif
+    v->rows = masks && v->depthwise && v->ty->dtype == IK_F32 && v->tr == NULL && v->kw == size && v->sw == v->sh
+        && ((v->sh <= 2 && (size == 3 || size == 5)) || (v->sh == 1 && size == 7)) && v->dh == 1 && v->dw == 1
+        && xs[3] == 1 && ys[3] == 1 && ys[2] == v->ow && ws[3] == 1 && ws[2] == size;
+    if (!v->rows || v->oh == 0)
+        return;
+    const int64_t channels = ik_max(1, v->images * v->groups),
+                  wanted = ik_max(1, ik_min(ik_ceil_div(4 * ik_threads(), channels), v->oh / IK_DEPTHWISE_ROWS));
+    v->max_band = wanted == 1 ? v->oh : ik_round_up(ik_ceil_div(v->oh, wanted), IK_DEPTHWISE_ROWS);
+    v->bands = ik_ceil_div(v->oh, v->max_band);
+}
+
 /* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be
  * idle or where tiles do not apply. */
 static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
-    if ((v->channels == 1 && v->groups > 1) || v->k < IK_PANEL_PRODUCTS)
+    const bool few = v->k < IK_PANEL_PRODUCTS && v->oh * v->ow >= lanes; /* fewer pixels would leave lanes idle */
+    if ((v->channels == 1 && v->groups > 1) || few)
         return 0;
 #if defined(__AVX512F__)
     if (!v->point && v->ow <= IK_TILE_ROWS / 2 && 4 * outputs >= 3 * ik_round_up(outputs, 4 * lanes))
@@ -157,8 +180,12 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
     v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
-    v->line = v->x_in_place ? 4 * v->tile : v->ow;
-    v->lines = ik_ceil_div(v->oh * v->ow, v->line);
+    /* Where x is in place, lines of whole vectors that are several tiles, or fewer if threads would have no work. */
+    v->line = v->x_in_place ? 8 * v->tile : v->ow;
+    const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;
+    while (v->x_in_place && v->line > v->tile && columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads())
+        v->line /= 2;
+    v->lines = ik_ceil_div(pixels, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
     v->max_k = ik_ceil_div(v->k, v->k_blocks);
     v->local = !v->x_in_place && v->lines >= 12 * ik_threads();
@@ -200,15 +227,21 @@ static inline int64_t ik_conv_grain(const ik_conv *v)
  * copied. */
 static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_t *offsets)
 {
-    int64_t plane = (v->max_band + v->reach) * v->width;
-    for (int64_t k = 0; k < v->k; k++) {
-        int64_t c = k / (v->kh * v->kw), kx = k % v->kw, down = k / v->kw % v->kh * v->dh, right = kx * v->dw;
-        int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
-        offsets[k] = v->x_in_place
-            ? c * v->tx->strides[1]
-            : ((c * v->planes + x) * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
-        offsets[v->k + k] = k * panel_width;
-    }
+    const int64_t plane = (v->max_band + v->reach) * v->width, channel = v->planes * v->phases * plane;
+    int64_t *to = offsets;
+    for (int64_t c = 0; v->x_in_place && c < v->k; c++)
+        *to++ = c * v->tx->strides[1];
+    for (int64_t ky = 0; !v->x_in_place && v->k > 0 && ky < v->kh;
+        ky++) /* of channel 0: a division for each tap would take long */
+        for (int64_t kx = 0; kx < v->kw; kx++) {
+            const int64_t down = ky * v->dh, right = kx * v->dw;
+            const int64_t x = v->shared ? right % v->sw : kx, across = v->shared ? right / v->sw : 0;
+            *to++ = (x * v->phases + down % v->sh) * plane + down / v->sh * v->width + across;
+        }
+    for (const int64_t *window = offsets; to < offsets + v->k; window++)
+        *to++ = *window + channel;
+    for (int64_t k = 0; k < v->k; k++)
+        to[k] = k * panel_width;
 }
 
 #endif

@@ -1,11 +1,26 @@
-/* The loops of a convolution for one float type; include after gemm_tile.h, with the same IK_T and IK_OF, and
- * IK_TILE_OFFSETS. */
+/* The loops of a convolution for one float type; include after gemm_tile.h and masks.h, with the same IK_T and
+ * IK_OF, and IK_TILE_OFFSETS. */
 
 /* Fill columns low .. high of a row of planes from a row of x, where `row` is the value for column low; the other
  * columns become zero. */
 static inline void IK_OF(plane_row)(const ik_conv *v, const char *row, int64_t low, int64_t high, IK_T *to)
 {
     const int64_t step = v->tx->strides[3], n = high - low;
+#ifdef IK_MASKS
+    if (sizeof(IK_T) == sizeof(float) && v->sw <= 2 && step == 1 && v->plain) { /* faster than calls and short loops */
+        for (int64_t i = 0; i < v->width; i += IK_F32_LANES) {
+            const float *from = (const float *)(const void *)row + (i - low) * v->sw;
+            const int64_t begin = low * v->sw, end = (high - 1) * v->sw + 1;
+            ik_f32s value = ik_load_masked(ik_mask_inside(i * v->sw, begin, end), from);
+            if (v->sw == 2) {
+                const ik_mask behind = ik_mask_inside(i * 2 + IK_F32_LANES, begin, end);
+                value = ik_every_other(value, ik_load_masked(behind, from + IK_F32_LANES), false);
+            }
+            ik_store_masked(ik_mask_of(0, ik_min(IK_F32_LANES, v->width - i)), (float *)(void *)to + i, value);
+        }
+        return;
+    }
+#endif
     for (int64_t i = 0; i < low; i++) /* a few: a call would take longer */
         to[i] = 0;
     if (v->sw == 1 && step == 1 && v->plain) {
@@ -103,7 +118,7 @@ static inline void IK_OF(finish)(const ik_conv *v, int64_t n, IK_T *sums, const 
         for (int64_t i = 0; i < count; i++)
             sums[at + i] += other[i];
     }
-    IK_OF(activate)(v->activation, n, sums);
+    IK_OF(ik_activate)(v->activation, n, sums);
     IK_OF(store)(v->ty->dtype, sums, y, v->ty->strides[3], n);
 }
 
@@ -187,6 +202,8 @@ static void IK_OF(contract_band)(const ik_conv *v, const IK_T *x, const char *w,
                         memcpy(home + r * step[1], sums + r * panel_width, (size_t)width * sizeof *home);
             }
         }
+        for (int64_t r = 0; r < rows && v->early != IK_CONV2D_NONE; r++) /* y_in_place */
+            IK_OF(ik_activate)(v->early, pixels, at + r * step[1]);
         if (!v->y_in_place)
             IK_OF(finish_pixels)(v, image, output0 + row, rows, row0 * v->ow, band * v->ow, sums, spread, v->width);
     }
@@ -199,7 +216,7 @@ static void IK_OF(finish_band)(const ik_conv *v, int64_t image, int64_t output, 
     enum { LANES = IK_OF(lanes) };
     const int64_t *ys = v->ty->strides, end = band * v->ow;
     IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row0 * ys[2];
-    IK_OF(activate)(v->activation, (band - 1) * v->width + v->ow, sums);
+    IK_OF(ik_activate)(v->activation, (band - 1) * v->width + v->ow, sums);
     for (int64_t row = 0; row < band; row++) {
         const IK_T *from = sums + row * v->width;
         IK_T *to = y + row * v->ow;

@@ -120,6 +120,24 @@ static void IK_OF(plane_tasks)(void *context, int64_t begin, int64_t end, int32_
             to + at * plane);
 }
 
+#if defined(IK_MASKS) && !defined(IK_FINISH_RUN)
+#define IK_FINISH_RUN
+/* Write a run of sums to y, with the run of a residual, which may be absent. */
+static inline void finish_run(const ik_conv *v, int64_t n, const float *sums, const float *other, float *y)
+{
+    typedef float loose __attribute__((vector_size(IK_VECTOR), aligned(sizeof(float)), may_alias));
+    const bool relu = v->activation == IK_CONV2D_RELU;
+    for (int64_t i = 0; i < n; i += IK_F32_LANES) { /* the sums have scratch for whole vectors */
+        const ik_mask mask = ik_mask_of(0, ik_min(IK_F32_LANES, n - i));
+        ik_f32s x = *(const loose *)(sums + i);
+        if (other != NULL)
+            x += ik_load_masked(mask, other + i);
+        __typeof__(x < 0) keep = ~(x < 0);
+        ik_store_masked(mask, y + i, relu ? (ik_f32s)((__typeof__(keep))x & keep) : x);
+    }
+}
+#endif
+
 /* Transpose some pixels of one panel, from the sums of all outputs for each pixel to runs of pixels for each output;
  * whole vectors go straight to y where no epilogue is left and y has a run for them. */
 static void IK_OF(transpose_pixels)(
@@ -128,6 +146,14 @@ static void IK_OF(transpose_pixels)(
     enum { LANES = IK_OF(lanes), RUN = IK_OF(panel_pixels), SIZE = sizeof(IK_T) };
     IK_T runs[4 * LANES * RUN];
     const int64_t *ys = v->ty->strides, row = first / v->ow, col = first % v->ow;
+    if (v->early != IK_CONV2D_NONE)
+        IK_OF(ik_activate)(v->early, n * v->panel_width, sums);
+    if (n == 1 && v->residual == NULL) { /* its outputs are a run themselves */
+        IK_OF(store)(v->ty->dtype, sums,
+            v->y + (image * ys[0] + output * ys[1] + row * ys[2] + col * ys[3]) * ik_itemsize(v->ty->dtype), ys[1],
+            outputs);
+        return;
+    }
     if (v->direct && v->residual == NULL && (ys[2] == v->ow || col + n <= v->ow)) {
         const int64_t whole = n / LANES * LANES;
         IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + row * ys[2] + col;
@@ -135,11 +161,30 @@ static void IK_OF(transpose_pixels)(
             v->panel_width * SIZE, false);
         sums += whole * v->panel_width, first += whole, n -= whole;
     }
+#ifdef IK_MASKS
+    const int64_t *rs = v->tr != NULL ? v->tr->strides : ys;
+    const bool runs_of_y = sizeof(IK_T) == sizeof(float) && v->direct
+        && ((ys[2] == v->ow && rs[2] == v->ow) || first % v->ow + n <= v->ow);
+#endif
     for (int64_t at = 0; at < n; at += RUN) {
         /* The sums have scratch for whole vectors of pixels. */
         const int64_t count = ik_min(RUN, n - at), whole = ik_round_up(count, LANES);
         ik_transpose_sized(SIZE, ik_round_up(outputs, LANES), whole, (char *)runs, RUN * SIZE, SIZE,
             (const char *)(sums + at * v->panel_width), SIZE, v->panel_width * SIZE, false);
+#ifdef IK_MASKS
+        if (runs_of_y) {
+            const int64_t y_row = (first + at) / v->ow, y_col = (first + at) % v->ow;
+            IK_T *y = (IK_T *)(void *)v->y + image * ys[0] + output * ys[1] + y_row * ys[2] + y_col;
+            const IK_T *other = v->residual == NULL
+                ? NULL
+                : (const IK_T *)(const void *)v->residual + image * rs[0] + output * rs[1] + y_row * rs[2] + y_col;
+            for (int64_t o = 0; o < outputs; o++)
+                finish_run(v, count, (const float *)(const void *)(runs + o * RUN),
+                    other != NULL ? (const float *)(const void *)(other + o * rs[1]) : NULL,
+                    (float *)(void *)(y + o * ys[1]));
+            continue;
+        }
+#endif
         IK_OF(finish_pixels)(v, image, output, outputs, first + at, count, runs, RUN, v->ow);
     }
 }
@@ -158,6 +203,7 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
     const int64_t *offsets = (const int64_t *)(const void *)v->workspace;
     const int64_t output = band->group * v->outputs + panel * panel_width,
                   outputs = ik_min(panel_width, v->outputs - panel * panel_width);
+    const bool few = (band->last - band->first) * v->line <= 16 * v->tile;
     const bool one_block = v->k_blocks == 1; /* then a line is finished while its sums are in cache */
     const IK_T *w = (const IK_T *)(const void *)v->w + (band->group * v->panels + panel) * v->k * panel_width;
     IK_T bias[4 * IK_OF(lanes)];
@@ -168,9 +214,12 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
         const bool last_block = k0 + t.k == v->k;
         t.relu = last_block && v->activation == IK_CONV2D_RELU && v->residual == NULL;
         t.from_row = k0 > 0 ? panel_width : 0;
-        /* Each tile prefetches k cache lines of the next block's weights, which has at most as many products. */
-        t.prefetch = last_block ? NULL : (const char *)(w + (k0 + t.k) * panel_width);
-        const char *end = (const char *)(w + ik_min(v->k, k0 + 2 * t.k) * panel_width);
+        /* Each tile prefetches k cache lines of the next block's weights, which has at most as many products, or of the
+         * next panel's, which a band of few tiles would else wait for. */
+        const bool next = last_block && few && panel + 1 < v->panels;
+        t.prefetch = last_block && !next ? NULL : (const char *)(w + (k0 + t.k) * panel_width);
+        const char *end =
+            (const char *)(w + (next ? v->k + ik_min(v->k, t.k) : ik_min(v->k, k0 + 2 * t.k)) * panel_width);
         for (int64_t line = band->first; line < band->last; line++) {
             const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, v->tile);
             const IK_T *x = band->x + (line - band->first) * (v->x_in_place ? v->line : v->width);

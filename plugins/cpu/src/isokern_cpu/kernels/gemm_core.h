@@ -2,7 +2,7 @@
 #ifndef IK_GEMM_CORE_H
 #define IK_GEMM_CORE_H
 #include "gemm_tile.h"
-#include "elementwise_activations.h"
+#include "activations.h"
 #include "operators/gemm.h"
 
 typedef struct ik_matrix {

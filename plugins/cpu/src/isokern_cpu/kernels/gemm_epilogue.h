@@ -29,7 +29,7 @@ static void IK_OF(finish)(const ik_gemm_args *g, int64_t row, int64_t col, int64
             for (int64_t i = 0; i < count; i++)
                 x[i] += other[i];
         }
-        IK_OF(activate)(g->activation, count, x);
+        IK_OF(ik_activate)(g->activation, count, x);
         IK_OF(store)(g->y.dtype, x, ik_element(&g->y, row, col), g->y.col, count);
     }
 }

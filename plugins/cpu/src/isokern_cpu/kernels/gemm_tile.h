@@ -34,8 +34,8 @@ typedef struct ik_tile {
     bool relu;
 } ik_tile;
 
-/* A second thread pays from about this many multiplications on. */
-enum { IK_THREAD_PRODUCTS = 1 << 21 };
+/* A second thread that is awake pays from about this many multiplications on. */
+enum { IK_THREAD_PRODUCTS = 1 << 19 };
 
 /* The packed block of b shares the level-2 cache with the panels of a: half of 1 MiB, or of 256 KiB. */
 #if defined(__AVX512F__)

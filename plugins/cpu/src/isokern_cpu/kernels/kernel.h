@@ -27,8 +27,8 @@
 #define IK_SHARED(name) __attribute__((visibility("hidden"))) IK_JOIN(name, , IK_LEVEL)
 #define IK_PART_NAME(name) IK_JOIN(name, , IK_LEVEL)
 
-/* Below this many bytes of work a second thread costs more than it saves. */
-enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 17 };
+/* Below this many bytes of work a second thread that is awake costs more than it saves. */
+enum { IK_TILE = 1024, IK_THREAD_BYTES = 1 << 15 };
 
 /* Outputs larger than this bypass the caches (a streaming store saves the read of each line). */
 #define IK_STREAM_BYTES (INT64_C(2) << 20)

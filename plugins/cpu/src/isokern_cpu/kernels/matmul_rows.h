@@ -3,7 +3,7 @@
 #ifndef IK_MATMUL_ROWS_H
 #define IK_MATMUL_ROWS_H
 #include "layout_dots.h"
-#include "elementwise_activations.h"
+#include "activations.h"
 #include "operators/linear_mixed.h"
 #include "operators/matmul_transposed.h"
 
@@ -53,7 +53,7 @@ static void finish_sums(
         const int64_t step = e->tbias->strides[0];
         add_run(e->tbias, e->bias, col * step, step, count, sums);
     }
-    activate_f32(e->activation, count, sums);
+    ik_activate_f32(e->activation, count, sums);
     const int64_t step = ty->strides[ty->ndim - 1], at = row_offset(ty, row) + col * step;
     ik_store_f32(ty->dtype, sums, y + at * ik_itemsize(ty->dtype), step, count);
 }

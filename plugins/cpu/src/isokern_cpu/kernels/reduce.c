@@ -30,6 +30,7 @@ typedef struct job {
     const char *x;
     int32_t dtype, what;
     bool integer, direct; /* direct: x has the compute type */
+    bool runs; /* each output is the result of one run of x, all of them equally far apart */
     double divisor; /* of a sum: 1, or for a mean the number of elements */
     int64_t last; /* of an extreme of integers: the last value that the type has, which no elements give */
     int64_t size, flip;
@@ -176,6 +177,8 @@ static bool set_up(const ik_plan *plan, job *j)
     j->direct = x->dtype == IK_F32 || (j->size == 8 && j->flip == 0);
     const bool some = ik_reduction_of(plan, WIDTH, NARROW, BRIEF, &j->dims);
     j->divisor = plan->kind == IK_OP_REDUCE_MEAN ? (double)j->dims.length : 1;
+    j->runs = !j->integer && j->direct && !j->dims.columns && j->dims.chunks == 1 && j->dims.kept == 1
+        && j->dims.reduced == 1 && j->dims.step[1][0] == 1;
     return some;
 }
 

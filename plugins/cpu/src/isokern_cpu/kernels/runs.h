@@ -91,6 +91,13 @@ static inline __attribute__((always_inline)) double IK_OF(ik_sum_of)(int what, i
         if (i < end)
             c += TERM(IK_OF(ik_load_some)(x + i, end - i, shift));
         a = (a + b) + (c + d);
+#if defined(__AVX512F__)
+        if (n <= BLOCK && sizeof(IK_T) == sizeof(float)) { /* one block: the sum that the loops below give */
+            const __m512d low_half = _mm512_cvtps_pd(_mm512_castps512_ps256((__m512)a)),
+                          high_half = _mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)a, 1));
+            return _mm512_reduce_add_pd(_mm512_add_pd(low_half, high_half));
+        }
+#endif
         IK_T lane[LANES];
         memcpy(lane, &a, sizeof a);
         for (int k = 0; k < LANES; k++)

@@ -90,7 +90,22 @@ static inline __attribute__((always_inline)) void ik_walk(
 
 static inline __attribute__((always_inline)) void ik_load_piece(
     int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *to)
-{ ik_load(compute, dtype, memory, stride, n, to); }
+{
+    if (stride != 0) {
+        ik_load(compute, dtype, memory, stride, n, to);
+    } else if (compute == IK_F32) { /* one element, repeated */
+        ik_load(compute, dtype, memory, 0, 1, to);
+        const float value = *(const float *)(const void *)to;
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((float *)(void *)to)[i] = value;
+    } else {
+        ik_load(compute, dtype, memory, 0, 1, to);
+        uint64_t value;
+        memcpy(&value, to, sizeof value);
+        IK_VECTORISE for (int64_t i = 0; i < n; i++)
+            ((uint64_t *)(void *)to)[i] = value;
+    }
+}
 
 static inline __attribute__((always_inline)) void ik_store_piece(
     int32_t compute, int32_t dtype, char *memory, int64_t stride, int64_t n, char *from)

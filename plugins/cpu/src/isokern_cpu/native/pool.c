@@ -5,7 +5,8 @@
  *     worker: wait for an open job, first spinning, then asleep; join it; take pieces until none is left; leave
  *
  * A job never waits for a worker that has not joined it before it was closed. So on a busy machine a call costs at most
- * what it costs in one thread. */
+ * what it costs in one thread. To wake workers takes longer than to give work to those that spin, as they do between
+ * the calls of a program: while all are asleep, a piece must be several times as large to be worth it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +20,7 @@
 #include "isokern_environment.h"
 #include "runtime.h"
 
-enum { MAX_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4 };
+enum { MAX_THREADS = 256, SPINS = 4000, PIECES_A_THREAD = 4, GRAINS_TO_WAKE = 4 };
 
 static int32_t threads; /* the caller's and the workers */
 static int32_t started; /* workers; they start on first use */
@@ -122,6 +123,13 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
     }
     if (started < threads - 1)
         start_workers();
+    if (grain > 1 && atomic_load_explicit(&sleepers, memory_order_relaxed) >= started)
+        grain = grain < n / GRAINS_TO_WAKE ? grain * GRAINS_TO_WAKE : n;
+    if (n <= grain) {
+        pthread_mutex_unlock(&owner);
+        task(context, 0, n, 0);
+        return;
+    }
     const int64_t pieces = (int64_t)(started + 1) * PIECES_A_THREAD, fair = (n + pieces - 1) / pieces;
     job.task = task;
     job.context = context;
