@@ -296,3 +296,20 @@ def test_the_same_content_computed_twice_is_one_content():
     assert pool.learn(a, ROOT, [7]) == pool.learn(b, ROOT, [7])
     pool.release([b])
     assert pool.free == [b], "nobody can find it again"
+
+
+@pytest.mark.parametrize("size", [1, 4, 16])
+@pytest.mark.parametrize(("window", "count"), [(1, 1), (8, 1), (8, 16), (5, 7)])
+def test_pages_of_a_window_are_counted(window, count, size):
+    spans = []
+    for first in range(3 * size):
+        seen = range(first, first + window - 1 + count)
+        spans.append(len({at // size for at in seen}))
+    assert count_near(window, count, size) == max(spans)
+
+
+def test_content_is_found_by_its_page():
+    pool = PagePool(2, 1)
+    page = pool.take()
+    number = pool.learn(page, ROOT, [7])
+    assert pool.content(page) == number
