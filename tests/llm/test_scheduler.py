@@ -7,7 +7,7 @@ import pytest
 
 from isokern.llm.pages import ROOT, PagePool
 from isokern.llm.request import CANCELLED, LENGTH, Request
-from isokern.llm.scheduler import Scheduler
+from isokern.llm.scheduler import Scheduler, count_near
 from isokern.llm.speculation import Lookup
 
 
@@ -16,12 +16,16 @@ def request(prompt, most=4, priority=0):
 
 
 class Simulation:
-    """A scheduler whose steps write what each position's token and all before it are, and read it again."""
+    """A scheduler whose steps write what each position's token and all before it are, and read it again.
 
-    def __init__(self, pages=12, size=4, tokens=8, batch=3, drafts=0):
-        self.pool = PagePool(pages, size)
-        self.scheduler = Scheduler(self.pool, tokens, batch, drafts)
-        self.slots = {}
+    With a window, `near` pages are for positions that it shows.
+    """
+
+    def __init__(self, pages=12, size=4, tokens=8, batch=3, drafts=0, near=0, window=0):
+        self.pool, self.window = PagePool(pages, size), window
+        self.near = PagePool(near, size) if near else None
+        self.scheduler = Scheduler(self.pool, tokens, batch, drafts, self.near, window)
+        self.slots, self.near_slots = {}, {}
         self.computed = Counter()
 
     def step(self):
@@ -36,11 +40,17 @@ class Simulation:
             tokens = [*state.tokens, *state.drafts]
             for at in range(state.computed, state.computed + count + len(state.drafts)):
                 self.slots[state.pages[at // size], at % size] = tuple(tokens[: at + 1])
+                if self.near:
+                    self.near_slots[state.near[at // size - state.unseen], at % size] = tuple(tokens[: at + 1])
             self.computed[state.request] += count
         for state, count in parts.items():
             for at in range(state.computed + count):
                 held = self.slots[state.pages[at // size], at % size]
                 assert held == tuple(state.tokens[: at + 1]), "a sequence reads what belongs to another"
+            for at in range(max(state.computed - self.window + 1, 0), state.computed + count) if self.near else ():
+                assert at // size >= state.unseen, "a window shows what was given back"
+                held = self.near_slots[state.near[at // size - state.unseen], at % size]
+                assert held == tuple(state.tokens[: at + 1]), "a window shows what belongs to another"
         for state, count in parts.items():
             drafts, complete = [*state.drafts, None], count == state.pending
             scheduler.commit(state, count)
@@ -62,7 +72,14 @@ class Simulation:
         held = Counter(page for state in self.scheduler.running for page in state.pages)
         assert [held[page] for page in range(self.pool.count)] == self.pool.holders
         assert len(held) + self.pool.available == self.pool.count
-        assert all(not state.pages for state in self.scheduler.waiting)
+        assert all(not state.pages and not state.near for state in self.scheduler.waiting)
+        if self.near:
+            most = count_near(self.window, self.scheduler.tokens, self.near.size)
+            for state in self.scheduler.running:
+                assert state.unseen + len(state.near) == len(state.pages) and len(state.near) <= most
+            held = Counter(page for state in self.scheduler.running for page in state.near)
+            assert [held[page] for page in range(self.near.count)] == self.near.holders
+            assert len(held) + self.near.available == self.near.count
 
     def run(self, most=10_000):
         """Run steps until nothing is left to do."""
@@ -81,12 +98,18 @@ def alone(prompt, most):
     return tokens[len(prompt) :]
 
 
-@pytest.mark.parametrize("seed", [*range(60), 736])
-def test_random_requests_read_their_own_and_all_end(seed):
+@pytest.mark.parametrize(
+    ("seed", "windowed"), [*((n, False) for n in (*range(60), 736)), *((n, True) for n in range(40))]
+)
+def test_random_requests_read_their_own_and_all_end(seed, windowed):
     rng = random.Random(seed)
     batch, drafts = rng.randint(1, 4), seed % 3
     tokens = batch * (1 + drafts) + rng.randint(0, 12)
-    simulation = Simulation(rng.randint(8, 30), rng.choice([1, 2, 4]), tokens, batch, drafts)
+    pages, size = rng.randint(8, 30), rng.choice([1, 2, 4])
+    window = rng.randint(1, 12) if windowed else 0
+    most = min(count_near(window, tokens, size), pages) if windowed else 0  # of one sequence, which has to have room
+    near = rng.randint(most, min(batch * most, pages)) if windowed else 0
+    simulation = Simulation(pages, size, tokens, batch, drafts, near, window)
     room = simulation.pool.count * simulation.pool.size
     asked, stems = [], [[rng.randrange(3) for _ in range(40)] for _ in range(3)]
     for _ in range(300):
@@ -133,6 +156,70 @@ def test_what_begins_alike_is_computed_once():
     simulation.scheduler.add(again)
     simulation.run()
     assert simulation.computed[again] == 4 and again.cached == 8
+
+
+def test_sequences_keep_the_pages_that_their_windows_show():
+    simulation = Simulation(pages=20, size=4, tokens=4, batch=1, near=3, window=5)
+    made = request(range(40), 9)
+    simulation.scheduler.add(made)
+    for step in range(1, 10):
+        assert simulation.step() == [made]
+        (state,) = simulation.scheduler.running
+        assert (len(state.pages), state.unseen, len(state.near)) == (step, max(step - 1, 0), 1)
+    simulation.run()
+    assert made.tokens == alone(range(40), 9)
+    assert simulation.near.available == 3 and simulation.pool.available == 20
+
+
+@pytest.mark.parametrize(
+    ("left", "begun", "cached"),
+    [
+        *((range(6), 24, 24), ((4, 5), 24, 24), ((), 0, 0)),
+        *(((2, 3, 5), 16, 20), ((0, 2, 4), 4, 12), ((1, 3, 5), 0, 12)),  # more once what was missing is computed
+    ],
+)
+def test_a_beginning_is_shared_as_far_as_its_window_is_there(left, begun, cached):
+    simulation = Simulation(pages=20, size=4, tokens=4, batch=1, near=8, window=8)
+    pool, near, stem = simulation.pool, simulation.near, tuple(range(26))
+    first, second = request(stem, 1), request([*stem, 5], 3)
+    simulation.scheduler.add(first)
+    simulation.run()
+    content, pages = ROOT, []
+    for at in range(0, 24, 4):
+        key = content, stem[at : at + 4]
+        pages.append(near.find(*key))
+        content = pool.content(pool.find(*key))
+    assert len(set(pages)) == 6 and None not in pages, "what was given back is found until it is needed"
+    for at in left:
+        near.share(pages[at])
+    near.release([near.take() for _ in range(near.available)])
+    near.release([pages[at] for at in left])
+    simulation.scheduler.add(second)
+    assert simulation.step() == [second] and second.cached == begun
+    simulation.run()
+    assert second.cached == cached and second.tokens == alone(second.prompt, 3)
+
+
+def test_a_request_waits_for_room_in_layers_with_windows():
+    simulation = Simulation(pages=40, size=4, tokens=8, batch=3, near=7, window=8)
+    first, second = request(range(20), 9), request(range(20, 40), 9)
+    simulation.scheduler.add(first)
+    assert simulation.step() == [first]
+    simulation.scheduler.add(second)
+    assert simulation.step() == [first] and simulation.scheduler.waiting
+    simulation.run()
+    assert first.tokens == alone(first.prompt, 9) and second.tokens == alone(second.prompt, 9)
+    assert simulation.computed[first] == simulation.computed[second] == 28
+
+
+def test_the_last_to_come_gives_the_pages_of_windows_back():
+    simulation = Simulation(pages=40, size=4, tokens=8, batch=2, near=5, window=8)
+    first, second = request([1], 20), request([2], 20)
+    simulation.scheduler.add(first)
+    simulation.scheduler.add(second)
+    simulation.run()
+    assert first.tokens == alone([1], 20) and second.tokens == alone([2], 20)
+    assert simulation.computed[first] == 20 < simulation.computed[second]
 
 
 def test_a_request_waits_for_room_and_gives_way_to_none_behind_it():
@@ -209,3 +296,20 @@ def test_the_same_content_computed_twice_is_one_content():
     assert pool.learn(a, ROOT, [7]) == pool.learn(b, ROOT, [7])
     pool.release([b])
     assert pool.free == [b], "nobody can find it again"
+
+
+@pytest.mark.parametrize("size", [1, 4, 16])
+@pytest.mark.parametrize(("window", "count"), [(1, 1), (8, 1), (8, 16), (5, 7)])
+def test_pages_of_a_window_are_counted(window, count, size):
+    spans = []
+    for first in range(3 * size):
+        seen = range(first, first + window - 1 + count)
+        spans.append(len({at // size for at in seen}))
+    assert count_near(window, count, size) == max(spans)
+
+
+def test_content_is_found_by_its_page():
+    pool = PagePool(2, 1)
+    page = pool.take()
+    number = pool.learn(page, ROOT, [7])
+    assert pool.content(page) == number

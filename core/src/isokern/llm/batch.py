@@ -48,17 +48,22 @@ class BatchRunner:
         wanted = sum(_count_rows(state, count) for state, count in parts.items())
         program = self._program(sum(map(len, ids.values())), wanted)
         arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
-        arrays["slots"][:] = -1
+        for name in {"slots", "near_slots"} & arrays.keys():
+            arrays[name][:] = -1
         at = span = row = 0
         for state, tokens in ids.items():
             own, places = slice(at, at + len(tokens)), np.arange(state.computed, state.computed + len(tokens))
-            pages = np.array(state.pages)
             arrays["tokens"][own] = tokens
             arrays["positions"][own] = places
-            arrays["slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
+            tables = {"": np.array(state.pages)}
+            if self.scheduler.near is not None:  # who are unseen have a page of the sequence in their place
+                tables["near_"] = np.array([state.near[0]] * state.unseen + state.near)
+            for name, pages in tables.items():
+                arrays[name + "slots"][own] = pages[places // PAGE] * PAGE + places % PAGE
             for count in [1] * len(tokens) if self.exact else [len(tokens)]:
                 at += count
-                arrays["table"][span, : len(pages)] = pages
+                for name, pages in tables.items():
+                    arrays[name + "table"][span, : len(pages)] = pages
                 arrays["lengths"][span] = places[at - own.start - 1] + 1
                 span += 1
                 arrays["starts"][span:] = at
@@ -86,8 +91,9 @@ class BatchRunner:
     def _step(self, tokens: int, rows: int) -> BatchStep:
         activations = self.model.activations
         sequences = tokens if self.exact else self.scheduler.batch
+        pages, near = self.scheduler.pool.count, self.scheduler.near
         return BatchStep(
-            self.context, tokens, rows, sequences, self.scheduler.pool.count, PAGE, self.dtype, activations
+            self.context, tokens, rows, sequences, pages, PAGE, self.dtype, activations, near.count if near else 0
         )
 
     def _draw(self, logits: Tensor, parts: Mapping[SequenceState, int]) -> Drawn:

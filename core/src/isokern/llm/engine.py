@@ -18,7 +18,7 @@ from .model import Model
 from .pages import PagePool
 from .request import FAILED, LENGTH, STOP, Request
 from .sampling import Sampling
-from .scheduler import Scheduler, SequenceState
+from .scheduler import Scheduler, SequenceState, count_near
 from .session import read_tokens
 from .steps import SPAN
 from .tokenizer import Tokenizer
@@ -31,12 +31,12 @@ class Engine:
 
     A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
     is how many positions a sequence may have, by default those of the model. The cache has the dtype `dtype` and room
-    for `positions` in all, by default four times that and up to POSITIONS, but for one sequence at least. Requests that
-    begin alike share what is cached. With `exact`, logits are the same bit for bit whoever else is there, which is
-    slower: all steps have one shape, and each token attends as a sequence of its own. With `drafts`, a step also
-    computes up to so many tokens that followed in the text before; those that are drawn indeed, `accepted` in all, take
-    no step of their own, and the text is the same. A context manager; `close` ends it. Raises InvalidArgument for a
-    model that keeps states in place of keys.
+    for `positions` in all, by default four times that and up to POSITIONS, but for one sequence at least; layers with a
+    window have room for what it shows `batch` texts. Requests that begin alike share what is cached. With `exact`,
+    logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
+    attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens that followed in the text
+    before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
+    context manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
     """
 
     def __init__(
@@ -67,7 +67,10 @@ class Engine:
         tokens = integer("Engine", "tokens", tokens, batch * (1 + drafts), hint=hint)
         self.model = model
         self.pool = PagePool(-(-self.positions // PAGE), PAGE)
-        self.scheduler = Scheduler(self.pool, tokens, batch, drafts)
+        window = max(c.windows, default=0)
+        count = batch * count_near(window, tokens, PAGE)
+        near = PagePool(count, PAGE) if 0 < window < self.context and count < self.pool.count else None
+        self.scheduler = Scheduler(self.pool, tokens, batch, drafts, near, window)
         self.accepted = 0
         self.runner = BatchRunner(model, self.context, self.scheduler, cache_dtype("Engine", dtype), exact=bool(exact))
         self._worker = _Worker()

@@ -61,11 +61,14 @@ class PagePool:
         """Return the page with these tokens after the content `before`."""
         return self._known.get((before, tuple(tokens)))
 
-    def share(self, page: int) -> int:
-        """Hold a page that was found, and return the number of its content."""
+    def content(self, page: int) -> int:
+        """Return the number of the content of a page that was found."""
+        return self._contents[page][1]
+
+    def share(self, page: int) -> None:
+        """Hold a page that was found."""
         self.holders[page] += 1
         self._idle.pop(page, None)
-        return self._contents[page][1]
 
     def learn(self, page: int, before: int, tokens: Sequence[int]) -> int:
         """Note what a full page contains, and return the content's number: that of another page which has the same."""

@@ -9,13 +9,17 @@ from .pages import ROOT, Key, PagePool
 from .request import CANCELLED, Request
 from .speculation import Lookup
 
+MISSING = -1  # in place of a page
+
 
 @dataclass(eq=False)
 class SequenceState:
     """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
 
     The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
-    it. `drafts` are tokens that may follow, which the step computes as well.
+    it. `near` are the pages of layers with windows, where these have a pool of their own: for the same positions,
+    without the first `unseen`, which no window shows any more. `drafts` are tokens that may follow, which the step
+    computes as well.
     """
 
     request: Request
@@ -23,6 +27,8 @@ class SequenceState:
     tokens: list[int]
     computed: int = 0
     pages: list[int] = field(default_factory=list)
+    near: list[int] = field(default_factory=list)
+    unseen: int = 0
     full: int = 0
     content: int = ROOT
     shared: int = 0
@@ -58,10 +64,17 @@ class Scheduler:
     it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
     alike, and one that would compute what another is computing waits for it. A text that is made has up to `drafts`
     more tokens in a step, which followed in it before; `tokens` are at least `batch` times all of these.
+
+    Layers that see `window` positions may have a pool of their own, `near`, with room for one sequence at least
+    (`count_near`). A sequence has pages of both, and gives those of `near` back that its window has left behind. It
+    shares a beginning that `pool` has, where `near` has what the next token sees of it.
     """
 
-    def __init__(self, pool: PagePool, tokens: int, batch: int, drafts: int = 0) -> None:
-        self.pool, self.tokens, self.batch, self.drafts = pool, tokens, batch, drafts
+    def __init__(
+        self, pool: PagePool, tokens: int, batch: int, drafts: int = 0, near: PagePool | None = None, window: int = 0
+    ) -> None:
+        self.pool, self.tokens, self.batch, self.drafts, self.near = pool, tokens, batch, drafts, near
+        self.window = window
         self.running: list[SequenceState] = []
         self.waiting: list[SequenceState] = []  # by rank
         self._count = 0
@@ -99,12 +112,14 @@ class Scheduler:
 
     def commit(self, state: SequenceState, count: int) -> None:
         """Note that a step has computed so many tokens of a request."""
-        size = self.pool.size
         state.computed += count
-        while (state.full + 1) * size <= state.computed:
-            tokens = state.tokens[state.full * size : (state.full + 1) * size]
-            state.content = self.pool.learn(state.pages[state.full], state.content, tokens)
+        while (state.full + 1) * self.pool.size <= state.computed:
+            key = self._next_key(state)
+            if self.near is not None:
+                self.near.learn(state.near[state.full - state.unseen], *key)
+            state.content = self.pool.learn(state.pages[state.full], *key)
             state.full += 1
+        self._release_unseen(state)
 
     def finish(self, state: SequenceState, reason: str, error: BaseException | None = None) -> None:
         """Take a request out and give its pages back."""
@@ -121,12 +136,12 @@ class Scheduler:
             return
         count = min(state.pending, plan.left)
         while len(state.pages) * self.pool.size < state.computed + count:
-            if self.pool.available == 0:
+            if self._available == 0:
                 self._preempt(max(self.running, key=_rank), plan)
                 if state not in self.running:
                     return
             else:
-                state.pages.append(self.pool.take())
+                self._take(state)
         if count == state.pending == 1 and self.drafts:
             self._find_drafts(state, plan.left - 1)
         plan.parts[state] = count
@@ -139,10 +154,10 @@ class Scheduler:
         most = min(most, self.drafts, state.request.most - len(state.request.tokens) - 1)
         drafts = state.lookup.find_drafts(state.tokens, most) if most > 0 else []
         while (len(state.tokens) + len(drafts)) > len(state.pages) * self.pool.size and drafts:
-            if self.pool.available <= len(self.running):
+            if self._available <= len(self.running):
                 drafts.pop()
             else:
-                state.pages.append(self.pool.take())
+                self._take(state)
         state.drafts = drafts
 
     def _admit(self, state: SequenceState, plan: _Batch) -> bool:
@@ -151,8 +166,7 @@ class Scheduler:
         Running ones of lower priority make room.
         """
         self._share(state)
-        needed = min(len(state.tokens) // self.pool.size + 1, self.pool.count) - len(state.pages)
-        while self.pool.available < needed or len(self.running) == self.batch:
+        while not self._has_room(state) or len(self.running) == self.batch:
             worst = max(self.running, key=_rank, default=state)
             if worst.request.priority >= state.request.priority:
                 self._give_back(state)
@@ -162,20 +176,85 @@ class Scheduler:
         self.running.append(state)
         return True
 
+    @property
+    def _available(self) -> int:
+        """How many pages of each pool nobody holds, at least."""
+        return self.pool.available if self.near is None else min(self.pool.available, self.near.available)
+
+    def _has_room(self, state: SequenceState) -> bool:
+        """Whether there are pages for the tokens of a request and one more; of `near`, as many as it has at once."""
+        pages = len(state.tokens) // self.pool.size + 1
+        if self.near is not None:
+            most = min(count_near(self.window, self.tokens, self.near.size), self.near.count)
+            if self.near.available < min(pages - state.unseen, most) - len(state.near):
+                return False
+        return self.pool.available >= min(pages, self.pool.count) - len(state.pages)
+
+    def _take(self, state: SequenceState) -> None:
+        """Give a sequence its next page, of each pool."""
+        state.pages.append(self.pool.take())
+        if self.near is not None:
+            state.near.append(self.near.take())
+
+    def _release_unseen(self, state: SequenceState) -> None:
+        """Give the pages back that the window of a sequence's next token has left behind."""
+        if self.near is not None:
+            left = self._first_seen(state.computed) - state.unseen
+            self.near.release(state.near[:left])
+            del state.near[:left]
+            state.unseen += left
+
+    def _first_seen(self, position: int) -> int:
+        """Return the first page that the window of a position shows a part of."""
+        return max(position - self.window + 1, 0) // self.pool.size
+
     def _share(self, state: SequenceState) -> None:
         """Hold the pages that contain what comes next, without computing it; the last token is always computed."""
-        size = self.pool.size
-        while state.computed == len(state.pages) * size and state.pending > size:
-            page = self.pool.find(*self._next_key(state))
-            if page is None:
-                return
-            state.content = self.pool.share(page)
+        start, size = len(state.pages), self.pool.size
+        if state.computed < start * size:
+            return
+        found, near = self._find(state)
+        for page in found:
+            state.content = self.pool.content(page)
+            self.pool.share(page)
             state.pages.append(page)
-            state.full += 1
-            state.computed += size
-            state.shared += size
-            if not state.request.tokens:
-                state.request.cached = state.shared
+        count = len(found)
+        state.full += count
+        state.computed += count * size
+        state.shared += count * size
+        self._release_unseen(state)
+        if self.near is not None:
+            for page in near[max(state.unseen - start, 0) :]:
+                self.near.share(page)
+                state.near.append(page)
+        if count and not state.request.tokens:
+            state.request.cached = state.shared
+
+    def _find(self, state: SequenceState) -> tuple[list[int], list[int]]:
+        """Return the pages of each pool that contain what comes next, as far as a token behind them has what it sees.
+
+        Of `near`, those that it does not see may be MISSING.
+        """
+        start, size, content = len(state.pages), self.pool.size, state.content
+        found, near = list[int](), list[int]()
+        for at in range(start * size, len(state.tokens) - size, size):
+            key = content, tuple(state.tokens[at : at + size])
+            page = self.pool.find(*key)
+            if page is None:
+                break
+            found.append(page)
+            content = self.pool.content(page)
+            if self.near is not None:
+                other = self.near.find(*key)
+                near.append(MISSING if other is None else other)
+        if self.near is None:
+            return found, near
+        while near:
+            first = max(self._first_seen((start + len(near)) * size) - start, 0)
+            if MISSING not in near[first:]:
+                break
+            del near[near.index(MISSING, first) :]
+        return found[: len(near)], near
 
     def _next_key(self, state: SequenceState) -> Key:
         at = state.full * self.pool.size
@@ -196,7 +275,18 @@ class Scheduler:
 
     def _give_back(self, state: SequenceState) -> None:
         self.pool.release(state.pages)
+        if self.near is not None:
+            self.near.release(state.near)
         state.pages, state.computed, state.full, state.content, state.shared = [], 0, 0, ROOT, 0
+        state.near, state.unseen = [], 0
+
+
+def count_near(window: int, tokens: int, size: int) -> int:
+    """Return how many pages of `size` positions a sequence has at most in layers with a window, in steps of `tokens`.
+
+    These are pages of window - 1 + tokens positions in a row, wherever they begin.
+    """
+    return (window + tokens - 3 + size) // size + 1
 
 
 def _rank(state: SequenceState) -> tuple[int, int]:

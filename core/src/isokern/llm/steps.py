@@ -194,6 +194,9 @@ class BatchStep:
     negative for a token that is none; `table` I64 [sequences, pages of one], `lengths` I64 [sequences] and `starts` I64
     [sequences + 1], as `paged_attention_prefill` has them; `rows` I64 [`rows`], the tokens whose logits are wanted; and
     for each layer `blk.N.keys` and `blk.N.values` [pages, page, heads, dim]. The result is logits [rows, vocabulary].
+
+    Where `near` is not 0, layers with a window have so many pages, and two inputs of their own: `near_slots`, and
+    `near_table`, in which pages before what the window shows may be any.
     """
 
     length: int
@@ -204,6 +207,7 @@ class BatchStep:
     page: int
     cache: object = "F16"
     activations: str = "float"
+    near: int = 0
 
     def begin(self, made: Model, windows: Sequence[int]) -> Places:
         """Emit the inputs, except those of layers, which have these windows."""
@@ -211,17 +215,21 @@ class BatchStep:
         each = -(-self.length // self.page)
         shapes = {"tokens": (n,), "positions": (n,), "slots": (n,), "table": (b, each), "lengths": (b,)}
         shapes |= {"starts": (b + 1,), "rows": (self.rows,)}
-        return _Packed(**{name: made.input(name, shape, "I64") for name, shape in shapes.items()})
+        if self.near:
+            shapes |= {"near_slots": (n,), "near_table": (b, each)}
+        return _Packed(self, **{name: made.input(name, shape, "I64") for name, shape in shapes.items()})
 
     def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
-        """Return the shape and the dtype of a layer's cache of keys and of values, which has all positions."""
-        return {name: ((self.pages, self.page, heads, width), self.cache) for name, width in widths.items()}
+        """Return the shape and the dtype of a layer's cache of keys and of values."""
+        pages = self.near if window and self.near else self.pages
+        return {name: ((pages, self.page, heads, width), self.cache) for name, width in widths.items()}
 
 
 @dataclass(frozen=True)
 class _Packed:
     """The places of packed tokens: the inputs of `BatchStep`."""
 
+    step: BatchStep
     tokens: Value
     positions: Value
     slots: Value
@@ -229,18 +237,27 @@ class _Packed:
     lengths: Value
     starts: Value
     rows: Value
+    near_slots: Value | None = None
+    near_table: Value | None = None
+
+    def _find(self, kept: Sequence[Value]) -> tuple[Value, Value]:
+        """Return the slots and the table of a layer's cache."""
+        if self.near_slots is None or self.near_table is None or kept[0].spec.shape[0] == self.step.pages:
+            return self.slots, self.table
+        return self.near_slots, self.near_table
 
     def store(self, ctx: Context, new: Sequence[Value], kept: Sequence[Value]) -> list[Value]:
         """Return the kept keys and values, with the new ones in their slots."""
         flat = [ctx.emit("collapse_shape", [x], {"groups": (2, 1, 1)}) for x in new]
-        return [ctx.emit("paged_cache_update", [x, self.slots, y]) for x, y in zip(flat, kept, strict=True)]
+        slots, _ = self._find(kept)
+        return [ctx.emit("paged_cache_update", [x, slots, y]) for x, y in zip(flat, kept, strict=True)]
 
     def attend(
         self, ctx: Context, q: Value, kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
     ) -> Value:
         """Return the attention of the new q to the kept keys and values."""
         q = ctx.emit("collapse_shape", [q], {"groups": (2, 1, 1)})
-        given = [q, *kept, self.table, self.lengths, self.starts] + ([] if sinks is None else [sinks])
+        given = [q, *kept, self._find(kept)[1], self.lengths, self.starts] + ([] if sinks is None else [sinks])
         y = ctx.emit("paged_attention_prefill", given, {"causal": True, **how})
         return ctx.emit("expand_shape", [y], {"groups": (2, 1, 1), "shape": (1, *y.spec.shape)})
 
