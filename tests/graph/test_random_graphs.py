@@ -99,8 +99,11 @@ def test_what_is_built_is_valid_and_its_text_says_all_of_it():
 
 def test_the_verifier_refuses_every_mutation():
     """Each mutation occurs often, and the error names an operator or a value at fault."""
-    tried, order = Counter(), [*MUTATIONS, *MUTATIONS]
+    tried, order, examples = Counter(), [*MUTATIONS, *MUTATIONS], settings().max_examples
 
+    @settings(
+        max_examples=min(3 * examples, max(examples, 450))
+    )  # few small graphs have an operator that reads another
     @given(graphs(aliases=True), st.data())
     def refused(drawn, data):
         first = data.draw(st.integers(0, len(MUTATIONS) - 1), "first mutation")
@@ -117,7 +120,7 @@ def test_the_verifier_refuses_every_mutation():
 
     refused()
     print(dict(tried))
-    assert all(tried[name] >= settings().max_examples // 20 for name in MUTATIONS), tried
+    assert all(tried[name] >= examples // 20 for name in MUTATIONS), tried
 
 
 def test_alias_constraints_are_kept_or_refused(device):
