@@ -13,7 +13,7 @@ OPTIONAL = {
         *("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
         "digest",
     ),
-    "Memory": ("wrap", "adopt", "copy_from", "allocator"),
+    "Memory": ("wrap", "adopt", "copy_from", "allocator", "alloc_lasting"),
     "Buffer": ("map_bytes", "unmap_bytes", "native", "close", "is_mapped", "map_for_cpu", "unmap_for_gpu"),
     "Stream": ("wait", "copy_by_engine", "native", "scratch"),
     "Event": ("synchronize", "query"),
