@@ -16,7 +16,7 @@ import numpy as np
 from ..graph.ir import Op, Value
 from ..layout import TensorDesc
 from ..ops import find
-from ..rewriting.rewriter import Rewriter, State, is_plain, only_user
+from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any, is_plain, only_user
 
 HEARTS = ("instance_norm", "layer_norm")
 VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
@@ -74,8 +74,10 @@ def _find(rewriter: Rewriter, state: State, op: Op) -> _Found | None:
     norm = _Found(x, groups, float(op.attrs["eps"]), ops)
     _extend(state, norm)
     by_channels = norm.weight is not None or norm.bias is not None
-    simpler = by_channels or (op.kind == "instance_norm" and x is not read)
-    return norm if simpler and _is_legal(state, norm) else None
+    rows = x is read and x.spec.ndim == 2  # of a layer_norm, which has a faster kernel
+    simpler = (by_channels and not rows) or (op.kind == "instance_norm" and x is not read)
+    moved = is_of_any(find_updated(state.graph), x)
+    return norm if simpler and not moved and _is_legal(state, norm) else None
 
 
 def _only_user(state: State, value: Value, kinds: Sequence[str]) -> Op | None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..dtypes import F32, FLOATS, I64, INDICES
+from ..dtypes import F32, F64, FLOATS, I64, INDICES, DType
 from ..graph.ir import Op, Value
 from ..layout import TensorDesc
 from ..ops import find
-from ..rewriting.rewriter import Rewriter, State
+from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any
 
 VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 EXACT = 1 << 24  # integers up to it are floats
@@ -51,9 +51,12 @@ def run(state: State) -> State:
         return state
     rewriter = Rewriter(state)
     found: dict[Op, _Rope] = {}
+    updated = find_updated(state.graph)
     for op in state.graph.ops:
         made = _find(rewriter, op) if op.kind == "add" and not op.constraints else None
-        if made is not None and _is_legal(state, op, made):
+        if made is None or is_of_any(updated, made.x, made.angles.positions, made.angles.freqs):
+            continue
+        if _is_legal(state, op, made):
             found[op] = made
     if not found:
         return state
@@ -69,7 +72,7 @@ def run(state: State) -> State:
 def _find(rewriter: Rewriter, op: Op) -> _Rope | None:
     """Return the rotation that ends in a sum."""
     y = op.outputs[0].spec
-    if y.ndim not in (3, 4) or y.dtype not in FLOATS or y.shape[-1] % 2:
+    if y.ndim not in (3, 4) or y.dtype not in FLOATS or not y.numel or y.shape[-1] % 2:
         return None
     for plain, turned in (op.inputs[:2], op.inputs[1::-1]):
         for x, cos in _factors(plain):
@@ -111,10 +114,10 @@ def _is_slice(value: Value, x: Value, start: int, end: int) -> bool:
     if op is None or op.kind != "slice" or op.inputs[0] is not x or value.spec.shape[-1] != end - start:
         return False
     axes = tuple(op.attrs["axes"]) or tuple(range(len(op.attrs["starts"])))
-    at = {a % x.spec.ndim: (s, t) for a, s, t in zip(axes, op.attrs["starts"], _steps(op), strict=True)}
-    begin, step = at.get(x.spec.ndim - 1, (0, 1))
-    size = x.spec.shape[-1]
-    return value.spec.shape[:-1] == x.spec.shape[:-1] and step == 1 and (begin + size if begin < 0 else begin) == start
+    at = {a % x.spec.ndim: s for a, s in zip(axes, op.attrs["starts"], strict=True)}
+    begin, size = at.get(x.spec.ndim - 1, 0), x.spec.shape[-1]
+    straight = value.spec.shape[:-1] == x.spec.shape[:-1] and all(step == 1 for step in _steps(op))
+    return straight and (begin + size if begin < 0 else begin) == start
 
 
 def _steps(op: Op) -> tuple[int, ...]:
@@ -123,13 +126,13 @@ def _steps(op: Op) -> tuple[int, ...]:
 
 def _with_angles(rewriter: Rewriter, x: Value, cos: Value, sin: Value) -> _Rope | None:
     """Return the rotation of x by these cosines and sines, where their angles are known."""
-    angles = _angles(rewriter, cos, "cos")
-    if angles is None or angles != _angles(rewriter, sin, "sin") or cos.spec.shape != sin.spec.shape:
+    angles = _angles(rewriter, cos, "cos", x.spec.dtype)
+    if angles is None or angles != _angles(rewriter, sin, "sin", x.spec.dtype) or cos.spec.shape != sin.spec.shape:
         return None
     rank, d = x.spec.ndim, x.spec.shape[-1]
     table = (1,) * (rank - cos.spec.ndim) + cos.spec.shape
     count = angles.positions.spec.numel
-    if cos.spec.ndim > rank or angles.freqs.spec.numel != d // 2 or math.prod(table) != count * d:
+    if cos.spec.ndim > rank or angles.freqs.spec.numel != d // 2 or math.prod(table) != count * d or table[-1] != d:
         return None
     for heads, steps in ((rank - 3, rank - 2), (rank - 2, rank - 3)):
         lead = table[: rank - 3]
@@ -138,8 +141,11 @@ def _with_angles(rewriter: Rewriter, x: Value, cos: Value, sin: Value) -> _Rope 
     return None
 
 
-def _angles(rewriter: Rewriter, value: Value, kind: str) -> _Angles | None:
-    """Return the angles of a table of cosines or sines, each of which stands in both halves of a row."""
+def _angles(rewriter: Rewriter, value: Value, kind: str, dtype: DType) -> _Angles | None:
+    """Return the angles of a table of cosines or sines, each of which stands in both halves of a row.
+
+    The table may have been rounded to the dtype of what it turns, as a result is, and to no narrower one.
+    """
     magnitude = 1.0
     while (op := value.producer) is not None and op.kind in (*VIEWS, "cast", "scale", "mul"):
         if op.kind == "scale":
@@ -150,7 +156,10 @@ def _angles(rewriter: Rewriter, value: Value, kind: str) -> _Angles | None:
                 return None
             magnitude *= float(number.reshape(())[()])
         assert op.inputs[0] is not None
-        if op.inputs[0].spec.numel != value.spec.numel:
+        before, after = op.inputs[0].spec, value.spec
+        if before.numel != after.numel or after.dtype not in FLOATS:
+            return None
+        if after.dtype.itemsize < before.dtype.itemsize and after.dtype is not dtype:
             return None
         value = op.inputs[0]
     if op is None or op.kind != kind or op.inputs[0] is None:
@@ -162,7 +171,7 @@ def _angles(rewriter: Rewriter, value: Value, kind: str) -> _Angles | None:
     if both.attrs["axis"] % both.outputs[0].spec.ndim != both.outputs[0].spec.ndim - 1:
         return None
     outer = _outer_product(parts[0])
-    if outer is None:
+    if outer is None or parts[0].spec.shape[-1] != outer[1].spec.numel or parts[0].spec.dtype not in (F32, F64):
         return None
     positions = _integers(rewriter, outer[0])
     return None if positions is None else _Angles(positions, _behind(outer[1], VIEWS), magnitude)
@@ -200,12 +209,12 @@ def _outer_product(value: Value) -> tuple[Value, Value] | None:
     if a is None or b is None:
         return None
     for many, few in ((a, b), (b, a)):
-        few = _behind(few, (*VIEWS, "cast"))
-        while few.spec.numel != columns and few.producer is not None and few.producer.kind in ("broadcast_to", *VIEWS):
+        if few.producer is not None and few.producer.kind == "broadcast_to":  # of items of a batch
             few = few.producer.inputs[0] or few
         across = -2 if turned else -1
-        if many.spec.numel == rows and few.spec.numel == columns and many.spec.shape[across:][:1] == (1,):
-            return many, few
+        along = few.spec.shape[-2:] == (columns, 1) if turned else few.spec.shape[-1:] == (columns,)
+        if many.spec.numel == rows and few.spec.numel == columns and along and many.spec.shape[across:][:1] == (1,):
+            return many, _behind(few, VIEWS)
     return None
 
 
@@ -217,6 +226,8 @@ def _integers(rewriter: Rewriter, value: Value) -> Value | None:
         return value if np.all(known == np.rint(known)) and np.all(np.abs(known) < EXACT) else None
     op = value.producer
     if op is None or op.kind != "cast" or op.inputs[0] is None or op.inputs[0].spec.dtype not in INDICES:
+        return None
+    if value.spec.dtype not in (F32, F64):
         return None
     return _behind(op.inputs[0], VIEWS)
 

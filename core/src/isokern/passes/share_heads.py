@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..graph.ir import Op, Value, specs_of
 from ..layout import TensorDesc
-from ..rewriting.rewriter import Rewriter, State, is_plain
+from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any, is_plain
 
 VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 KINDS = ("attention", "attention_lse")
@@ -36,10 +36,13 @@ class _Heads:
 def run(state: State) -> State:
     """Return the graph with attention of the heads themselves; what repeated them is left to `dead_code`."""
     found: dict[Op, tuple[_Heads, _Heads]] = {}
+    updated = find_updated(state.graph)
     for op in state.graph.ops:
         if op.kind in KINDS and not op.constraints:
             k, v = _find(op.inputs[1]), _find(op.inputs[2])
-            if k is not None and v is not None and k.desc.shape[2] == v.desc.shape[2] and _is_legal(state, op, k, v):
+            if k is None or v is None or k.desc.shape[2] != v.desc.shape[2]:
+                continue
+            if not is_of_any(updated, k.source, v.source) and _is_legal(state, op, k, v):
                 found[op] = k, v
     if not found:
         return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,3 +103,20 @@ def only_user(value: Value, kind: str, graph: Graph) -> Op | None:
 def is_plain(spec: TensorSpec) -> bool:
     """Return whether a layout is the one that dtype and shape alone imply."""
     return spec == TensorSpec(spec.dtype, spec.shape)
+
+
+def find_updated(graph: Graph) -> set[Value]:
+    """Return the values that operators change in place: none may be read later than it was."""
+    return {old for op in graph.ops for old, _ in op.updated}
+
+
+def is_of_any(updated: Collection[Value], *values: Value) -> bool:
+    """Return whether one of the values is among the updated, or may be a view of one."""
+    for value in values:
+        root: Value | None = value
+        while root is not None:
+            if root in updated:
+                return True
+            moves = root.producer is not None and root.producer.operator.stem == "rearrange"
+            root = root.producer.inputs[0] if moves and root.producer is not None else None
+    return False
