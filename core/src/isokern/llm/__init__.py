@@ -63,6 +63,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with hold_collections():

@@ -86,6 +86,10 @@ PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf")  # the end of the name of a part
 KNOWN = tuple(d for d in ALL if d.name in {name for name, _, _ in TYPES.values()})
 
 
+class FileMap(mmap.mmap):
+    """A whole file, mapped from its begin, to be read only: pages that are dropped come back as they were."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class GGUFTensor:
     """One tensor of a file.
@@ -130,12 +134,13 @@ class GGUFTensor:
     def drop_pages(self) -> None:
         """Let the system take back the memory of the tensor's bytes, which are read from the file again when needed.
 
-        Nothing where the tensor is not of a mapped file, or the system has no such call.
+        Nothing where the tensor is of other memory than a whole file that Isokern mapped, which could lose what it
+        holds, or the system has no such call.
         """
         held: Any = self.data
         while isinstance(held, (np.ndarray, memoryview)):
             held = held.base if isinstance(held, np.ndarray) else held.obj
-        if isinstance(held, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        if isinstance(held, FileMap) and hasattr(mmap, "MADV_DONTNEED"):
             first = -(-self.offset // mmap.PAGESIZE) * mmap.PAGESIZE  # pages that are this tensor's alone
             last = (self.offset + self.data.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
             if last > first:
@@ -209,7 +214,7 @@ class GGUF:
                     raise InvalidArgument("GGUF", f"{name} is not a regular file")
                 if os.fstat(file.fileno()).st_size == 0:
                     raise InvalidArgument("GGUF", f"{name} is empty")
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                mapped = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except InvalidArgument:  # which is a ValueError, too
             raise
         except OSError as error:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..arguments import regular_file
 from ..status import InvalidArgument
-from .gguf import GGUFTensor, quote_name
+from .gguf import FileMap, GGUFTensor, quote_name
 
 BYTES = {"F32": 4, "F16": 2, "BF16": 2}  # of an element; weights of other types are quantised in ways of their own
 MAX_HEADER = 1 << 26
@@ -35,7 +35,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < 8:
                 raise wrong("it is cut off", "a header and tensors")
-            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            held = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise wrong(f"it cannot be opened: {error.strerror}") from error
     size = int.from_bytes(held[:8], "little")
