@@ -115,6 +115,59 @@ def test_what_turns_otherwise_stays(change, cpu):
     assert compare(w, y, cpu)["rope"] == 0
 
 
+@pytest.mark.parametrize("change", ["regrouped", "rounded", "of rows", "flipped", "narrow angles"])
+def test_angles_of_another_kind_stay(change, cpu):
+    """Numbers that a rope does not have: compare fails where one is put in their place."""
+    w = Writer(2)
+    n = 4 if change == "of rows" else 5
+    w.known["positions"] = np.arange(100, 100 + n, dtype=np.float32).reshape(n, 1)
+    w.known["freqs"] = np.float32([1.0, 0.3, 0.1, 0.03])
+    positions, freqs = w.b.parameter("positions", (n, 1), "F32"), w.b.parameter("freqs", (4,), "F32")
+    if change == "narrow angles":
+        positions, freqs = (w.b.emit("cast", [v], dtypes={"T": "BF16"})[0] for v in (positions, freqs))
+    if change == "of rows":
+        freqs = w.op("broadcast_to", w.op("reshape", freqs, shape=(4, 1)), shape=(4, 4))
+    angles = w.op("mul", positions, freqs)
+    if change == "narrow angles":
+        angles = w.b.emit("cast", [angles], dtypes={"T": "F32"})[0]
+    if change == "regrouped":  # each angle twice in a row
+        angles = w.op("reshape", angles, shape=(4 * n, 1))
+    both = w.op("reshape", w.op("concat", angles, angles, axis=1), shape=(1, n, 8))
+    tables = [w.op(kind, both) for kind in ("cos", "sin")]
+    if change == "rounded":
+        for dtype in ("BF16", "F32"):
+            tables = [w.b.emit("cast", [t], dtypes={"T": dtype})[0] for t in tables]
+    x = w.input(2, 3, n, 8)
+    y = w.rope(x, tables, 1)
+    if change == "flipped":
+        cos, sin = (w.op("reshape", t, shape=(1, 1, n, 8)) for t in tables)
+        first, second = (
+            w.op("slice", x, starts=(n - 1, a), ends=(-n - 1, a + 4), axes=(2, 3), steps=(-1, 1)) for a in (0, 4)
+        )
+        y = w.op("add", w.op("mul", x, cos), w.op("mul", w.op("concat", w.op("neg", second), first, axis=3), sin))
+    assert compare(w, y, cpu)["rope"] == 0
+
+
+def test_a_layer_norm_of_rows_with_a_factor_stays(cpu):
+    w = Writer(0)
+    y = w.op("mul", w.op("layer_norm", w.op("neg", w.input(6, 24))), w.vector(24))
+    assert compare(w, y, cpu)["group_norm"] == 0
+
+
+def test_heads_of_a_cache_that_is_updated_stay(cpu):
+    """A read of the cache may not move behind its update."""
+    b = Builder("cache")
+    q, new, at = b.input("q", (1, 1, 4, 8), "F32"), b.input("new", (1, 1, 2, 8), "F32"), b.input("at", (1,), "I64")
+    cache = b.input("cache", (1, 7, 2, 8), "F32")
+    wide = b.emit(
+        "broadcast_to", [b.emit("reshape", [cache], {"shape": (1, 7, 2, 1, 8)})[0]], {"shape": (1, 7, 2, 2, 8)}
+    )
+    k = b.emit("reshape", wide, {"shape": (1, 7, 4, 8)})[0]
+    changed = b.emit("cache_update", [new, at, cache])[0]
+    b.output(b.emit("attention", [q, k, k])[0], changed)
+    compile(b.graph, cpu, mutable=("cache",)).close()
+
+
 def test_attention_reads_repeated_heads_once(cpu):
     for seed in ROUNDS:
         w = Writer(seed)

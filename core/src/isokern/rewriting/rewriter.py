@@ -117,6 +117,7 @@ def is_of_any(updated: Collection[Value], *values: Value) -> bool:
         while root is not None:
             if root in updated:
                 return True
-            moves = root.producer is not None and root.producer.operator.stem == "rearrange"
-            root = root.producer.inputs[0] if moves and root.producer is not None else None
+            op = root.producer
+            moves = op is not None and (op.kind == "reshape" or op.operator.stem == "rearrange")
+            root = op.inputs[0] if op is not None and moves else None
     return False
