@@ -16,10 +16,9 @@ import numpy as np
 from ..graph.ir import Op, Value
 from ..layout import TensorDesc
 from ..ops import find
-from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any, is_plain, only_user
+from ..rewriting.rewriter import VIEWS, Rewriter, State, find_updated, is_of_any, is_plain, only_user
 
 HEARTS = ("instance_norm", "layer_norm")
-VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 
 
 @dataclass

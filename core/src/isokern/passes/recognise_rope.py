@@ -16,9 +16,8 @@ from ..dtypes import F32, F64, FLOATS, I64, INDICES, DType
 from ..graph.ir import Op, Value
 from ..layout import TensorDesc
 from ..ops import find
-from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any
+from ..rewriting.rewriter import VIEWS, Rewriter, State, find_updated, is_of_any
 
-VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 EXACT = 1 << 24  # integers up to it are floats
 
 

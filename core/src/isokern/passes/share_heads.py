@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from ..graph.ir import Op, Value, specs_of
 from ..layout import TensorDesc
-from ..rewriting.rewriter import Rewriter, State, find_updated, is_of_any, is_plain
+from ..rewriting.rewriter import VIEWS, Rewriter, State, find_updated, is_of_any, is_plain
 
-VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")
 KINDS = ("attention", "attention_lse")
 SWAP = (0, 2, 1, 3)
 

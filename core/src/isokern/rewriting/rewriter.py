@@ -15,6 +15,7 @@ from ..graph.ir import INPUT, PARAMETER, Graph, Op, TensorSpec, Value, specs_of
 from .target import Target
 
 Array = np.ndarray[Any, Any]
+VIEWS = ("reshape", "collapse_shape", "expand_shape", "flatten")  # the same elements in the same order
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,6 @@ def is_of_any(updated: Collection[Value], *values: Value) -> bool:
             if root in updated:
                 return True
             op = root.producer
-            moves = op is not None and (op.kind == "reshape" or op.operator.stem == "rearrange")
+            moves = op is not None and (op.kind in VIEWS or op.operator.stem == "rearrange")
             root = op.inputs[0] if op is not None and moves else None
     return False
