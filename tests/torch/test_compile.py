@@ -467,3 +467,12 @@ def test_numpy_is_not_asked_for_what_it_lacks(cpu):
     found = compiled(module)(x)
     assert found.dtype is torch.bfloat16
     np.testing.assert_allclose(found.float().numpy(), module(x).float().numpy(), 0.05, 0.05)
+
+
+def test_results_are_on_the_device_on_which_pytorch_has_them(cpu):
+    def call(x):
+        return x + 1, torch.arange(3, device="meta"), torch.arange(3)
+
+    with torch.no_grad():
+        got = torch.compile(call, backend="isokern", options={"device": cpu.name})(torch.ones(2))
+    assert [y.device.type for y in got] == ["cpu", "meta", "cpu"]

@@ -11,15 +11,16 @@ from ..backend.discovery import device as find_device
 from ..passes import DEFAULT
 from ..status import InvalidArgument
 from .decompositions import list_decompositions
-from .importer import name_of, value_of
+from .importer import name_of, read_results, value_of
 from .judging import judge
 from .library import library as torch
+from .nodes_products import FUSED
 from .programs import ModulePrograms, Options
 
 WAY_OUT = "run it under torch.no_grad() or torch.inference_mode(), or call model.requires_grad_(False)"
 NAMES = ("device", "freeze", "passes", "prepack")
 # Operators of a part that are worth a program alone, and those that are not even together
-WORTH = ("convolution", "mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu")
+WORTH = ("convolution", "mm", "addmm", "bmm", *FUSED)
 VIEWS = ("alias.default", "clone.default", "detach.default", "expand.default", "permute.default", "select.int",
          "slice.Tensor", "squeeze.dims", "unsqueeze.default", "view.default")  # fmt: skip
 
@@ -147,7 +148,7 @@ def partition(module: Any, reasons: Mapping[Any, str], static: set[str], options
     def supported(_modules: Any, node: Any) -> bool:
         if node.op == "call_function" and node.target is operator.getitem:
             return supported(_modules, node.args[0])
-        return node.op == "call_function" and node not in reasons and _gives_tensors(value_of(node))
+        return node.op == "call_function" and node not in reasons and _gives_tensors(node)
 
     partitioner = CapabilityBasedPartitioner(
         module,
@@ -169,10 +170,13 @@ def partition(module: Any, reasons: Mapping[Any, str], static: set[str], options
     return here
 
 
-def _gives_tensors(val: Any) -> bool:
-    if isinstance(val, (tuple, list)):
-        return all(v is None or _gives_tensors(v) for v in val)
-    return isinstance(val, torch.Tensor)
+def _gives_tensors(node: Any) -> bool:
+    """Return whether the results of a node that anything reads are tensors."""
+    val = value_of(node)
+    if not isinstance(val, (tuple, list)):
+        return isinstance(val, torch.Tensor)
+    read = read_results(node)
+    return all(v is None or isinstance(v, torch.Tensor) for n, v in enumerate(val) if n in read)
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]  # a type checker has no torch

@@ -98,7 +98,7 @@ class ModuleImporter(Draft):
             raise UnsupportedModel(name, "no counterpart here")
         source = next((a for a in node.args if isinstance(a, torch.fx.Node)), None)
         plain, sole = source is not None and _is_plain(value_of(source)), source is not None and len(source.users) == 1
-        read = _read(node) if isinstance(val, (tuple, list)) else None
+        read = read_results(node) if isinstance(val, (tuple, list)) else None
         view = AtenNode(short_name(target), bind(target, args, named), self, wanted, read, plain, sole)
         made = handler(view)
         check(name, made, val, read)
@@ -174,7 +174,7 @@ def _is_plain(val: Any) -> bool:
     return isinstance(val, torch.Tensor) and val.is_contiguous() and val.storage_offset() == 0
 
 
-def _read(node: Any) -> frozenset[int]:
+def read_results(node: Any) -> frozenset[int]:
     """Return the results of a node that anything reads."""
     picked = [u.args[1] for u in node.users if u.target is operator.getitem]
     return frozenset(picked) if len(picked) == len(node.users) else frozenset(range(16))

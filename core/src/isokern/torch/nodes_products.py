@@ -11,6 +11,15 @@ from ..importing.products import multiply
 from ..importing.windows import Window, convolve
 from .node import AtenNode, Handler, Operand, Result, dtype_of, is_float, shape_of
 
+# Attention as PyTorch has it on devices with a kernel for it: output 0 is the result, the others are for gradients
+FUSED = (
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)
+
 
 def find_transposed(x: Operand) -> Operand | None:
     """Return the matrix of which an operand is the transpose, None where it is none."""
@@ -96,11 +105,12 @@ def convolution(node: AtenNode) -> Result:
 def attention(node: AtenNode) -> Result:
     """Return softmax(scale q kᵀ + mask) v of heads, which PyTorch has before positions; and no logarithms of sums."""
     q, k, v = node["query"], node["key"], node["value"]
-    mask, causal, scale = node.get("attn_mask"), bool(node.get("is_causal")), node.get("scale")
+    fused = node.op_type in FUSED
+    mask, causal, scale = node.get("attn_mask", node.get("attn_bias")), bool(node.get("is_causal")), node.get("scale")
     if float(node.get("dropout_p", 0)) or len(shape_of(q)) < 3:
         raise node.refuse(f"dropout {node.get('dropout_p')} of rank {len(shape_of(q))}", "0, and rank 3 or more")
     lead, m, s = shape_of(q)[:-3], shape_of(q)[-2], shape_of(k)[-2]
-    if lead != shape_of(k)[:-3] or (shape_of(q)[-3] != shape_of(k)[-3] and not node.get("enable_gqa")):
+    if lead != shape_of(k)[:-3] or (shape_of(q)[-3] != shape_of(k)[-3] and not (fused or node.get("enable_gqa"))):
         raise node.refuse(f"queries {list(shape_of(q))} beside keys {list(shape_of(k))}", "as many heads")
     if causal and m != s:  # PyTorch's begins at the first key, ours ends at the last
         mask, causal = np.tril(np.ones((m, s), np.bool_)), False
@@ -121,7 +131,7 @@ def attention(node: AtenNode) -> Result:
     how = {"causal": causal, "scale": 0.0 if scale is None else float(scale)}
     y = node.emit("attention", *heads_last, mask, None, seen, **how)
     y = node.reshape(node.transpose(y, (0, 2, 1, 3)), (*shape_of(q)[:-1], shape_of(v)[-1]))
-    return [y, None] if node.op_type.startswith("_") else y
+    return [y] if fused else y
 
 
 def mv(node: AtenNode) -> Result:
@@ -142,7 +152,7 @@ def dot(node: AtenNode) -> Result:
 
 
 NODES: dict[str, Handler] = {
-    "_scaled_dot_product_flash_attention_for_cpu": attention,
+    **dict.fromkeys(FUSED, attention),
     "addmm": addmm,
     "addmv": addmv,
     "baddbmm": baddbmm,

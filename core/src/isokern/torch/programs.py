@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 from .. import graph as graphs
 from ..backend import Device
 from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
-from ..importing.emission import UnsupportedModel
 from ..importing.operand import Array, dtype_of, shape_of
 from ..passes import DEFAULT, run as run_passes
 from ..rewriting.rewriter import State
@@ -27,9 +26,9 @@ from ..status import InvalidArgument, IsokernError
 from ..tensors import Tensor, from_dlpack, from_numpy
 from .elements import THEIRS, check_plain, from_array, our_dtype, to_array
 from .importer import ModuleImporter, Shared, Unreadable, outputs_of, value_of
-from .judging import sizes_of
 from .library import library as torch
 from .node import is_operand
+from .results import ModuleResult, device_of, order_of
 
 KEPT = 8  # programs of a graph
 CHANGES = 3  # of a parameter, after which it is fed to each run
@@ -47,24 +46,19 @@ class Options:
 
 
 @dataclass(frozen=True)
-class ModuleResult:
-    """One result: a number or None, an argument, a known array, or output `index` of the program."""
-
-    value: Any = None
-    argument: int = -1
-    known: Array | None = None
-    index: int = -1
-    order: tuple[int, ...] = ()  # of the axes in PyTorch's memory, the longest stride first
-    kind: Any = None
-
-
-@dataclass(frozen=True)
 class BuiltModule:
     """A graph with its parameters, the arguments that feed its inputs, and the results in order."""
 
     model: graphs.Model
     feeds: tuple[int, ...]
     results: tuple[ModuleResult, ...]
+    device: Any = None  # of the first tensor fed, as PyTorch captured it
+
+    def place(self, result: ModuleResult, args: Sequence[Any]) -> Any:
+        """Return where a result belongs: where PyTorch had it, but with what is fed if that was moved since."""
+        if self.feeds and (given := args[self.feeds[0]].device) != self.device:
+            return given
+        return result.device
 
 
 @dataclass
@@ -113,12 +107,11 @@ class ModulePrograms:
             built, program = self._find(args)
         outputs: list[Any] = []
         if program is not None:
-            outputs = [
-                _allocate(v, r, args, built) for v, r in zip(program.graph.outputs, _list_computed(built), strict=True)
-            ]
+            computed = zip(program.graph.outputs, _list_computed(built), strict=True)
+            outputs = [r.allocate(v.spec.shape, built.place(r, args)) for v, r in computed]
             feeds = [_feed(self.name, args[n]) for n in built.feeds]
             program.run(feeds, out=[_target(self.name, y) for y in outputs])
-        return [_give(r, args, outputs) for r in built.results]
+        return [_give(r, args, outputs, built) for r in built.results]
 
     def _compare(self, args: Sequence[Any]) -> None:
         """Forget the programs where a parameter is no more what it was."""
@@ -170,7 +163,8 @@ class ModulePrograms:
         results = [self._result(importer, at, outputs, given) for given in outputs_of(self.module.graph)]
         model = graphs.Model(self.name)
         model.builder, model.parameters = importer.builder, importer.parameters
-        return BuiltModule(model, tuple(fed[v.name] for v in model.graph.inputs), tuple(results))
+        feeds = tuple(fed[v.name] for v in model.graph.inputs)
+        return BuiltModule(model, feeds, tuple(results), device_of(self.inputs[feeds[0]]) if feeds else None)
 
     def _declare(self, importer: ModuleImporter, name: str, n: int, given: Any) -> Any:
         """Return a parameter or an input for an argument; what cannot be read here may still be a result."""
@@ -205,12 +199,13 @@ class ModulePrograms:
         if not is_operand(found):
             return ModuleResult(found)
         if not isinstance(found, Value):
-            return ModuleResult(known=found, kind=None if val is None else val.dtype)
+            return ModuleResult(known=found, kind=None if val is None else val.dtype, device=device_of(given))
         if found not in outputs:
             placed = found if found.role == COMPUTED else importer.builder.emit("copy", [found])[0]
             importer.builder.output(placed)
             outputs[found] = len(outputs)
-        return ModuleResult(index=outputs[found], order=_order(val, len(shape_of(found))), kind=THEIRS[dtype_of(found)])
+        order = order_of(val, len(shape_of(found)))
+        return ModuleResult(index=outputs[found], order=order, kind=THEIRS[dtype_of(found)], device=device_of(given))
 
     def _compile(self, built: BuiltModule) -> Program:
         """Compile; parameters that passes leave as they are lie in PyTorch's memory where the device can use it."""
@@ -251,22 +246,6 @@ def _key(argument: Any) -> Any:
     return type(argument), repr(argument)
 
 
-def _order(val: Any, rank: int) -> tuple[int, ...]:
-    """Return the axes from the longest stride in PyTorch's memory to the shortest; empty where they are in order."""
-    if not isinstance(val, torch.Tensor) or rank < 2:
-        return ()
-    try:
-        shape, strides = sizes_of(val.shape), sizes_of(val.stride())
-    except UnsupportedModel:
-        return ()
-    moved = [n for n in range(rank) if shape[n] > 1]
-    order = sorted(moved, key=lambda n: (-strides[n], n))
-    if order == moved or 0 in [strides[n] for n in moved]:
-        return ()
-    ordered = iter(order)
-    return tuple(next(ordered) if n in moved else n for n in range(rank))
-
-
 def _list_computed(built: BuiltModule) -> list[ModuleResult]:
     """Return the first result of each output of the program."""
     found: dict[int, ModuleResult] = {}
@@ -274,16 +253,6 @@ def _list_computed(built: BuiltModule) -> list[ModuleResult]:
         if result.index >= 0:
             found.setdefault(result.index, result)
     return [found[n] for n in range(len(found))]
-
-
-def _allocate(value: Value, result: ModuleResult, args: Sequence[Any], built: BuiltModule) -> Any:
-    """Return an empty tensor for a result, with its axes in PyTorch's order, where the first tensor fed is."""
-    device = args[built.feeds[0]].device if built.feeds else None
-    shape = value.spec.shape
-    if not result.order:
-        return torch.empty(shape, dtype=result.kind, device=device)
-    plain = torch.empty([shape[n] for n in result.order], dtype=result.kind, device=device)
-    return plain.permute([result.order.index(n) for n in range(len(shape))])
 
 
 def _feed(where: str, tensor: Any) -> Any:
@@ -294,9 +263,9 @@ def _target(where: str, tensor: Any) -> Any:
     return to_array(where, tensor) if tensor.is_cpu else tensor
 
 
-def _give(result: ModuleResult, args: Sequence[Any], outputs: Sequence[Any]) -> Any:
+def _give(result: ModuleResult, args: Sequence[Any], outputs: Sequence[Any], built: BuiltModule) -> Any:
     if result.index >= 0:
         return outputs[result.index]
     if result.argument >= 0:
         return args[result.argument]
-    return from_array(result.known) if result.known is not None else result.value
+    return result.value if result.known is None else from_array(result.known).to(built.place(result, args))
