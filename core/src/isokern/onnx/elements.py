@@ -90,18 +90,24 @@ def narrow_name(array: Array) -> str | None:
     return next((name for name, (kind, *_rest) in NARROW.items() if array.dtype == kind), None)
 
 
-def array_of(where: str, tensor: Any) -> Array:
-    """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one."""
+def array_of(where: str, tensor: Any, content: Array | None = None) -> Array:
+    """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one.
+
+    `content` are its bytes where they were taken out of the message.
+    """
     name = element_name(where, tensor.data_type)
     dims = tuple(tensor.dims)
     if any(d < 0 for d in dims):
         raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
     kind = numpy_dtype(name)
-    if tensor.HasField("raw_data") and name in OURS:  # a view of the message's bytes, without a copy
+    if name in OURS and (content is not None or tensor.HasField("raw_data")):
+        given: Any = tensor.raw_data if content is None else content  # asked once: each time it is a copy
         wanted = math.prod(dims) * kind.itemsize
-        if len(tensor.raw_data) != wanted:
-            raise InvalidArgument(where, f"{len(tensor.raw_data)} bytes for dims {list(dims)}", allowed=f"{wanted}")
-        return np.frombuffer(tensor.raw_data, kind).reshape(dims)
+        if len(given) != wanted:
+            raise InvalidArgument(where, f"{len(given)} bytes for dims {list(dims)}", allowed=f"{wanted}")
+        return (np.frombuffer(given, kind) if content is None else content.view(kind)).reshape(dims)
+    if content is not None:
+        tensor.raw_data = content.tobytes()
     try:
         return np.asarray(proto.numpy_helper.to_array(tensor)).astype(kind, copy=False).reshape(dims)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:  # the library's words for wrong content

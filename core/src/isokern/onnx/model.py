@@ -16,6 +16,7 @@ from .. import graph as graphs
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import dtype
+from ..garbage import hold_collections
 from ..graph.ir import Graph
 from ..passes import DEFAULT
 from ..runtime import Program
@@ -190,7 +191,8 @@ class Model:
                 self._programs.move_to_end(key)
                 return self._programs[key]
             try:
-                built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
+                with hold_collections():
+                    built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
             except ConstantNeeded as needed:
                 self._know(needed, shapes)
                 if feeds is None:
@@ -219,6 +221,7 @@ class Model:
             compiled.programs = [self._assemble(n, segment.model) for n, segment in enumerate(compiled.built.segments)]
         return compiled
 
+    @hold_collections()
     def _assemble(self, number: int, model: graphs.Model) -> Program | None:
         if not model.graph.outputs:
             return None
@@ -235,6 +238,7 @@ def _host(feed: Any) -> Array:
     return np.array(feed.numpy() if isinstance(feed, Tensor) else feed)
 
 
+@hold_collections()
 def load(
     model: Any,
     device: str | Device | None = None,

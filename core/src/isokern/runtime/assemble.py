@@ -7,6 +7,7 @@ parameters on the device. The results of each are cached for the next compile.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -23,9 +24,9 @@ from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, numbers
-from .cache import Compiled, cache, frozen, key_of
+from .cache import Compiled, cache, key_of
 from .lowered import check_kernels, is_lowering
-from .packed import Packed, Readers, digest, find_readers, restorer
+from .packed import Key, Packed, Readers, find_readers, frozen, restorer
 from .program import Program
 
 
@@ -77,8 +78,9 @@ def assemble(
                 _pack(graph.name, v, source, readers[v.name], packed, device, beside, fresh)
             else:
                 held[v.name] = _place_parameter(graph.name, v, source, device, beside, fresh)
-        if packed.digests:
+        if packed.names:
             packed.restore = _restorer(graph, given, target, passes)
+            packed.pack = _packer(recipe.memory_plan.graph, readers, device)
         own = {n: t for n, t in held.items() if not any(t is s for s in sources)}
         made = Compiled(recipe, own, packed)
         program = Program(made, held, memory, stream)
@@ -122,7 +124,7 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
     They are its own, and the caller's tensors, to which the cache has no reference.
     """
     held, names = made.parameters, [v.name for v in made.recipe.memory_plan.graph.parameters]
-    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.digests}
+    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.names}
 
 
 def _pack(
@@ -139,21 +141,59 @@ def _pack(
 
     New ones are appended to `fresh`.
     """
-    content = digest(given)
-    packed.digests[value.name] = content
-    near = beside.packed if beside is not None else Packed()
-    if near.digests.get(value.name) == content and readers.keys() <= near.tensors.keys():
-        packed.tensors |= {key: near.tensors[key] for key in readers}
+    name, near = value.name, beside.packed if beside is not None else Packed()
+    packed.names.add(name)
+    if frozen(given):
+        packed.arrays[name] = weakref.ref(given)
+    there = {key: near.tensors[key] for key in readers if key in near.tensors}
+    shared = len(there) == len(readers)
+    if shared and name in near.arrays and near.arrays[name]() is given and frozen(given):
+        packed.tensors |= there
         return
-    original: list[Tensor] = []
+    made = _pack_parameter(where, value, given, readers, device)
+    if shared and near.is_of(name, given, made):
+        packed.tensors |= there
+        for t in made.values():
+            t.buffer.close()
+        return
+    packed.tensors |= made
+    fresh += made.values()
+
+
+def _pack_parameter(where: str, value: Value, given: Any, readers: Readers, device: Device) -> dict[Key, Tensor]:
+    """Return a parameter in the layouts that its readers want; nothing else of it stays on the device."""
+    original, made = list[Tensor](), dict[Key, Tensor]()
     try:
-        tensor = _place_parameter(where, value, given, device, None, original)
+        tensor = _wrap(value, given, device, value.spec.dtype.itemsize)
+        if tensor is None:
+            tensor = _place_parameter(where, value, given, device, None, original)
         for key, (descriptor, operand) in readers.items():
-            packed.tensors[key] = descriptor.prepack(operand, tensor)
-            fresh.append(packed.tensors[key])
+            made[key] = descriptor.prepack(operand, tensor)
+    except BaseException:
+        for t in made.values():
+            t.buffer.close()
+        raise
     finally:
         for t in original:
             t.buffer.close()
+    return made
+
+
+def _packer(
+    graph: Graph, readers: Mapping[str, Readers], device: Device
+) -> Callable[[str, Any], dict[Key, Tensor]]:
+    values = {v.name: v for v in graph.parameters if v.name in readers}
+    return lambda name, array: _pack_parameter(graph.name, values[name], array, readers[name], device)
+
+
+def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | None:
+    """Return a parameter over an array's own memory; None where the device cannot have it there."""
+    if not device.memory.wraps or not isinstance(given, np.ndarray) or given.dtype != value.spec.dtype.numpy:
+        return None
+    fits = given.size > 0 and given.flags.c_contiguous and given.shape == value.spec.shape
+    if not fits or given.ctypes.data % alignment:
+        return None
+    return Tensor(TensorDesc(value.spec.dtype, given.shape), device.memory.wrap(given, value.spec.dtype))
 
 
 def _restorer(
@@ -179,6 +219,9 @@ def _place_parameter(
         held = given
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
+    elif frozen(given) and (wrapped := _wrap(value, given, device, BASE_ALIGNMENT)) is not None:
+        held = wrapped
+        fresh.append(held)
     else:
         held = _copy(where, given, value.spec.dtype, device, fresh)
     if held.desc != value.spec or held.device is not device:
@@ -204,5 +247,8 @@ def _copy(where: str, given: Any, element: DType, device: Device, fresh: list[Te
 def _same_bits(held: Tensor, given: Any) -> bool:
     if not isinstance(given, np.ndarray) or given.shape != held.shape or given.dtype != held.dtype.numpy:
         return False
-    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (held.numpy(), given))
+    there = held.numpy()
+    if there.ctypes.data == given.ctypes.data and there.strides == given.strides:
+        return True
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (there, given))
     return np.array_equal(a, b)

@@ -18,8 +18,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..backend import BASE_ALIGNMENT, Device, renew_in_child
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
@@ -28,7 +26,7 @@ from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
 from .memory_plan import MemoryPlan, plan_memory
-from .packed import Packed
+from .packed import Packed, frozen
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
 
@@ -52,17 +50,6 @@ def key_of(graph: Graph) -> Hashable:
         for op in graph.ops
     )
     return graph.name, values, ops, tuple(v.vid for v in graph.outputs)
-
-
-def frozen(array: Any) -> bool:
-    """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        if array.base is None or isinstance(array.base, bytes):
-            return True
-        array = array.base
-    return False
 
 
 @dataclass(frozen=True)
