@@ -7,7 +7,6 @@ parameters on the device. The results of each are cached for the next compile.
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, numbers
 from .cache import Compiled, cache, key_of
 from .lowered import check_kernels, is_lowering
-from .packed import Key, Packed, Readers, find_readers, frozen, restorer
+from .packed import Packed, Readers, content_of, find_readers, frozen, is_same, restorer
 from .program import Program
 
 
@@ -78,9 +77,8 @@ def assemble(
                 _pack(graph.name, v, source, readers[v.name], packed, device, beside, fresh)
             else:
                 held[v.name] = _place_parameter(graph.name, v, source, device, beside, fresh)
-        if packed.names:
+        if packed.contents:
             packed.restore = _restorer(graph, given, target, passes)
-            packed.pack = _packer(recipe.memory_plan.graph, readers, device)
         own = {n: t for n, t in held.items() if not any(t is s for s in sources)}
         made = Compiled(recipe, own, packed)
         program = Program(made, held, memory, stream)
@@ -124,7 +122,7 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
     They are its own, and the caller's tensors, to which the cache has no reference.
     """
     held, names = made.parameters, [v.name for v in made.recipe.memory_plan.graph.parameters]
-    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.names}
+    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.contents}
 
 
 def _pack(
@@ -141,49 +139,22 @@ def _pack(
 
     New ones are appended to `fresh`.
     """
-    name, near = value.name, beside.packed if beside is not None else Packed()
-    packed.names.add(name)
-    if frozen(given):
-        packed.arrays[name] = weakref.ref(given)
-    there = {key: near.tensors[key] for key in readers if key in near.tensors}
-    shared = len(there) == len(readers)
-    if shared and name in near.arrays and near.arrays[name]() is given and frozen(given):
-        packed.tensors |= there
+    near = beside.packed if beside is not None else Packed()
+    packed.contents[value.name] = content = content_of(given)
+    if is_same(near.contents.get(value.name), content) and readers.keys() <= near.tensors.keys():
+        packed.tensors |= {key: near.tensors[key] for key in readers}
         return
-    made = _pack_parameter(where, value, given, readers, device)
-    if shared and near.is_of(name, given, made):
-        packed.tensors |= there
-        for t in made.values():
-            t.buffer.close()
-        return
-    packed.tensors |= made
-    fresh += made.values()
-
-
-def _pack_parameter(where: str, value: Value, given: Any, readers: Readers, device: Device) -> dict[Key, Tensor]:
-    """Return a parameter in the layouts that its readers want; nothing else of it stays on the device."""
-    original, made = list[Tensor](), dict[Key, Tensor]()
+    original: list[Tensor] = []
     try:
         tensor = _wrap(value, given, device, value.spec.dtype.itemsize)
         if tensor is None:
             tensor = _place_parameter(where, value, given, device, None, original)
         for key, (descriptor, operand) in readers.items():
-            made[key] = descriptor.prepack(operand, tensor)
-    except BaseException:
-        for t in made.values():
-            t.buffer.close()
-        raise
+            packed.tensors[key] = descriptor.prepack(operand, tensor)
+            fresh.append(packed.tensors[key])
     finally:
         for t in original:
             t.buffer.close()
-    return made
-
-
-def _packer(
-    graph: Graph, readers: Mapping[str, Readers], device: Device
-) -> Callable[[str, Any], dict[Key, Tensor]]:
-    values = {v.name: v for v in graph.parameters if v.name in readers}
-    return lambda name, array: _pack_parameter(graph.name, values[name], array, readers[name], device)
 
 
 def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | None:
@@ -215,11 +186,13 @@ def _place_parameter(
     It is the caller's tensor, one of `beside` with the same bits, or a new one, which is appended to `fresh`.
     """
     near = None if beside is None else beside.parameters.get(value.name)
+    # Over the memory that the array is a view of: the cache forgets what was made of the array when that is gone
+    shared = given.view() if frozen(given) and given.base is not None else None
     if isinstance(given, Tensor):
         held = given
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
-    elif frozen(given) and (wrapped := _wrap(value, given, device, BASE_ALIGNMENT)) is not None:
+    elif (wrapped := _wrap(value, shared, device, BASE_ALIGNMENT)) is not None:
         held = wrapped
         fresh.append(held)
     else:

@@ -4,7 +4,7 @@ A program's arena, inputs and results are its own: two programs never write to t
 
 A `Recipe` (memory plan and descriptors) is found by the lowered graph, the device and the options `reuse`, `mutable`
 and `prepack`. A whole compile is found by the graph before its passes, those passes, the device and options, and the
-identity of every parameter, if each is a tensor or an array that nobody can write to (`frozen`); then no pass is run
+identity of every parameter, if each is a tensor or an array that nobody can write to (`packed.frozen`); then no pass is run
 and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program is
 closed.
 """
@@ -26,7 +26,7 @@ from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
 from .memory_plan import MemoryPlan, plan_memory
-from .packed import Packed, frozen
+from .packed import Packed
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
 

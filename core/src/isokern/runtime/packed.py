@@ -6,6 +6,7 @@ device, and then freed. That concerns what `compile` itself put there; a caller'
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,47 +16,31 @@ import numpy as np
 
 from ..call.descriptor import Descriptor
 from ..graph.ir import Graph, Op, Value
-from ..status import InvalidArgument, IsokernError
+from ..status import InvalidArgument
 from ..tensors import Tensor
 
 Key = tuple[str, str]  # the names of a parameter and of a layout
 Readers = dict[Key, tuple[Descriptor, str]]  # a descriptor that packs it, and its operand
-Pack = Callable[[str, Any], dict[Key, Tensor]]  # an array as a parameter, in the layouts that are there of that
+Content = bytes | weakref.ref[Any]  # a digest, or an array that nobody can write to
 
 
 @dataclass
 class Packed:
-    """Packed tensors by parameter and layout: `names` are the parameters.
+    """Packed tensors by parameter and layout; `contents` tell for each parameter what they were made of.
 
-    `arrays` are those of which some were made and that nobody can write to. What else a parameter was made of is
-    compared by packing it with `pack`. `restore` computes the parameters' arrays again, from those that the program was
-    compiled of.
+    `restore` computes the parameters' arrays again, from those that the program was compiled of.
     """
 
     tensors: dict[Key, Tensor] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    arrays: dict[str, weakref.ref[Any]] = field(default_factory=dict)
-    pack: Pack | None = None
+    contents: dict[str, Content] = field(default_factory=dict)
     restore: Callable[[], Mapping[str, Any]] | None = None
-
-    def is_of(self, name: str, array: Any, made: Mapping[Key, Tensor] | None = None) -> bool:
-        """Return whether a parameter was made of these elements; `made` is the array packed, if it is already."""
-        known = self.arrays.get(name)
-        if known is not None and known() is array and frozen(array):
-            return True
-        try:
-            assert self.pack is not None
-            packed = self.pack(name, array) if made is None else made
-        except IsokernError:  # it has another dtype or other dims
-            return False
-        return all(np.array_equal(t.numpy(), self.tensors[key].numpy()) for key, t in packed.items())
 
     def originals(self) -> Mapping[str, Any]:
         """Return the arrays of all parameters; InvalidArgument where what they come from is gone, or another now."""
         assert self.restore is not None
         found = self.restore()
-        for name in self.names:
-            if not self.is_of(name, found[name]):
+        for name, content in self.contents.items():
+            if not is_same(content_of(found[name]), content):
                 raise InvalidArgument(name, "what it came from has been written to", hint="compile again")
         return found
 
@@ -87,6 +72,19 @@ def _readers(descriptors: Mapping[Op, Descriptor], value: Value) -> Readers:
     return found
 
 
+def content_of(array: Any) -> Content:
+    """Return what tells an array's content from another's: itself, where nobody can write to it."""
+    return weakref.ref(array) if frozen(array) else digest(array)
+
+
+def is_same(one: Content | None, other: Content | None) -> bool:
+    """Return whether two contents are known to be equal."""
+    if isinstance(one, weakref.ref) and isinstance(other, weakref.ref):
+        array = one()
+        return array is not None and array is other()
+    return isinstance(one, bytes) and one == other
+
+
 def frozen(array: Any) -> bool:
     """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
     while isinstance(array, np.ndarray):
@@ -96,6 +94,14 @@ def frozen(array: Any) -> bool:
             return True
         array = array.base
     return False
+
+
+def digest(array: Any) -> bytes:
+    """Return what tells an array's content from another's, its dtype and dims included."""
+    dense = np.ascontiguousarray(array)
+    made = hashlib.blake2b(f"{dense.dtype} {dense.shape}".encode(), digest_size=16)
+    made.update(dense.reshape(-1).view(np.uint8).data)
+    return made.digest()
 
 
 def restorer(

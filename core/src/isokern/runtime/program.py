@@ -211,16 +211,16 @@ class Program:
         packed layout alone is computed again from what the program was compiled of; InvalidArgument where that is gone.
         """
         self._open()
-        if value.name in self.packed.names and value.role == PARAMETER:
+        if value.name in self.packed.contents and value.role == PARAMETER:
             return self._original(value, self.packed.originals())
         return np.array(self._context.tensors[value].numpy())
 
     def read_parameters(self) -> dict[Value, np.ndarray[Any, Any]]:
         """Return what `read` gives of every parameter."""
         self._open()
-        originals = self.packed.originals() if self.packed.names else {}
+        originals = self.packed.originals() if self.packed.contents else {}
         return {
-            v: self._original(v, originals) if v.name in self.packed.names else self.read(v)
+            v: self._original(v, originals) if v.name in self.packed.contents else self.read(v)
             for v in self.graph.parameters
         }
 
