@@ -4,9 +4,9 @@ A program's arena, inputs and results are its own: two programs never write to t
 
 A `Recipe` (memory plan and descriptors) is found by the lowered graph, the device and the options `reuse`, `mutable`
 and `prepack`. A whole compile is found by the graph before its passes, those passes, the device and options, and the
-identity of every parameter, if each is a tensor or an array that nobody can write to (`packed.frozen`); then no pass is run
-and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program is
-closed.
+identity of every parameter, if each is a tensor or an array that nobody can write to (`packed.frozen`); then no pass is
+run and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program
+is closed.
 """
 
 from __future__ import annotations
