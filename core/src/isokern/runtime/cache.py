@@ -25,7 +25,7 @@ from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
-from .memory_plan import MemoryPlan, plan_memory
+from .memory_plan import MemoryPlan, place_values, plan_memory
 from .packed import Packed
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
@@ -72,19 +72,21 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     Allocates nothing; errors have the operator's name in front. With `prepack`, operators read parameters in the packed
     layout that their kernel prefers, where it has one.
 
-    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie. So
-    there is one plan without workspaces, and then one with them. An operator whose workspace differs with the second
-    plan has its workspace outside the arena.
+    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie, unless
+    parts of it are buffers of their own. So there is one plan without workspaces, and then one with them. An operator
+    whose workspace differs with the second plan has its workspace outside the arena.
     """
-    made = plan_memory(graph, reuse, mutable)
-    descriptors = _descriptors(made, device, {}, made, prepack)
+    parts = device.memory.parts
+    before = plan_memory(graph, reuse, mutable, place=not parts)
+    descs = before.descs(parts)
+    descriptors = _descriptors(before, device, {}, descs, descs, prepack)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
-    if any(inside.values()):
-        before, made = made, plan_memory(graph, reuse, mutable, inside)
-        descriptors = _descriptors(made, device, descriptors, before, prepack)
-        made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
-    descs = made.descs()
+    made = place_values(before, inside, reuse) if parts or any(inside.values()) else before
+    if not parts and made is not before:
+        descs, old = made.descs(), descs
+        descriptors = _descriptors(made, device, descriptors, descs, old, prepack)
+    made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     copies = {}
     for op in made.calls:
         with error_context(op.name):
@@ -95,14 +97,18 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 
 
 def _descriptors(
-    made: MemoryPlan, device: Device, there: Mapping[Op, Descriptor], before: MemoryPlan, prepack: bool
+    made: MemoryPlan,
+    device: Device,
+    there: Mapping[Op, Descriptor],
+    descs: Mapping[Value, TensorDesc],
+    old: Mapping[Value, TensorDesc],
+    prepack: bool,
 ) -> dict[Op, Descriptor]:
-    """Return a descriptor for each call; equal calls, as those of layers are, share one.
+    """Return a descriptor for each call in these layouts; equal calls, as those of layers are, share one.
 
-    A descriptor in `there` is reused if the operator's layouts are the same as in the plan before.
+    A descriptor in `there` is reused if the operator's layouts are the same as the old ones.
     """
     found, alike = {}, dict[Hashable, Descriptor]()
-    descs, old = made.descs(), before.descs()
     for op in made.calls:
         if op in there and all(descs[v] == old[v] for v in (*op.given, *op.outputs)):
             found[op] = there[op]
