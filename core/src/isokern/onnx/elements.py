@@ -47,15 +47,15 @@ NARROW: dict[str, tuple[np.dtype[Any], DType, int, int]] = {
     "FLOAT8E5M2FNUZ": (np.dtype(ml_dtypes.float8_e5m2fnuz), dtypes.F32, -57344, 57344),
 }
 ALLOWED = ", ".join([*OURS, *NARROW])
+_NAMES: dict[int, str] = {number: name for name, number in proto.TensorProto.DataType.items()}
 
 
 def element_name(where: str, number: int) -> str:
     """Return the name of an element type that can be held here, and BadTensorDtype for any other."""
-    kinds = proto.TensorProto.DataType
-    name = kinds.Name(number) if number in kinds.values() else f"number {number}"
+    name = _NAMES.get(number, f"number {number}")
     if name not in OURS and name not in NARROW:
         raise BadTensorDtype(where, f"elements of type {name}", allowed=ALLOWED)
-    return str(name)
+    return name
 
 
 def our_dtype(name: str) -> DType:
@@ -79,6 +79,8 @@ def name_of(dtype: DType) -> str:
 
 def widen(array: Array) -> Array:
     """Return numbers of a narrow type in the dtype that holds them, and any other array as it is."""
+    if array.dtype.isbuiltin == 1:  # as nearly all are
+        return array
     for kind, held, _low, _high in NARROW.values():
         if array.dtype == kind:
             return array.astype(held.numpy)
@@ -87,6 +89,8 @@ def widen(array: Array) -> Array:
 
 def narrow_name(array: Array) -> str | None:
     """Return the name of an array's type where that is a narrow one."""
+    if array.dtype.isbuiltin == 1:  # as nearly all are
+        return None
     return next((name for name, (kind, *_rest) in NARROW.items() if array.dtype == kind), None)
 
 

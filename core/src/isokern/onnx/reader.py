@@ -190,7 +190,12 @@ def _take_initialisers(
         # ByteSize would go through every byte; what was taken out may be narrow numbers, of which more lie in a byte
         if is_external(tensor) or count in contents or array.nbytes > SMALL:
             if tensor.name not in declared:
-                graph.input.append(proto.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+                stand = graph.input.add(name=tensor.name)
+                stand.type.tensor_type.elem_type = tensor.data_type
+                for dim in tensor.dims:
+                    stand.type.tensor_type.shape.dim.add(dim_value=dim)
+                if not tensor.dims:
+                    stand.type.tensor_type.shape.SetInParent()
         else:
             kept.append(tensor)
     if len(graph.sparse_initializer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def split(path: str | Path) -> tuple[bytes, dict[int, Bytes]] | None:
     None where the file is laid out in another way than all writers do, or is no message: then the library's parser
     says what it is.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         try:
             held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (ValueError, OSError):  # it is empty, or no file that can be mapped
@@ -42,7 +43,7 @@ def split(path: str | Path) -> tuple[bytes, dict[int, Bytes]] | None:
                 message, places = _cut(content)
             except (_Unknown, IndexError):
                 return None
-            return message, _copy(content, places)
+        return message, _read(file, places)
 
 
 def _cut(content: memoryview) -> tuple[bytes, dict[int, tuple[int, int]]]:
@@ -120,15 +121,21 @@ def _tag(number: int, length: int) -> bytes:
     return bytes(made)
 
 
-def _copy(content: memoryview, places: dict[int, tuple[int, int]]) -> dict[int, Bytes]:
-    """Return copies of the bytes, read-only and aligned, in one piece of memory."""
-    source, found, at = np.frombuffer(content, np.uint8), dict[int, Bytes](), 0
+def _read(file: FileIO, places: dict[int, tuple[int, int]]) -> dict[int, Bytes]:
+    """Return bytes of a file, read-only and aligned, in one piece of memory; EOFError where it has become shorter."""
+    found = dict[int, Bytes]()
     held = np.empty(sum(_align(high - low) for low, high in places.values()) + ALIGNED, np.uint8)
     at = -held.ctypes.data % ALIGNED
     for count, (low, high) in places.items():
-        held[at : at + high - low] = source[low:high]
-        found[count] = held[at : at + high - low]
+        found[count] = part = held[at : at + high - low]
         at += _align(high - low)
+        file.seek(low)
+        done = 0
+        while done < part.size:  # a system call reads 2 GiB at most
+            taken = file.readinto(part[done:])
+            if not taken:
+                raise EOFError(f"it ends at byte {low + done}, before {high}")
+            done += taken
     held.flags.writeable = False
     for part in found.values():
         part.flags.writeable = False
