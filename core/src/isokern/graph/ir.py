@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
 
-from ..declare.attributes import REQUIRED
-from ..declare.operator import Operator
+from ..declare.attributes import REQUIRED, CheckedAttributes
+from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
 from ..ops import find
 
@@ -61,6 +62,21 @@ class Constraint:
 CONSTRAINTS = ("contiguous", "aligned", "alias")
 
 
+class _Call(NamedTuple):
+    """A checked call, and what it was checked with."""
+
+    resolved: Resolved
+    inputs: Sequence[TensorSpec | None]
+    outputs: Sequence[TensorSpec]
+    attrs: Mapping[str, Any]
+
+
+def _same(known: _Call, inputs: Sequence[TensorSpec | None], outputs: Sequence[TensorSpec]) -> bool:
+    if len(known.inputs) != len(inputs) or len(known.outputs) != len(outputs):
+        return False
+    return all(map(is_, known.inputs, inputs)) and all(map(is_, known.outputs, outputs))
+
+
 @dataclass(eq=False)
 class Op:
     """One operator of a graph.
@@ -78,6 +94,20 @@ class Op:
     constraints: tuple[Constraint, ...] = ()
     name: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
+    _call: _Call | None = field(default=None, repr=False)
+
+    def resolve(self) -> Resolved:
+        """Return the checked call; the declaration's typed errors where it is none.
+
+        It is checked once, as long as layouts and attributes are the same objects.
+        """
+        inputs, outputs = specs_of(self.declared), [v.spec for v in self.outputs]
+        known = self._call
+        if known is None or known.attrs is not self.attrs or not _same(known, inputs, outputs):
+            known = _Call(self.operator.resolve(inputs, outputs, self.attrs), inputs, outputs, self.attrs)
+            if type(self.attrs) is CheckedAttributes:  # others may be written to
+                self._call = known
+        return known.resolved
 
     @property
     def operator(self) -> Operator:
@@ -136,8 +166,13 @@ class Graph:
         self.values[value.vid] = value
         return value
 
-    def append(self, op: Op) -> Op:
-        """Append an operator, add its outputs, and enter it as their producer and as a user of its inputs."""
+    def append(self, op: Op, like: Op | None = None) -> Op:
+        """Append an operator, add its outputs, and enter it as their producer and as a user of its inputs.
+
+        It is `like` another one, if given, whose call was checked.
+        """
+        if like is not None:
+            op._call = like._call
         self.ops.append(op)
         for value in op.outputs:
             value.producer = op

@@ -79,13 +79,13 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     parts = device.memory.parts
     before = plan_memory(graph, reuse, mutable, place=not parts)
     descs = before.descs(parts)
-    descriptors = _descriptors(before, device, {}, descs, descs, prepack)
+    descriptors = _descriptors(before, device, {}, descs, descs, prepack, parts)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
     made = place_values(before, inside, reuse) if parts or any(inside.values()) else before
     if not parts and made is not before:
         descs, old = made.descs(), descs
-        descriptors = _descriptors(made, device, descriptors, descs, old, prepack)
+        descriptors = _descriptors(made, device, descriptors, descs, old, prepack, parts)
     made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     copies = {}
     for op in made.calls:
@@ -103,10 +103,12 @@ def _descriptors(
     descs: Mapping[Value, TensorDesc],
     old: Mapping[Value, TensorDesc],
     prepack: bool,
+    parts: bool,
 ) -> dict[Op, Descriptor]:
     """Return a descriptor for each call in these layouts; equal calls, as those of layers are, share one.
 
-    A descriptor in `there` is reused if the operator's layouts are the same as the old ones.
+    A descriptor in `there` is reused if the operator's layouts are the same as the old ones. With `parts` the layouts
+    are the graph's own.
     """
     found, alike = {}, dict[Hashable, Descriptor]()
     for op in made.calls:
@@ -115,8 +117,11 @@ def _descriptors(
             continue
         with error_context(op.name):
             fixed = _constant(op) if prepack else []
-            inputs = [None if v is None else descs[v] for v in op.declared]
-            resolved = op.operator.resolve(inputs, [descs[v] for v in op.outputs], op.attrs)
+            if parts:
+                resolved = op.resolve()
+            else:
+                inputs = [None if v is None else descs[v] for v in op.declared]
+                resolved = op.operator.resolve(inputs, [descs[v] for v in op.outputs], op.attrs)
             key = (resolved, *fixed, *op.hints.items())
             if key not in alike:
                 alike[key] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)

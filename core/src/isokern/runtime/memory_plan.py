@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from ..backend import BASE_ALIGNMENT
 from ..declare.normal_form import coalesce
-from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, specs_of
+from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
@@ -223,8 +223,7 @@ def _changes_nothing(op: Op) -> bool:
 
 def _begins_at(op: Op, start: int) -> bool:
     """Return whether the output has the operand's elements in the same order and strides, `start` elements behind."""
-    resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
-    y, x = coalesce(resolved.table)
+    y, x = coalesce(op.resolve().table)
     assert x is not None
     return TensorDesc(x.dtype, x.shape, x.strides, x.offset + start) == y
 
