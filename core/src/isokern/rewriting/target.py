@@ -80,13 +80,14 @@ class Target:
         return cls(_OfDevice(device))
 
 
+_answers: WeakKeyDictionary[Device, WeakKeyDictionary[Resolved, Answer]] = WeakKeyDictionary()
+
+
 class _OfDevice:
     """The rule that a device has a kernel for a call; what it answered is kept as long as the call is known."""
 
-    _kept: WeakKeyDictionary[Device, WeakKeyDictionary[Resolved, Answer]] = WeakKeyDictionary()
-
     def __init__(self, device: Device) -> None:
-        self._device, self._known = device, self._kept.setdefault(device, WeakKeyDictionary())
+        self._device, self._known = device, _answers.setdefault(device, WeakKeyDictionary())
 
     def __call__(self, operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
         return self.answer(operator.resolve(inputs, [o for o in outputs if o is not None], attrs))

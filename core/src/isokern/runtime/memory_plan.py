@@ -87,9 +87,10 @@ def plan_memory(
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
     `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
-    alive when their operator runs. Without `place` nothing has a place in the arena yet (`place_values`). Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one
-    is read after its update. With `early`, for a graph whose results lie in no memory of an input, a result that is
-    another shape of a computed value has that value computed in its memory.
+    alive when their operator runs. Without `place` nothing has a place in the arena yet (`place_values`). Inputs that
+    are `mutable`, by name, are updated in place; InvalidArgument where one is read after its update. With `early`, for
+    a graph whose results lie in no memory of an input, a result that is another shape of a computed value has that
+    value computed in its memory.
     """
     made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
