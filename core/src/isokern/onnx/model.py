@@ -25,7 +25,7 @@ from ..runtime.feeds import KINDS, as_host_array
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .build import Built, build
-from .elements import NARROW, Array, our_dtype, widen
+from .elements import NARROW, OURS, Array, our_dtype, widen
 from .importer import list_unknown
 from .node import ConstantNeeded, UnsupportedModel
 from .reader import Source, read
@@ -78,6 +78,7 @@ class Model:
         self.name: str = graph.name or "model"
         inputs = tuple(describe_tensor(source.where, v, dims) for v in graph.input if v.name not in held)
         self.inputs = free_leading(source.where, inputs, dynamic)
+        self._dtypes = {t.name: OURS[t.element].numpy for t in self.inputs if t.element in OURS}
         self.outputs = tuple(describe_tensor(source.where, v, dims, result=True) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
@@ -154,6 +155,8 @@ class Model:
 
     def _feed(self, info: TensorInfo, given: Any) -> Any:
         """Return a feed in the dtype in which the input's elements lie."""
+        if type(given) is np.ndarray and given.dtype == self._dtypes.get(info.name):
+            return given
         where = f"{self.name}, input {info.name}"
         found = as_host_array(where, widen(given) if isinstance(given, np.ndarray) else given)
         element, wanted = found.dtype if isinstance(found, Tensor) else dtype(found.dtype), our_dtype(info.element)
