@@ -132,7 +132,7 @@ def _read(file: FileIO, places: dict[int, tuple[int, int]]) -> dict[int, Bytes]:
         file.seek(low)
         done = 0
         while done < part.size:  # a system call reads 2 GiB at most
-            taken = file.readinto(memoryview(part)[done:])
+            taken = file.readinto(part.data[done:])
             if not taken:
                 raise EOFError(f"it ends at byte {low + done}, before {high}")
             done += taken
