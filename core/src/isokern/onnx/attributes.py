@@ -12,6 +12,7 @@ from .elements import array_of
 from .library import proto
 
 _TYPES = proto.AttributeProto.AttributeType
+_TENSOR, _GRAPH = _TYPES.Value("TENSOR"), _TYPES.Value("GRAPH")
 
 
 def _decode(text: bytes) -> str:
@@ -25,9 +26,8 @@ READ: dict[int, Callable[[Any], Any]] = {  # by the number of the type, which is
     _TYPES.Value("FLOATS"): lambda a: list(a.floats),
     _TYPES.Value("INTS"): lambda a: list(a.ints),
     _TYPES.Value("STRINGS"): lambda a: [_decode(v) for v in a.strings],
-    _TYPES.Value("GRAPH"): lambda a: a.g,
+    _GRAPH: lambda a: a.g,
 }
-_TENSOR = _TYPES.Value("TENSOR")
 
 
 def read_attribute(where: str, attribute: Any) -> Any:
@@ -71,11 +71,14 @@ def definition_of(op_type: str, domain: str, opsets: Mapping[str, int]) -> Defin
         return None
 
 
-def complete(node: Any, definition: Definition | None) -> dict[str, Any]:
-    """Return the attributes by name; those without a value and a default are missing."""
+def complete(node: Any, definition: Definition | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the attributes by name, and the graphs among them; those without a value and a default are missing."""
     told = {} if definition is None else definition.defaults
     found = {name: list(v) if isinstance(v, list) else v for name, v in told.items()}  # a handler may change its own
+    graphs: dict[str, Any] = {}
     for attribute in node.attribute:
+        if attribute.type == _GRAPH:
+            graphs[attribute.name] = attribute.g
         if not attribute.ref_attr_name:
             found[attribute.name] = read_attribute(node.op_type, attribute)
-    return found
+    return found, graphs
