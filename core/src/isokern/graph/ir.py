@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -183,16 +184,25 @@ class Graph:
 
     def copy(self) -> Graph:
         """Return an equal graph with values and operators of its own."""
-        made = Graph(self.name)
-        of = {}
-        for value in self.values.values():
-            of[value] = made.add(Value(value.vid, value.name, value.spec, value.role))
-        for op in self.ops:
-            inputs = tuple(None if v is None else of[v] for v in op.inputs)
-            outputs = tuple(of[v] for v in op.outputs)
-            made.append(Op(op.kind, inputs, outputs, dict(op.attrs), op.constraints, op.name, dict(op.hints)))
-        made.outputs = [of[v] for v in self.outputs]
-        return made
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], Graph]:
+        """Return a function that copies the graph as it is now, whatever a builder appends to it meanwhile."""
+        values, ops, outputs = len(self.values), len(self.ops), list(self.outputs)
+
+        def copy() -> Graph:
+            made = Graph(self.name)
+            of = {}
+            for value in islice(self.values.values(), values):
+                of[value] = made.add(Value(value.vid, value.name, value.spec, value.role))
+            for op in self.ops[:ops]:
+                inputs = tuple(None if v is None else of[v] for v in op.inputs)
+                results = tuple(of[v] for v in op.outputs)
+                made.append(Op(op.kind, inputs, results, dict(op.attrs), op.constraints, op.name, dict(op.hints)))
+            made.outputs = [of[v] for v in outputs]
+            return made
+
+        return copy
 
     def dump(self) -> str:
         """Return the text form, which `isokern.graph.parse` reads."""

@@ -55,7 +55,7 @@ def read(model: Any) -> Source:
         raise InvalidArgument("onnx.load", f"a {type(model).__name__}", allowed="a path or an onnx.ModelProto")
     if not message.HasField("graph"):
         raise InvalidArgument(where, "there is no graph", allowed="an ONNX model")
-    _check_depth(where, message.graph, 0)
+    _check_graph(where, message.graph, 0)
     arrays, narrow = _take_initialisers(where, message, contents, folder)
     unshaped = _shape_outputs(message.graph)
     with _translate(where, "the model is not valid"):
@@ -162,14 +162,6 @@ def _shape_outputs(graph: Any) -> set[str]:
     return found
 
 
-def _check_depth(where: str, graph: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
-    for node in graph.node:
-        for inner in subgraphs(node):
-            _check_depth(where, inner, depth + 1)
-
-
 def _take_initialisers(
     where: str, message: Any, contents: Contents, folder: Path | None
 ) -> tuple[dict[str, Array], dict[str, str]]:
@@ -201,7 +193,6 @@ def _take_initialisers(
     if len(graph.sparse_initializer):
         name = graph.sparse_initializer[0].values.name
         raise InvalidArgument(f"{where}: initialiser {quote(name)}", "a sparse tensor", allowed="dense ones")
-    _refuse_external(where, graph)
     small = [tensor.SerializeToString() for tensor in kept]
     del graph.initializer[:]
     for content in small:
@@ -209,11 +200,16 @@ def _take_initialisers(
     return arrays, narrow
 
 
-def _refuse_external(where: str, graph: Any) -> None:
-    """Raise for tensors of attributes and inner graphs that lie in files, which nobody needs and a checker may open."""
+def _check_graph(where: str, graph: Any, depth: int) -> None:
+    """Raise for graphs too deep, and for tensors of attributes and inner graphs that lie in files.
+
+    Nobody needs the latter, and a checker may open the files.
+    """
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
     for node in graph.node:
         for attribute in node.attribute:
-            for tensor in (attribute.t, *attribute.tensors):
+            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
                 if is_external(tensor):
                     at = f"{where}: {node.op_type} {quote(node.name)}"
                     raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
@@ -222,4 +218,4 @@ def _refuse_external(where: str, graph: Any) -> None:
                 if is_external(tensor):
                     at = f"{where}: initialiser {quote(tensor.name)}"
                     raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
-            _refuse_external(where, inner)
+            _check_graph(where, inner, depth + 1)

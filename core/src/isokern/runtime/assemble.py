@@ -170,10 +170,10 @@ def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | 
 def _restorer(
     graph: Graph, given: Mapping[str, Any], target: Target, passes: str | tuple[str, ...]
 ) -> Callable[[], Mapping[str, Any]]:
-    kept = graph.copy()
+    kept = graph.snapshot()
 
     def compute(sources: Mapping[str, Any]) -> Mapping[str, Any]:
-        return convert(run_passes(State(kept, sources, target), passes), target).parameters
+        return convert(run_passes(State(kept(), sources, target), passes), target).parameters
 
     return restorer({v.name: given[v.name] for v in graph.parameters}, compute)
 
