@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ..backend import Device
 from ..backend.dispatch import consider, refusal
+from ..backend.kernels import KernelVariant
 from ..declare.operator import Operator, Resolved
 from ..graph.ir import Op, TensorSpec, specs_of
 from ..ops import all_operators, find
@@ -80,11 +81,15 @@ class Target:
         return cls(_OfDevice(device))
 
 
-_answers: WeakKeyDictionary[Device, WeakKeyDictionary[Resolved, Answer]] = WeakKeyDictionary()
+Known = WeakKeyDictionary[Resolved, tuple[Sequence[KernelVariant], Answer]]
+_answers: WeakKeyDictionary[Device, Known] = WeakKeyDictionary()
 
 
 class _OfDevice:
-    """The rule that a device has a kernel for a call; what it answered is kept as long as the call is known."""
+    """The rule that a device has a kernel for a call.
+
+    What it answered is kept as long as the call is known and the device lists the same variants.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device, self._known = device, _answers.setdefault(device, WeakKeyDictionary())
@@ -94,8 +99,11 @@ class _OfDevice:
 
     def answer(self, resolved: Resolved) -> Answer:
         """Return why the device has no kernel for a call, None where it has one."""
-        if resolved not in self._known:
-            _, chosen, answers = consider(self._device, resolved)
-            stem = resolved.operator.stem
-            self._known[resolved] = None if chosen is not None else refusal(self._device, stem, answers)
-        return self._known[resolved]
+        stem = resolved.operator.stem
+        variants, known = self._device.variants(stem), self._known.get(resolved)
+        if known is not None and known[0] is variants:
+            return known[1]
+        _, chosen, answers = consider(self._device, resolved)
+        found = None if chosen is not None else refusal(self._device, stem, answers)
+        self._known[resolved] = variants, found
+        return found
