@@ -33,7 +33,7 @@ X = -1  # the number of a group's input, which is no row
 
 
 @dataclass(frozen=True)
-class Row:
+class Member:
     """An operator of a group: its number, and by name the rows that it reads, and the numbers as hexadecimal text."""
 
     number: int
@@ -72,7 +72,7 @@ def _recognise(state: State, rewriter: Rewriter, seed: Op, found: dict[Op, tuple
     sources = list(_before(seed))
     for last in reversed(list(_behind(seed))):
         for x in sources:
-            rows: dict[Op, Row] = {}
+            rows: dict[Op, Member] = {}
             if _describe(rewriter, last.outputs[0], x, rows) is None or len(rows) < 2:
                 continue
             if not _is_closed(state, last, rows) or not inner.isdisjoint(rows):
@@ -116,7 +116,7 @@ def _behind(seed: Op) -> Iterator[Op]:
         near = [op for op in users if op not in seen and _fits(op, like)]
 
 
-def _describe(rewriter: Rewriter, value: Value, x: Value, rows: dict[Op, Row]) -> int | str | None:
+def _describe(rewriter: Rewriter, value: Value, x: Value, rows: dict[Op, Member]) -> int | str | None:
     """Return what a value is as a function of x: X, a row, or a number; None where it is no function of x alone.
 
     `rows` become the operators between them, each after those that it reads.
@@ -138,11 +138,11 @@ def _describe(rewriter: Rewriter, value: Value, x: Value, rows: dict[Op, Row]) -
             if found is None:
                 return None
             given.append((operand.name, found))
-    rows[op] = Row(len(rows), op.kind, op.operator.attrs.check(op.kind, op.attrs).text, tuple(given))
+    rows[op] = Member(len(rows), op.kind, op.operator.attrs.check(op.kind, op.attrs).text, tuple(given))
     return rows[op].number
 
 
-def _evaluate(rows: dict[Op, Row]) -> Array:
+def _evaluate(rows: dict[Op, Member]) -> Array:
     """Return the last row on the grid."""
     values = list[Array]()
     for op, row in rows.items():
@@ -177,7 +177,7 @@ def _table() -> dict[str, Array]:
     return found
 
 
-def _match(rows: dict[Op, Row], dtype: DType) -> str | None:
+def _match(rows: dict[Op, Member], dtype: DType) -> str | None:
     """Return the activation that a group computes, which depends on nothing but its rows and the dtype."""
     key = (dtype, *rows.values())
     if key not in _matched:
