@@ -1,7 +1,10 @@
 """Time models of torchvision and transformers here and in ONNX Runtime and PyTorch, in turns: `tox -e bench-models`.
 
 Weights are random, and nothing is downloaded. Every round times each runtime once, with two threads or as many as
-`--threads` says; a ratio is of the shortest times, and above 1 where Isokern is faster.
+`--threads` says; a ratio is of the shortest times, and above 1 where Isokern is faster. To load is to read, compile and
+prepack the model, up to the first run but without it; ONNX Runtime does all of it when a session is created. The
+memory of a run is by how much a process grows that runs a loaded model (`model_memory.py`), and beside ONNX Runtime's
+it is below 1 where Isokern takes less.
 """
 
 from __future__ import annotations
@@ -9,9 +12,13 @@ from __future__ import annotations
 import io
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import module_zoo as zoo
@@ -26,6 +33,7 @@ from rich.table import Table
 
 from isokern.onnx import load
 
+LOADS = 4  # times that each runtime loads a model: the shortest counts
 PAUSE = 0.05  # seconds before each call, in which the threads of the one before stop spinning
 IMAGE = 224  # pixels of the sides of images, but for models that are made for others
 
@@ -38,15 +46,32 @@ def export(model: Any, args: tuple[Any, ...], named: dict[str, Any]) -> onnx.Mod
     return onnx.load_from_string(held.getvalue())
 
 
-def peers(model: onnx.ModelProto, threads: int) -> tuple[dict[str, float], Any, Any]:
-    """Return the seconds to load a model, ONNX Runtime's session and our model."""
+def peers(path: str, feeds: list[Any], threads: int) -> tuple[dict[str, float], Any, Any]:
+    """Return the seconds to load a file, ours with the first run, ONNX Runtime's session and our model."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
-    begin = time.perf_counter()
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    loaded = time.perf_counter()
-    ours = load(model, "cpu:0")
-    return {"onnxruntime": loaded - begin, "isokern": time.perf_counter() - loaded}, session, ours
+    made: dict[str, Any] = {}
+
+    def load_ours() -> None:
+        made["isokern"] = load(path, "cpu:0")
+        made["isokern"].run(*feeds)
+
+    def load_theirs() -> None:
+        made["onnxruntime"] = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    seconds = measure({"onnxruntime": load_theirs, "isokern": load_ours}, LOADS)
+    return seconds, made["onnxruntime"], made["isokern"]
+
+
+def memory(path: str, feeds: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes by which a process of each runtime grows when it runs a loaded model."""
+    found, given = {}, f"{path}.npz"
+    np.savez(given, **feeds)
+    for runtime in ("isokern", "onnxruntime"):
+        script = Path(__file__).with_name("model_memory.py")
+        command = [sys.executable, str(script), runtime, path, given]
+        found[runtime] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
 
 
 def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -70,15 +95,13 @@ def compare(name: str, batch: int, rounds: int, threads: int, inductor: bool) ->
     else:
         build, given = zoo.LANGUAGE[name]
         module, args, named = zoo.make(build), (), given
-    with torch.no_grad():
-        model = export(module, args, named)
-        seconds, session, ours = peers(model, threads)
-        given = [t.numpy() for t in (*args, *named.values()) if isinstance(t, torch.Tensor)]
+    given = [t.numpy() for t in (*args, *named.values()) if isinstance(t, torch.Tensor)]
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "model.onnx"))
+        onnx.save(export(module, args, named), path)
+        seconds, session, ours = peers(path, given, threads)
         feeds = {i.name: x for i, x in zip(session.get_inputs(), given, strict=True)}
-        begin = time.perf_counter()
-        found = ours.run(feeds)
-        compiled = time.perf_counter() - begin
-        wanted = session.run(None, feeds)
+        found, wanted = ours.run(feeds), session.run(None, feeds)
         listed = found if isinstance(found, tuple) else (found,)
         error = max(
             float(np.abs(y - w).max() / max(np.abs(w).max(), 1e-30)) for y, w in zip(listed, wanted, strict=True)
@@ -92,8 +115,15 @@ def compare(name: str, batch: int, rounds: int, threads: int, inductor: bool) ->
             fast = torch.compile(module)
             fast(*args, **named)
             calls["inductor"] = lambda: fast(*args, **named)
-        best = measure(calls, rounds)
-    return {**best, "load": seconds["isokern"] + compiled, "load onnxruntime": seconds["onnxruntime"], "error": error}
+        best, grown = measure(calls, rounds), memory(path, feeds)
+    return {
+        **best,
+        "load": seconds["isokern"] - best["isokern"],
+        "load onnxruntime": seconds["onnxruntime"],
+        "bytes": grown["isokern"],
+        "bytes onnxruntime": grown["onnxruntime"],
+        "error": error,
+    }
 
 
 def main(
@@ -108,7 +138,16 @@ def main(
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
     peers_of = ["onnxruntime", "eager", *(["inductor"] if inductor else [])]
-    columns = ["model", "ms", *(f"{p} / isokern" for p in peers_of), "load s", "load / onnxruntime's", "error"]
+    columns = [
+        "model",
+        "ms",
+        *(f"{p} / isokern" for p in peers_of),
+        "load s",
+        "load / onnxruntime's",
+        "MB",
+        "MB / onnxruntime's",
+    ]
+    columns.append("error")
     table = Table(*columns, title=f"batch {batch}, {threads} threads")
     ratios: dict[str, list[float]] = {p: [] for p in peers_of}
     for name in track(models or [*zoo.VISION, *zoo.LANGUAGE], console=Console(stderr=True)):
@@ -117,7 +156,9 @@ def main(
             ratios[p].append(found[p] / found["isokern"])
         loads = found["load"] / found["load onnxruntime"]
         shown = [f"{ratios[p][-1]:.2f}" for p in peers_of]
-        row = [f"{1e3 * found['isokern']:.2f}", *shown, f"{found['load']:.2f}", f"{loads:.2f}", f"{found['error']:.1e}"]
+        grown = f"{found['bytes'] / 1e6:.1f}", f"{found['bytes'] / max(found['bytes onnxruntime'], 1):.2f}"
+        row = [f"{1e3 * found['isokern']:.2f}", *shown, f"{found['load']:.2f}", f"{loads:.2f}", *grown]
+        row.append(f"{found['error']:.1e}")
         table.add_row(name, *row)
     means = [f"{statistics.geometric_mean(ratios[p]):.2f}" for p in peers_of]
     table.add_section()

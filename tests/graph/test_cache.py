@@ -10,7 +10,8 @@ from isokern import InvalidArgument
 from isokern.demo.zoo import digits, mlp, resnet18
 from isokern.graph import Builder, parse
 from isokern.runtime import cache, compile
-from isokern.runtime.cache import Cache, frozen, key_of
+from isokern.runtime.cache import Cache, key_of
+from isokern.runtime.packed import frozen
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ def test_names_of_dims_are_bound_by_load_or_by_runs(cpu):
 
 def test_a_program_that_is_dropped_while_another_thread_has_it_runs(cpu, monkeypatch):
     monkeypatch.setattr("isokern.onnx.model.KEPT", 1)
-    found, dropped, run = threading.Event(), threading.Event(), Program.run
+    found, dropped, run = threading.Event(), threading.Event(), Program.run_direct
 
     def run_late(program, feeds):
         if not found.is_set():
@@ -60,7 +60,7 @@ def test_a_program_that_is_dropped_while_another_thread_has_it_runs(cpu, monkeyp
             assert dropped.wait(60)
         return run(program, feeds)
 
-    monkeypatch.setattr(Program, "run", run_late)
+    monkeypatch.setattr(Program, "run_direct", run_late)
     loaded = load(classifier(), cpu)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(loaded.run, images(1))

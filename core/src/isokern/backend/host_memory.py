@@ -184,6 +184,17 @@ class HostMemory(Memory):
     wraps = True
     buffer: ClassVar[type[HostBuffer]] = HostBuffer
 
+    @property
+    def parts(self) -> bool:  # type: ignore[override]
+        """Whether `part` makes a buffer of a part of one: not where buffers are more than their memory."""
+        return self.buffer is HostBuffer
+
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
+        """Return a buffer over a part of another one, which keeps its memory."""
+        if not self.parts or buffer.view is None:
+            return super().part(buffer, offset, nbytes)
+        return HostBuffer(self, buffer.view[offset : offset + nbytes], buffer.dtype, buffer.kind)
+
     def __init__(self) -> None:
         super().__init__()
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks

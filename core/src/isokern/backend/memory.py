@@ -255,6 +255,7 @@ class Memory(ABC):
 
     kinds: tuple[str, ...] = ("default",)
     wraps = False  # whether `wrap` takes host memory in place
+    parts = False  # whether `part` makes a buffer of a part of one
 
     def __init__(self) -> None:
         self._live = self._peak = self._allocations = self.copied = 0
@@ -364,6 +365,10 @@ class Memory(ABC):
         raise InvalidArgument(
             "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
         )
+
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
+        """Return a buffer over a part of another one, which keeps its memory; only where `parts` says so."""
+        raise InvalidArgument("part", f"a part of a buffer of {self.device.name} is none", hint="use an offset")
 
     def adopt(
         self,

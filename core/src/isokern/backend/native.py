@@ -27,7 +27,7 @@ from ..status import InvalidArgument, OutOfMemory, Status, raise_for
 from .device import Device
 from .kernels import Kernel, KernelVariant, PackedLayout
 from .limits import Limit
-from .memory import Memory, Workspace
+from .memory import Buffer, Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
 
 CAPTURED = 64
@@ -309,6 +309,22 @@ class NativeRecording(Recording):
             target.recording.owned.append(self)
         elif status:
             self._library.fail(status, self._operator(failed[0]))
+
+    def find(self, buffer: Buffer) -> list[Any] | None:
+        """Return the places of a buffer's address among the calls' data."""
+        if self._calls is None or not buffer.address:
+            return None
+        cast, found = self._library.ffi.cast, list[Any]()
+        for i in range(self._count):
+            call = self._calls[i]
+            data, count = cast("uintptr_t *", call.data), call.plan.tensor_count
+            found += [data + n for n in range(count) if data[n] == buffer.address]
+        return found
+
+    def redirect(self, places: Sequence[Any], address: int) -> None:
+        """Write an address to each place."""
+        for place in places:
+            place[0] = address
 
     def _operator(self, index: int) -> Operator:
         assert self._calls is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -47,6 +47,9 @@ class Scratch:
         return made
 
 
+Places = Sequence[Any]  # the backend's own
+
+
 class Recording(ABC):
     """A captured list of calls. It owns the plans and buffers that it names; `scratch` is its calls' scratch memory."""
 
@@ -60,6 +63,14 @@ class Recording(ABC):
     @abstractmethod
     def replay(self, stream: Stream | None = None) -> None:
         """Run the list again with what the same buffers hold now."""
+
+    def find(self, buffer: Buffer) -> Places | None:
+        """Return the places of a buffer among the calls, None where calls cannot have other memory in its place."""
+        return None
+
+    def redirect(self, places: Places, address: int) -> None:
+        """Let the next replays have memory at an address in these places; the caller keeps it as long as that lasts."""
+        raise InvalidArgument("redirect", "these calls have the memory that was recorded", hint="ask `find` before")
 
 
 class Stream(ABC):

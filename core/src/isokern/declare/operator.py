@@ -280,6 +280,24 @@ class Operator:
                 )
         return tuple([TensorDesc(element, shape) for element, shape in zip(elements, shapes, strict=True)])
 
+    def describe(
+        self,
+        inputs: Sequence[TensorDesc | None],
+        attrs: Mapping[str, Any] | None = None,
+        dtypes: Mapping[str, Any] | None = None,
+    ) -> Resolved:
+        """Check a call whose outputs are inferred, as `resolve` of what `infer` returns does."""
+        key = _key_of(self, inputs, (), attrs or {}) if dtypes is None else None
+        found = _described.get(key) if key is not None else None
+        if found is None:
+            values = self.attrs.check(self.name, attrs or {})
+            found = self.resolve(inputs, self.infer(inputs, values, dtypes), values)
+            if key is not None:
+                if len(_described) >= KNOWN:
+                    _described.clear()
+                _described[key] = found
+        return found
+
     def resolve(
         self, inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc], attrs: Mapping[str, Any] | None = None
     ) -> Resolved:
@@ -390,6 +408,7 @@ def _straighten(desc: TensorDesc) -> TensorDesc:
 
 KNOWN = 1 << 13  # calls that are cached: some megabytes
 _known: dict[Hashable, Resolved] = {}
+_described: dict[Hashable, Resolved] = {}
 _inferred: dict[Hashable, tuple[TensorDesc, ...]] = {}
 _EXACT = frozenset((bool, int, float, str, type(None)))
 

@@ -5,8 +5,8 @@ Every operator is checked when it is emitted, and an error names the operator at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 from ..backend.hints import NONE, check_hints
@@ -17,14 +17,24 @@ from .ir import INPUT, PARAMETER, Constraint, Graph, Op, TensorSpec, Value, spec
 from .verify import constraint_violation
 
 
-@contextmanager
-def error_context(name: str) -> Iterator[None]:
+class error_context:  # noqa: N801  # it is used as a function; as a class it costs half
     """Put the name of the layer or operator in front of the errors that the block raises."""
-    try:
-        yield
-    except IsokernError as error:
-        where = f"{name}: {error.where}" if name else error.where
-        raise type(error)(where, error.problem, allowed=error.allowed, hint=error.hint) from None
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise the error with the name."""
+        if isinstance(error, IsokernError):
+            where = f"{self.name}: {error.where}" if self.name else error.where
+            raise type(error)(where, error.problem, allowed=error.allowed, hint=error.hint) from None
 
 
 class Builder:
@@ -103,8 +113,11 @@ class Builder:
             specs = specs_of(inputs)
             if operator.inout:
                 specs, outputs = _check_updated(operator, specs, outputs)
-            made = operator.infer(specs, attrs, dtypes) if outputs is None else tuple(outputs)
-            resolved = operator.resolve(specs, made, attrs)
+            if outputs is None:
+                resolved = operator.describe(specs, attrs, dtypes)
+            else:
+                resolved = operator.resolve(specs, tuple(outputs), attrs)
+            made = resolved.outputs
         first = len(self.graph.values)
         names = [name] if len(made) == 1 else [f"{name}.{o.name}" if name else "" for o in operator.signature.outputs]
         values = tuple(Value(first + i, n, s) for i, (n, s) in enumerate(zip(names, made, strict=True)))
@@ -120,7 +133,8 @@ class Builder:
         """Append an operator of a verified graph, on values of the same layouts, and return its outputs."""
         first = len(self.graph.values)
         values = tuple([Value(first + i, v.name, v.spec) for i, v in enumerate(op.outputs)])
-        self.graph.append(Op(op.kind, tuple(inputs), values, op.attrs, op.constraints, op.name, dict(op.hints)))
+        made = Op(op.kind, tuple(inputs), values, op.attrs, op.constraints, op.name, dict(op.hints))
+        self.graph.append(made, like=op)
         return values
 
     def output(self, *values: Value) -> None:

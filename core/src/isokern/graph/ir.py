@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from operator import is_
+from typing import Any, NamedTuple
 
-from ..declare.attributes import REQUIRED
-from ..declare.operator import Operator
+from ..declare.attributes import REQUIRED, CheckedAttributes
+from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
 from ..ops import find
 
@@ -61,6 +63,21 @@ class Constraint:
 CONSTRAINTS = ("contiguous", "aligned", "alias")
 
 
+class _Call(NamedTuple):
+    """A checked call, and what it was checked with."""
+
+    resolved: Resolved
+    inputs: Sequence[TensorSpec | None]
+    outputs: Sequence[TensorSpec]
+    attrs: Mapping[str, Any]
+
+
+def _same(known: _Call, inputs: Sequence[TensorSpec | None], outputs: Sequence[TensorSpec]) -> bool:
+    if len(known.inputs) != len(inputs) or len(known.outputs) != len(outputs):
+        return False
+    return all(map(is_, known.inputs, inputs)) and all(map(is_, known.outputs, outputs))
+
+
 @dataclass(eq=False)
 class Op:
     """One operator of a graph.
@@ -78,6 +95,20 @@ class Op:
     constraints: tuple[Constraint, ...] = ()
     name: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
+    _call: _Call | None = field(default=None, repr=False)
+
+    def resolve(self) -> Resolved:
+        """Return the checked call; the declaration's typed errors where it is none.
+
+        It is checked once, as long as layouts and attributes are the same objects.
+        """
+        inputs, outputs = specs_of(self.declared), [v.spec for v in self.outputs]
+        known = self._call
+        if known is None or known.attrs is not self.attrs or not _same(known, inputs, outputs):
+            known = _Call(self.operator.resolve(inputs, outputs, self.attrs), inputs, outputs, self.attrs)
+            if type(self.attrs) is CheckedAttributes:  # others may be written to
+                self._call = known
+        return known.resolved
 
     @property
     def operator(self) -> Operator:
@@ -136,8 +167,13 @@ class Graph:
         self.values[value.vid] = value
         return value
 
-    def append(self, op: Op) -> Op:
-        """Append an operator, add its outputs, and enter it as their producer and as a user of its inputs."""
+    def append(self, op: Op, like: Op | None = None) -> Op:
+        """Append an operator, add its outputs, and enter it as their producer and as a user of its inputs.
+
+        It is `like` another one, if given, whose call was checked.
+        """
+        if like is not None:
+            op._call = like._call
         self.ops.append(op)
         for value in op.outputs:
             value.producer = op
@@ -148,16 +184,25 @@ class Graph:
 
     def copy(self) -> Graph:
         """Return an equal graph with values and operators of its own."""
-        made = Graph(self.name)
-        of = {}
-        for value in self.values.values():
-            of[value] = made.add(Value(value.vid, value.name, value.spec, value.role))
-        for op in self.ops:
-            inputs = tuple(None if v is None else of[v] for v in op.inputs)
-            outputs = tuple(of[v] for v in op.outputs)
-            made.append(Op(op.kind, inputs, outputs, dict(op.attrs), op.constraints, op.name, dict(op.hints)))
-        made.outputs = [of[v] for v in self.outputs]
-        return made
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], Graph]:
+        """Return a function that copies the graph as it is now, whatever a builder appends to it meanwhile."""
+        values, ops, outputs = len(self.values), len(self.ops), list(self.outputs)
+
+        def copy() -> Graph:
+            made = Graph(self.name)
+            of = {}
+            for value in islice(self.values.values(), values):
+                of[value] = made.add(Value(value.vid, value.name, value.spec, value.role))
+            for op in self.ops[:ops]:
+                inputs = tuple(None if v is None else of[v] for v in op.inputs)
+                results = tuple(of[v] for v in op.outputs)
+                made.append(Op(op.kind, inputs, results, dict(op.attrs), op.constraints, op.name, dict(op.hints)))
+            made.outputs = [of[v] for v in outputs]
+            return made
+
+        return copy
 
     def dump(self) -> str:
         """Return the text form, which `isokern.graph.parse` reads."""

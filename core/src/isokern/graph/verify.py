@@ -6,7 +6,7 @@ Each pass runs between two verifications.
 from __future__ import annotations
 
 from ..status import InvalidArgument, IsokernError
-from .ir import COMPUTED, CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, Op, Value, specs_of
+from .ir import COMPUTED, CONSTRAINTS, INPUT, PARAMETER, Constraint, Graph, Op, Value
 
 MOST_ALIGNED = 256  # bytes: the base of every value's memory is aligned to this
 
@@ -73,7 +73,7 @@ def _operands(graph: Graph, op: Op, made: set[Value]) -> None:
 def _check_declaration(graph: Graph, op: Op) -> None:
     """Check the operator's tensors, attributes and constraints against its declaration."""
     try:
-        resolved = op.operator.resolve(specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
+        resolved = op.resolve()
     except IsokernError as error:
         values = ", ".join(repr(v) for v in (*op.outputs, *op.given))
         raise type(error)(

@@ -12,6 +12,7 @@ from ..graph.builder import Builder
 from ..graph.ir import TensorSpec, Value
 from ..graph.reference import results
 from ..ops import find
+from ..rewriting.rewriter import VIEWS
 from ..status import InvalidArgument
 from .operand import Array, Operand
 
@@ -50,6 +51,8 @@ class Draft:
             made = operator.infer(specs, attrs, dtypes)
             # Large ones are left to the pass that folds constants
             if all(spec is None or spec.numel <= FOLDED for spec in (*specs, *made)):
+                if operator.name in VIEWS and known[0] is not None:
+                    return (known[0].reshape(made[0].shape),)
                 return _compute(kind, known, attrs, dtypes)
         if len(self.builder.graph.ops) >= MAX_OPERATORS:
             raise InvalidArgument(kind, "the graph is too long", allowed=f"{MAX_OPERATORS} operators")

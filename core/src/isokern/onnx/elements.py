@@ -47,15 +47,15 @@ NARROW: dict[str, tuple[np.dtype[Any], DType, int, int]] = {
     "FLOAT8E5M2FNUZ": (np.dtype(ml_dtypes.float8_e5m2fnuz), dtypes.F32, -57344, 57344),
 }
 ALLOWED = ", ".join([*OURS, *NARROW])
+_NAMES: dict[int, str] = {number: name for name, number in proto.TensorProto.DataType.items()}
 
 
 def element_name(where: str, number: int) -> str:
     """Return the name of an element type that can be held here, and BadTensorDtype for any other."""
-    kinds = proto.TensorProto.DataType
-    name = kinds.Name(number) if number in kinds.values() else f"number {number}"
+    name = _NAMES.get(number, f"number {number}")
     if name not in OURS and name not in NARROW:
         raise BadTensorDtype(where, f"elements of type {name}", allowed=ALLOWED)
-    return str(name)
+    return name
 
 
 def our_dtype(name: str) -> DType:
@@ -79,6 +79,8 @@ def name_of(dtype: DType) -> str:
 
 def widen(array: Array) -> Array:
     """Return numbers of a narrow type in the dtype that holds them, and any other array as it is."""
+    if array.dtype.isbuiltin == 1:  # as nearly all are
+        return array
     for kind, held, _low, _high in NARROW.values():
         if array.dtype == kind:
             return array.astype(held.numpy)
@@ -87,21 +89,29 @@ def widen(array: Array) -> Array:
 
 def narrow_name(array: Array) -> str | None:
     """Return the name of an array's type where that is a narrow one."""
+    if array.dtype.isbuiltin == 1:  # as nearly all are
+        return None
     return next((name for name, (kind, *_rest) in NARROW.items() if array.dtype == kind), None)
 
 
-def array_of(where: str, tensor: Any) -> Array:
-    """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one."""
+def array_of(where: str, tensor: Any, content: Array | None = None) -> Array:
+    """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one.
+
+    `content` are its bytes where they were taken out of the message.
+    """
     name = element_name(where, tensor.data_type)
     dims = tuple(tensor.dims)
     if any(d < 0 for d in dims):
         raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
     kind = numpy_dtype(name)
-    if tensor.HasField("raw_data") and name in OURS:  # a view of the message's bytes, without a copy
+    if name in OURS and (content is not None or tensor.HasField("raw_data")):
+        given: Any = tensor.raw_data if content is None else content  # asked once: each time it is a copy
         wanted = math.prod(dims) * kind.itemsize
-        if len(tensor.raw_data) != wanted:
-            raise InvalidArgument(where, f"{len(tensor.raw_data)} bytes for dims {list(dims)}", allowed=f"{wanted}")
-        return np.frombuffer(tensor.raw_data, kind).reshape(dims)
+        if len(given) != wanted:
+            raise InvalidArgument(where, f"{len(given)} bytes for dims {list(dims)}", allowed=f"{wanted}")
+        return (np.frombuffer(given, kind) if content is None else content.view(kind)).reshape(dims)
+    if content is not None:
+        tensor.raw_data = content.tobytes()
     try:
         return np.asarray(proto.numpy_helper.to_array(tensor)).astype(kind, copy=False).reshape(dims)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:  # the library's words for wrong content

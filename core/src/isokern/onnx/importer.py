@@ -7,12 +7,11 @@ from typing import Any
 
 from ..graph.builder import error_context
 from ..status import InvalidArgument, IsokernError, quote
-from .attributes import complete
+from .attributes import Definition, complete, definition_of
 from .construction import Construction
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
-from .library import proto
 from .node import Handler, Node, OperandScope, Output, Ragged, UnsupportedModel, describe
 from .reader import DOMAINS, Source, subgraphs
 from .table import NODES
@@ -57,57 +56,58 @@ class Importer(Construction):
     def run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
         """Import nodes in their order."""
         for node in nodes:
-            where = f"{describe(node.op_type, node.name, node.output)}, {node.op_type}"
+            name = describe(node.op_type, node.name, node.output)
+            where = f"{name}, {node.op_type}"
             with error_context(where):
                 try:
-                    self._run_node(where, node, scope, opsets)
+                    self._run_node(where, name, node, scope, opsets)
                 except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
                     if isinstance(error, IsokernError):
                         raise
                     raise InvalidArgument(node.op_type, f"{type(error).__name__}: {error}") from error
 
-    def _run_node(self, where: str, node: Any, scope: OperandScope, opsets: Mapping[str, int]) -> None:
+    def _run_node(self, where: str, name: str, node: Any, scope: OperandScope, opsets: Mapping[str, int]) -> None:
         self._nodes += 1
+        op_type, read, made = node.op_type, list(node.input), list(node.output)  # each time, messages make them anew
         if self._nodes > MAX_NODES:
-            raise InvalidArgument(node.op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
+            raise InvalidArgument(op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
         domain = "" if node.domain in DOMAINS else node.domain
-        schema = schema_of(node.op_type, domain, opsets)
-        handler = handler_of(node.op_type, domain)
-        inputs = [scope.find(where, name) if name else None for name in node.input]
-        view = Node(
-            node.op_type,
-            describe(node.op_type, node.name, node.output),
-            schema.since_version if schema is not None else 0,
-            inputs,
-            complete(node, schema),
-            [bool(name) for name in node.output],
-            self,
-            {a.name: a.g for a in node.attribute if a.type == proto.AttributeProto.GRAPH},
-            [scope.narrow.get(name) for name in node.input],
-        )
-        for n, x in enumerate(inputs):
+        definition = definition_of(op_type, domain, opsets)
+        handler = handler_of(op_type, domain)
+        inputs = [scope.find(where, n) if n else None for n in read]
+        attrs, graphs = complete(node, definition)
+        narrow = [scope.narrow.get(n) for n in read]
+        since = definition.since if definition is not None else 0
+        view = Node(op_type, name, since, inputs, attrs, [bool(n) for n in made], self, graphs, narrow)
+        for i, x in enumerate(inputs):
             if isinstance(x, Ragged):
-                view.need(x.count, f"the size of input {n}")
-        self.label = node.name or next((o for o in node.output if o), "")
+                view.need(x.count, f"the size of input {i}")
+        self.label = node.name or next((n for n in made if n), "")
         found: Output | Sequence[Output]
-        if node.op_type in CONTROL and not domain:
-            found = CONTROL[node.op_type](view, scope)
+        if op_type in CONTROL and not domain:
+            found = CONTROL[op_type](view, scope)
         else:
-            found = self._handle(view, handler, node, schema, domain, opsets)
+            found = self._handle(view, handler, node, definition, domain, opsets)
         outputs = list(found) if isinstance(found, (tuple, list)) else [found]
-        if view.made is None and node.op_type in MOVES:
+        if view.made is None and op_type in MOVES:
             view.made = next((e for e in view.elements if e is not None), None)
-        for name, output in zip(node.output, outputs, strict=False):
-            if name:
-                scope[name] = output
-                scope.narrow.pop(name, None)
+        for n, output in zip(made, outputs, strict=False):
+            if n:
+                scope[n] = output
+                scope.narrow.pop(n, None)
                 if view.made is not None:
-                    scope.narrow[name] = view.made
-        if len(node.output) > len(outputs) and any(node.output[len(outputs) :]):
-            raise UnsupportedModel(node.op_type, f"{len(node.output)} outputs", allowed=f"{len(outputs)}")
+                    scope.narrow[n] = view.made
+        if any(made[len(outputs) :]):
+            raise UnsupportedModel(op_type, f"{len(made)} outputs", allowed=f"{len(outputs)}")
 
     def _handle(
-        self, view: Node, handler: Handler | None, node: Any, schema: Any, domain: str, opsets: Mapping[str, int]
+        self,
+        view: Node,
+        handler: Handler | None,
+        node: Any,
+        definition: Definition | None,
+        domain: str,
+        opsets: Mapping[str, int],
     ) -> Output | Sequence[Output]:
         """Return the outputs by the handler, else by the body of the operator's function.
 
@@ -119,7 +119,7 @@ class Importer(Construction):
                 return handler(view)
             except UnsupportedModel as error:
                 refused = error
-        function = function_of(view, node, schema, opsets)
+        function = function_of(view, node, None if definition is None else definition.schema, opsets)
         if function is None:
             raise refused or UnsupportedModel(node.op_type, f"domain {quote(domain)}", allowed="a known operator")
         if self._calls >= MAX_CALLS:
@@ -146,14 +146,6 @@ def handler_of(op_type: str, domain: str) -> Handler | None:
     return NODES.get(op_type) if not domain else None
 
 
-def schema_of(op_type: str, domain: str, opsets: Mapping[str, int]) -> Any:
-    """Return the definition of an operator in the model's version of its domain, None where there is none."""
-    try:
-        return proto.defs.get_schema(op_type, opsets.get(domain, 1), domain)
-    except Exception:  # the library's own type, which is not exported everywhere
-        return None
-
-
 def list_unknown(source: Source) -> list[str]:
     """Return a line for each node, of inner graphs too, that neither the table nor a function answers."""
     found: list[str] = []
@@ -162,8 +154,7 @@ def list_unknown(source: Source) -> list[str]:
         for node in graph.node:
             domain = "" if node.domain in DOMAINS else node.domain
             known = not domain and (node.op_type in NODES or node.op_type in CONTROL)
-            schema = schema_of(node.op_type, domain, source.opsets)
-            if not known and (schema is None or not (schema.has_function or schema.has_context_dependent_function)):
+            if not known and not _has_function(definition_of(node.op_type, domain, source.opsets)):
                 opset = f"{domain or 'ai.onnx'} {source.opsets.get(domain, '(not imported)')}"
                 found.append(f"{node.op_type} of {opset} at {describe(node.op_type, node.name, node.output)}")
             for inner in subgraphs(node):
@@ -171,3 +162,8 @@ def list_unknown(source: Source) -> list[str]:
 
     walk(source.message.graph)
     return found
+
+
+def _has_function(definition: Definition | None) -> bool:
+    schema = None if definition is None else definition.schema
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)

@@ -16,6 +16,7 @@ from .. import graph as graphs
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import dtype
+from ..garbage import hold_collections
 from ..graph.ir import Graph
 from ..passes import DEFAULT
 from ..runtime import Program
@@ -24,7 +25,7 @@ from ..runtime.feeds import KINDS, as_host_array
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .build import Built, build
-from .elements import NARROW, Array, our_dtype, widen
+from .elements import NARROW, OURS, Array, our_dtype, widen
 from .importer import list_unknown
 from .node import ConstantNeeded, UnsupportedModel
 from .reader import Source, read
@@ -77,6 +78,7 @@ class Model:
         self.name: str = graph.name or "model"
         inputs = tuple(describe_tensor(source.where, v, dims) for v in graph.input if v.name not in held)
         self.inputs = free_leading(source.where, inputs, dynamic)
+        self._dtypes = {t.name: OURS[t.element].numpy for t in self.inputs if t.element in OURS}
         self.outputs = tuple(describe_tensor(source.where, v, dims, result=True) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
@@ -153,6 +155,8 @@ class Model:
 
     def _feed(self, info: TensorInfo, given: Any) -> Any:
         """Return a feed in the dtype in which the input's elements lie."""
+        if type(given) is np.ndarray and given.dtype == self._dtypes.get(info.name):
+            return given
         where = f"{self.name}, input {info.name}"
         found = as_host_array(where, widen(given) if isinstance(given, np.ndarray) else given)
         element, wanted = found.dtype if isinstance(found, Tensor) else dtype(found.dtype), our_dtype(info.element)
@@ -190,7 +194,8 @@ class Model:
                 self._programs.move_to_end(key)
                 return self._programs[key]
             try:
-                built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
+                with hold_collections():
+                    built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
             except ConstantNeeded as needed:
                 self._know(needed, shapes)
                 if feeds is None:
@@ -219,6 +224,7 @@ class Model:
             compiled.programs = [self._assemble(n, segment.model) for n, segment in enumerate(compiled.built.segments)]
         return compiled
 
+    @hold_collections()
     def _assemble(self, number: int, model: graphs.Model) -> Program | None:
         if not model.graph.outputs:
             return None
@@ -235,6 +241,7 @@ def _host(feed: Any) -> Array:
     return np.array(feed.numpy() if isinstance(feed, Tensor) else feed)
 
 
+@hold_collections()
 def load(
     model: Any,
     device: str | Device | None = None,

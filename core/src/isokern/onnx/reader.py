@@ -11,19 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from ..arguments import regular_file
 from ..status import InvalidArgument, IsokernError, quote
 from .elements import Array, array_of, narrow_name, widen
 from .external import is_external, map_external
 from .library import proto
+from .wire import SMALL, split
 
 OLDEST = 1
 NATIVE = 13  # from here on the importer reads every version of an operator itself
-SMALL = 1 << 12  # bytes of an initialiser that stays in the message
 MAX_DEPTH = 32  # graphs within graphs
 DOMAINS = ("", "ai.onnx")
+
+Contents: TypeAlias = dict[int, Array]  # bytes of initialisers by their place
 
 
 @dataclass
@@ -40,19 +44,19 @@ class Source:
 def read(model: Any) -> Source:
     """Return what a path or a ModelProto holds; every fault is a typed error."""
     folder: Path | None = None
+    contents: Contents = {}
     if isinstance(model, (str, os.PathLike)):
         where, folder = os.fspath(model), Path(model).parent
-        message = _parse(where)
+        message, contents = _parse(where)
     elif isinstance(model, proto.ModelProto):
-        message = proto.ModelProto()
-        message.CopyFrom(model)
-        where = message.graph.name or "model"
+        where = model.graph.name or "model"
+        message, contents = _copy(model)
     else:
         raise InvalidArgument("onnx.load", f"a {type(model).__name__}", allowed="a path or an onnx.ModelProto")
     if not message.HasField("graph"):
         raise InvalidArgument(where, "there is no graph", allowed="an ONNX model")
-    _check_depth(where, message.graph, 0)
-    arrays, narrow = _take_initialisers(where, message, folder)
+    _check_graph(where, message.graph, 0)
+    arrays, narrow = _take_initialisers(where, message, contents, folder)
     unshaped = _shape_outputs(message.graph)
     with _translate(where, "the model is not valid"):
         proto.checker.check_model(message, skip_opset_compatibility_check=True)
@@ -85,10 +89,49 @@ def _translate(where: str, problem: str) -> Iterator[None]:
         raise InvalidArgument(where, f"{problem}: {' '.join(str(error).split())}") from None
 
 
-def _parse(where: str) -> Any:
+def _parse(where: str) -> tuple[Any, Contents]:
+    """Return a file's message, without the elements of large initialisers, and these by the initialiser's place."""
     regular_file("onnx.load", where, exists=True)
     with _translate(where, "the file is not an ONNX model"):
-        return proto.load_model(where, load_external_data=False)
+        format = proto.serialization.registry.get_format_from_file_extension(Path(where).suffix)
+        found = split(where) if format in (None, "protobuf") else None
+        if found is None:
+            return proto.load_model(where, load_external_data=False), {}
+        message = proto.ModelProto()
+        message.ParseFromString(found[0])
+        return message, found[1]
+
+
+def _copy(model: Any) -> tuple[Any, Contents]:
+    """Return a message's copy, without the elements of large initialisers, and these by the initialiser's place."""
+    message, contents = proto.ModelProto(), Contents()
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            _copy_field(message, field.name, value)
+    for field, value in model.graph.ListFields():
+        if field.name != "initializer":
+            _copy_field(message.graph, field.name, value)
+    for count, tensor in enumerate(model.graph.initializer):
+        kept = message.graph.initializer.add()
+        raw = tensor.raw_data if tensor.HasField("raw_data") else b""
+        if len(raw) <= SMALL:
+            kept.CopyFrom(tensor)
+            continue
+        contents[count] = np.frombuffer(raw, np.uint8)
+        for field, value in tensor.ListFields():
+            if field.name != "raw_data":
+                _copy_field(kept, field.name, value)
+    if model.HasField("graph"):
+        message.graph.SetInParent()
+    return message, contents
+
+
+def _copy_field(to: Any, name: str, value: Any) -> None:
+    held = getattr(to, name)
+    if hasattr(held, "MergeFrom"):  # a message, or a row of them or of numbers
+        held.MergeFrom(value)
+    else:
+        setattr(to, name, value)
 
 
 def _versions(where: str, message: Any) -> dict[str, int]:
@@ -119,38 +162,37 @@ def _shape_outputs(graph: Any) -> set[str]:
     return found
 
 
-def _check_depth(where: str, graph: Any, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
-    for node in graph.node:
-        for inner in subgraphs(node):
-            _check_depth(where, inner, depth + 1)
-
-
-def _take_initialisers(where: str, message: Any, folder: Path | None) -> tuple[dict[str, Array], dict[str, str]]:
+def _take_initialisers(
+    where: str, message: Any, contents: Contents, folder: Path | None
+) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the arrays of the graph's initialisers; in the message, inputs stand for those that are not small."""
     arrays: dict[str, Array] = {}
     narrow: dict[str, str] = {}
     kept = []
     graph = message.graph
     declared = {value.name for value in graph.input}
-    for tensor in graph.initializer:
+    for count, tensor in enumerate(graph.initializer):
         at = f"{where}: initialiser {quote(tensor.name)}"
         if not tensor.name or tensor.name in arrays:
             raise InvalidArgument(at, "the name is missing or taken", allowed="a name of its own")
-        array = map_external(at, tensor, folder) if is_external(tensor) else array_of(at, tensor)
+        array = map_external(at, tensor, folder) if is_external(tensor) else array_of(at, tensor, contents.get(count))
         if (name := narrow_name(array)) is not None:
             narrow[tensor.name] = name
         arrays[tensor.name] = widen(array)
-        if is_external(tensor) or array.nbytes > SMALL:  # ByteSize would go through every byte
+        # ByteSize would go through every byte; what was taken out may be narrow numbers, of which more lie in a byte
+        if is_external(tensor) or count in contents or array.nbytes > SMALL:
             if tensor.name not in declared:
-                graph.input.append(proto.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+                stand = graph.input.add(name=tensor.name)
+                stand.type.tensor_type.elem_type = tensor.data_type
+                for dim in tensor.dims:
+                    stand.type.tensor_type.shape.dim.add(dim_value=dim)
+                if not tensor.dims:
+                    stand.type.tensor_type.shape.SetInParent()
         else:
             kept.append(tensor)
     if len(graph.sparse_initializer):
         name = graph.sparse_initializer[0].values.name
         raise InvalidArgument(f"{where}: initialiser {quote(name)}", "a sparse tensor", allowed="dense ones")
-    _refuse_external(where, graph)
     small = [tensor.SerializeToString() for tensor in kept]
     del graph.initializer[:]
     for content in small:
@@ -158,11 +200,16 @@ def _take_initialisers(where: str, message: Any, folder: Path | None) -> tuple[d
     return arrays, narrow
 
 
-def _refuse_external(where: str, graph: Any) -> None:
-    """Raise for tensors of attributes and inner graphs that lie in files, which nobody needs and a checker may open."""
+def _check_graph(where: str, graph: Any, depth: int) -> None:
+    """Raise for graphs too deep, and for tensors of attributes and inner graphs that lie in files.
+
+    Nobody needs the latter, and a checker may open the files.
+    """
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
     for node in graph.node:
         for attribute in node.attribute:
-            for tensor in (attribute.t, *attribute.tensors):
+            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
                 if is_external(tensor):
                     at = f"{where}: {node.op_type} {quote(node.name)}"
                     raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
@@ -171,4 +218,4 @@ def _refuse_external(where: str, graph: Any) -> None:
                 if is_external(tensor):
                     at = f"{where}: initialiser {quote(tensor.name)}"
                     raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
-            _refuse_external(where, inner)
+            _check_graph(where, inner, depth + 1)

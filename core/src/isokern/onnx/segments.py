@@ -51,9 +51,9 @@ class Segment:
             table.update(zip(self.results, self._call(program, table, {}), strict=True))
 
     def _call(self, program: Program, table: Table, given: Mapping[str, Any]) -> list[Any]:
-        names = [v.name for v in program.graph.inputs]
-        feeds = {n: given[n] if n in given else look_up(table, self.sources[n]) for n in names}
-        found = program.run(feeds)
+        names, sources = program.input_names, self.sources
+        feeds = {n: given[n] if n in given else look_up(table, sources[n]) for n in names}
+        found = program.run_direct(feeds)
         return list(found) if isinstance(found, tuple) else [found]
 
 

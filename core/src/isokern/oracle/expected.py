@@ -12,6 +12,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,7 @@ def _share(
     return [run[np.array(given)]], [run[np.array(out)]]
 
 
+@lru_cache(1024)
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     if isinstance(function, np.ufunc) or not inspect.isfunction(function):
         return frozenset()  # NumPy's functions have neither an `out` of descriptions nor `before`

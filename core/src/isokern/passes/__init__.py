@@ -73,20 +73,30 @@ def run(
 ) -> State:
     """Run the passes of the pipeline in turn and return the last state.
 
-    The graph is verified before and after each pass; `seen` is called with the name and the result of each.
+    The graph is verified before and after all of them, and around each of a host's or plug-in's; `seen` is called with
+    the name and the result of each, whose graph is verified then.
     """
     verify(state.graph)
     if debug.LEVEL >= 4:
         debug.say(f"{state.graph.name} before passes\n{state.graph.dump()}")
+    changed = False
     for name in of(pipeline):
+        if changed and name in _registered:
+            verify(state.graph)
+            changed = False
         made = _find(name)(state)
         if not isinstance(made, State):
             raise InvalidArgument("passes", f"{name} returns a {type(made).__name__}", allowed="a State")
         if debug.LEVEL >= 4 and made.graph.dump() != state.graph.dump():
             debug.say(f"{state.graph.name} after {name}\n{made.graph.dump()}")
-        if made.graph is not state.graph or name in _registered:  # ours return a graph that they left as it was
-            verify(made.graph)
+        # Ours emit by a builder, which checks, and return a graph that they left as it was
+        changed = changed or made.graph is not state.graph
         state = made
+        if name in _registered or (changed and (seen is not None or debug.LEVEL)):
+            verify(state.graph)
+            changed = False
         if seen is not None:
             seen(name, state)
+    if changed:
+        verify(state.graph)
     return state

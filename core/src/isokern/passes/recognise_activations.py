@@ -8,14 +8,15 @@ allow, the activation replaces it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..declare.elementwise import attributes
-from ..dtypes import FLOATS
+from ..dtypes import FLOATS, DType
 from ..expr.evaluate import evaluate
 from ..expr.tree import substitute
 from ..graph.ir import Op, Value, specs_of
@@ -27,6 +28,21 @@ SEEDS = frozenset({"erf", "erfc", "tanh", "sigmoid", "exp", "softplus", "clip", 
 STEPS = 7  # operators before or behind a seed, at most
 GRID = np.linspace(-12, 12, 193)  # with the corners of the piecewise ones, 3 and 6, and with 0
 CLOSE = 100  # roundings of the dtype by which a written constant, such as 1.4142, moves the values
+KNOWN = 1 << 10  # groups whose answer is kept
+X = -1  # the number of a group's input, which is no row
+
+
+@dataclass(frozen=True)
+class Member:
+    """An operator of a group: its number, and by name the rows that it reads, and the numbers as hexadecimal text."""
+
+    number: int
+    kind: str
+    attrs: str
+    given: tuple[tuple[str, int | str], ...]
+
+
+_matched: dict[Hashable, str | None] = {}
 
 
 def run(state: State) -> State:
@@ -56,14 +72,15 @@ def _recognise(state: State, rewriter: Rewriter, seed: Op, found: dict[Op, tuple
     sources = list(_before(seed))
     for last in reversed(list(_behind(seed))):
         for x in sources:
-            members: dict[Op, Array] = {}
-            values = _evaluate(rewriter, last.outputs[0], x, members)
-            if values is None or len(members) < 2 or not _is_closed(state, last, members) or inner & set(members):
+            rows: dict[Op, Member] = {}
+            if _describe(rewriter, last.outputs[0], x, rows) is None or len(rows) < 2:
                 continue
-            kind = _match(values, last.outputs[0].spec.dtype.name)
+            if not _is_closed(state, last, rows) or not inner.isdisjoint(rows):
+                continue
+            kind = _match(rows, last.outputs[0].spec.dtype)
             if kind is not None and _legal(state, kind, x, last.outputs[0]):
                 found[last] = (kind, x)
-                inner |= set(members) - {last}
+                inner |= set(rows) - {last}
                 return
 
 
@@ -99,37 +116,49 @@ def _behind(seed: Op) -> Iterator[Op]:
         near = [op for op in users if op not in seen and _fits(op, like)]
 
 
-def _evaluate(rewriter: Rewriter, value: Value, x: Value, members: dict[Op, Array]) -> Array | None:
-    """Return a value on the grid as a function of x, None where it is no function of x alone.
+def _describe(rewriter: Rewriter, value: Value, x: Value, rows: dict[Op, Member]) -> int | str | None:
+    """Return what a value is as a function of x: X, a row, or a number; None where it is no function of x alone.
 
-    `members` become the operators between them.
+    `rows` become the operators between them, each after those that it reads.
     """
     if value is x:
-        return GRID
+        return X
     op = value.producer
     if op is None:
-        known = rewriter.array(value)
-        return None if known is None or known.size != 1 else known.reshape(())
-    if op in members:
-        return members[op]
-    if not _fits(op, x) or len(members) > 2 * STEPS:
+        known = rewriter.array(value) if value.spec.numel == 1 else None
+        return None if known is None else float(known.reshape(())[()]).hex()
+    if op in rows:
+        return rows[op].number
+    if not _fits(op, x) or len(rows) > 2 * STEPS:
         return None
-    tree = op.operator.scalar_expr
-    assert tree is not None
-    given: dict[str, Array] = {}
+    given = list[tuple[str, int | str]]()
     for operand, v in zip(op.operator.signature.inputs, op.inputs, strict=False):
         if v is not None:
-            found = _evaluate(rewriter, v, x, members)
+            found = _describe(rewriter, v, x, rows)
             if found is None:
                 return None
-            given[operand.name] = found
-    body = substitute(tree, attributes(op.attrs, op.outputs[0].spec.dtype))
-    with np.errstate(all="ignore"):
-        members[op] = np.asarray(evaluate(body, given, np.float64))
-    return members[op]
+            given.append((operand.name, found))
+    rows[op] = Member(len(rows), op.kind, op.operator.attrs.check(op.kind, op.attrs).text, tuple(given))
+    return rows[op].number
 
 
-def _is_closed(state: State, last: Op, members: dict[Op, Array]) -> bool:
+def _evaluate(rows: dict[Op, Member]) -> Array:
+    """Return the last row on the grid."""
+    values = list[Array]()
+    for op, row in rows.items():
+        tree = op.operator.scalar_expr
+        assert tree is not None
+        given = {
+            name: np.asarray(float.fromhex(v)) if isinstance(v, str) else GRID if v == X else values[v]
+            for name, v in row.given
+        }
+        body = substitute(tree, attributes(op.attrs, op.outputs[0].spec.dtype))
+        with np.errstate(all="ignore"):
+            values.append(np.asarray(evaluate(body, given, np.float64)))
+    return values[-1]
+
+
+def _is_closed(state: State, last: Op, members: Collection[Op]) -> bool:
     """Return whether nothing but the group reads what its operators make, apart from the last one's result."""
     results = state.graph.outputs
     inner = [op.outputs[0] for op in members if op is not last]
@@ -148,11 +177,21 @@ def _table() -> dict[str, Array]:
     return found
 
 
-def _match(values: Array, dtype: str) -> str | None:
+def _match(rows: dict[Op, Member], dtype: DType) -> str | None:
+    """Return the activation that a group computes, which depends on nothing but its rows and the dtype."""
+    key = (dtype, *rows.values())
+    if key not in _matched:
+        if len(_matched) >= KNOWN:
+            _matched.clear()
+        _matched[key] = _nearest(_evaluate(rows), dtype)
+    return _matched[key]
+
+
+def _nearest(values: Array, dtype: DType) -> str | None:
     """Return the activation that has these values, the nearest where several are as close as constants allow."""
     if values.shape != GRID.shape or not np.isfinite(values).all():
         return None
-    rounding = {"F16": 2.0**-11, "BF16": 2.0**-8, "F64": 2.0**-24}.get(dtype, 2.0**-24)
+    rounding = {"F16": 2.0**-11, "BF16": 2.0**-8, "F64": 2.0**-24}.get(dtype.name, 2.0**-24)
     best: tuple[float, str] | None = None
     for name, wanted in _table().items():
         allowed = min(CLOSE * rounding, 0.02) * np.abs(wanted) + rounding * (1 + np.abs(GRID))

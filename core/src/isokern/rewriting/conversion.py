@@ -106,7 +106,7 @@ class _Conversion:
 def find_illegal(graph: Graph, target: Target) -> Iterator[tuple[Op, str]]:
     """Yield each operator that may not stay, and why."""
     for op in graph.ops:
-        why = target.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
+        why = target.why_not_op(op)
         if why is not None:
             yield op, why
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..backend import Device
 from ..backend.dispatch import consider, refusal
+from ..backend.kernels import KernelVariant
 from ..declare.operator import Operator, Resolved
-from ..graph.ir import TensorSpec
+from ..graph.ir import Op, TensorSpec, specs_of
 from ..ops import all_operators, find
 
 Specs = Sequence[TensorSpec | None]
@@ -62,6 +64,12 @@ class Target:
         rule = self._rules.get(operator.name, self._otherwise)
         return f"the target does not name {operator.name}" if rule is None else rule(operator, inputs, outputs, attrs)
 
+    def why_not_op(self, op: Op) -> Answer:
+        """Return `why_not` of an operator of a graph."""
+        if isinstance(self._otherwise, _OfDevice) and op.operator.name not in self._rules:
+            return self._otherwise.answer(op.resolve())
+        return self.why_not(op.operator, specs_of(op.declared), [v.spec for v in op.outputs], op.attrs)
+
     @classmethod
     def of_primitives(cls) -> Target:
         """Return a target of the primitives and the exceptions alone."""
@@ -70,13 +78,32 @@ class Target:
     @classmethod
     def of_device(cls, device: Device) -> Target:
         """Return a target of the operators that the device has a kernel for; it is asked about each call once."""
-        known: dict[Resolved, Answer] = {}
+        return cls(_OfDevice(device))
 
-        def answer(operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
-            resolved = operator.resolve(inputs, [o for o in outputs if o is not None], attrs)
-            if resolved not in known:
-                _, chosen, answers = consider(device, resolved)
-                known[resolved] = None if chosen is not None else refusal(device, operator.stem, answers)
-            return known[resolved]
 
-        return cls(answer)
+Known = WeakKeyDictionary[Resolved, tuple[Sequence[KernelVariant], Answer]]
+_answers: WeakKeyDictionary[Device, Known] = WeakKeyDictionary()
+
+
+class _OfDevice:
+    """The rule that a device has a kernel for a call.
+
+    What it answered is kept as long as the call is known and the device lists the same variants.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device, self._known = device, _answers.setdefault(device, WeakKeyDictionary())
+
+    def __call__(self, operator: Operator, inputs: Specs, outputs: Specs, attrs: Mapping[str, Any]) -> Answer:
+        return self.answer(operator.resolve(inputs, [o for o in outputs if o is not None], attrs))
+
+    def answer(self, resolved: Resolved) -> Answer:
+        """Return why the device has no kernel for a call, None where it has one."""
+        stem = resolved.operator.stem
+        variants, known = self._device.variants(stem), self._known.get(resolved)
+        if known is not None and known[0] is variants:
+            return known[1]
+        _, chosen, answers = consider(self._device, resolved)
+        found = None if chosen is not None else refusal(self._device, stem, answers)
+        self._known[resolved] = variants, found
+        return found

@@ -23,9 +23,9 @@ from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor, numbers
-from .cache import Compiled, cache, frozen, key_of
+from .cache import Compiled, cache, key_of
 from .lowered import check_kernels, is_lowering
-from .packed import Packed, Readers, digest, find_readers, restorer
+from .packed import Packed, Readers, content_of, find_readers, frozen, is_same, restorer
 from .program import Program
 
 
@@ -77,7 +77,7 @@ def assemble(
                 _pack(graph.name, v, source, readers[v.name], packed, device, beside, fresh)
             else:
                 held[v.name] = _place_parameter(graph.name, v, source, device, beside, fresh)
-        if packed.digests:
+        if packed.contents:
             packed.restore = _restorer(graph, given, target, passes)
         own = {n: t for n, t in held.items() if not any(t is s for s in sources)}
         made = Compiled(recipe, own, packed)
@@ -122,7 +122,7 @@ def _with_given(made: Compiled, given: Mapping[str, Any]) -> dict[str, Tensor]:
     They are its own, and the caller's tensors, to which the cache has no reference.
     """
     held, names = made.parameters, [v.name for v in made.recipe.memory_plan.graph.parameters]
-    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.digests}
+    return {n: held[n] if n in held else given[n] for n in names if n not in made.packed.contents}
 
 
 def _pack(
@@ -139,15 +139,16 @@ def _pack(
 
     New ones are appended to `fresh`.
     """
-    content = digest(given)
-    packed.digests[value.name] = content
     near = beside.packed if beside is not None else Packed()
-    if near.digests.get(value.name) == content and readers.keys() <= near.tensors.keys():
+    packed.contents[value.name] = content = content_of(given)
+    if is_same(near.contents.get(value.name), content) and readers.keys() <= near.tensors.keys():
         packed.tensors |= {key: near.tensors[key] for key in readers}
         return
     original: list[Tensor] = []
     try:
-        tensor = _place_parameter(where, value, given, device, None, original)
+        tensor = _wrap(value, given, device, value.spec.dtype.itemsize)
+        if tensor is None:
+            tensor = _place_parameter(where, value, given, device, None, original)
         for key, (descriptor, operand) in readers.items():
             packed.tensors[key] = descriptor.prepack(operand, tensor)
             fresh.append(packed.tensors[key])
@@ -156,13 +157,23 @@ def _pack(
             t.buffer.close()
 
 
+def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | None:
+    """Return a parameter over an array's own memory; None where the device cannot have it there."""
+    if not device.memory.wraps or not isinstance(given, np.ndarray) or given.dtype != value.spec.dtype.numpy:
+        return None
+    fits = given.size > 0 and given.flags.c_contiguous and given.shape == value.spec.shape
+    if not fits or given.ctypes.data % alignment:
+        return None
+    return Tensor(TensorDesc(value.spec.dtype, given.shape), device.memory.wrap(given, value.spec.dtype))
+
+
 def _restorer(
     graph: Graph, given: Mapping[str, Any], target: Target, passes: str | tuple[str, ...]
 ) -> Callable[[], Mapping[str, Any]]:
-    kept = graph.copy()
+    kept = graph.snapshot()
 
     def compute(sources: Mapping[str, Any]) -> Mapping[str, Any]:
-        return convert(run_passes(State(kept, sources, target), passes), target).parameters
+        return convert(run_passes(State(kept(), sources, target), passes), target).parameters
 
     return restorer({v.name: given[v.name] for v in graph.parameters}, compute)
 
@@ -175,10 +186,15 @@ def _place_parameter(
     It is the caller's tensor, one of `beside` with the same bits, or a new one, which is appended to `fresh`.
     """
     near = None if beside is None else beside.parameters.get(value.name)
+    # Over the memory that the array is a view of: the cache forgets what was made of the array when that is gone
+    shared = given.view() if frozen(given) and given.base is not None else None
     if isinstance(given, Tensor):
         held = given
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
         held = near
+    elif (wrapped := _wrap(value, shared, device, BASE_ALIGNMENT)) is not None:
+        held = wrapped
+        fresh.append(held)
     else:
         held = _copy(where, given, value.spec.dtype, device, fresh)
     if held.desc != value.spec or held.device is not device:
@@ -204,5 +220,8 @@ def _copy(where: str, given: Any, element: DType, device: Device, fresh: list[Te
 def _same_bits(held: Tensor, given: Any) -> bool:
     if not isinstance(given, np.ndarray) or given.shape != held.shape or given.dtype != held.dtype.numpy:
         return False
-    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (held.numpy(), given))
+    there = held.numpy()
+    if there.ctypes.data == given.ctypes.data and there.strides == given.strides:
+        return True
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (there, given))
     return np.array_equal(a, b)

@@ -4,9 +4,9 @@ A program's arena, inputs and results are its own: two programs never write to t
 
 A `Recipe` (memory plan and descriptors) is found by the lowered graph, the device and the options `reuse`, `mutable`
 and `prepack`. A whole compile is found by the graph before its passes, those passes, the device and options, and the
-identity of every parameter, if each is a tensor or an array that nobody can write to (`frozen`); then no pass is run
-and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program is
-closed.
+identity of every parameter, if each is a tensor or an array that nobody can write to (`packed.frozen`); then no pass is
+run and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program
+is closed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..backend import BASE_ALIGNMENT, Device, renew_in_child
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
@@ -27,7 +25,7 @@ from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..ops import find
 from ..tensors import Tensor
-from .memory_plan import MemoryPlan, plan_memory
+from .memory_plan import MemoryPlan, place_values, plan_memory
 from .packed import Packed
 
 LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
@@ -54,17 +52,6 @@ def key_of(graph: Graph) -> Hashable:
     return graph.name, values, ops, tuple(v.vid for v in graph.outputs)
 
 
-def frozen(array: Any) -> bool:
-    """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return False
-        if array.base is None or isinstance(array.base, bytes):
-            return True
-        array = array.base
-    return False
-
-
 @dataclass(frozen=True)
 class Recipe:
     """All of a program but its memory.
@@ -85,19 +72,21 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     Allocates nothing; errors have the operator's name in front. With `prepack`, operators read parameters in the packed
     layout that their kernel prefers, where it has one.
 
-    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie. So
-    there is one plan without workspaces, and then one with them. An operator whose workspace differs with the second
-    plan has its workspace outside the arena.
+    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie, unless
+    parts of it are buffers of their own. So there is one plan without workspaces, and then one with them. An operator
+    whose workspace differs with the second plan has its workspace outside the arena.
     """
-    made = plan_memory(graph, reuse, mutable)
-    descriptors = _descriptors(made, device, {}, made, prepack)
+    parts = device.memory.parts
+    before = plan_memory(graph, reuse, mutable, place=not parts)
+    descs = before.descs(parts)
+    descriptors = _descriptors(before, device, {}, descs, descs, prepack, parts)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
-    if any(inside.values()):
-        before, made = made, plan_memory(graph, reuse, mutable, inside)
-        descriptors = _descriptors(made, device, descriptors, before, prepack)
-        made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
-    descs = made.descs()
+    made = place_values(before, inside, reuse) if parts or any(inside.values()) else before
+    if not parts and made is not before:
+        descs, old = made.descs(), descs
+        descriptors = _descriptors(made, device, descriptors, descs, old, prepack, parts)
+    made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     copies = {}
     for op in made.calls:
         with error_context(op.name):
@@ -108,22 +97,31 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
 
 
 def _descriptors(
-    made: MemoryPlan, device: Device, there: Mapping[Op, Descriptor], before: MemoryPlan, prepack: bool
+    made: MemoryPlan,
+    device: Device,
+    there: Mapping[Op, Descriptor],
+    descs: Mapping[Value, TensorDesc],
+    old: Mapping[Value, TensorDesc],
+    prepack: bool,
+    parts: bool,
 ) -> dict[Op, Descriptor]:
-    """Return a descriptor for each call; equal calls, as those of layers are, share one.
+    """Return a descriptor for each call in these layouts; equal calls, as those of layers are, share one.
 
-    A descriptor in `there` is reused if the operator's layouts are the same as in the plan before.
+    A descriptor in `there` is reused if the operator's layouts are the same as the old ones. With `parts` the layouts
+    are the graph's own.
     """
     found, alike = {}, dict[Hashable, Descriptor]()
-    descs, old = made.descs(), before.descs()
     for op in made.calls:
         if op in there and all(descs[v] == old[v] for v in (*op.given, *op.outputs)):
             found[op] = there[op]
             continue
         with error_context(op.name):
             fixed = _constant(op) if prepack else []
-            inputs = [None if v is None else descs[v] for v in op.declared]
-            resolved = op.operator.resolve(inputs, [descs[v] for v in op.outputs], op.attrs)
+            if parts:
+                resolved = op.resolve()
+            else:
+                inputs = [None if v is None else descs[v] for v in op.declared]
+                resolved = op.operator.resolve(inputs, [descs[v] for v in op.outputs], op.attrs)
             key = (resolved, *fixed, *op.hints.items())
             if key not in alike:
                 alike[key] = Descriptor(device, resolved, prepacked=fixed, hints=op.hints)

@@ -48,6 +48,7 @@ class RunContext:
         self.arena: Buffer | None = None
         self.recording: Recording | None = None
         self._prepacked = prepacked
+        self._parts: dict[Value, Buffer] = {}
         try:
             self._allocate()
             self._keep_constraints()
@@ -61,6 +62,8 @@ class RunContext:
         self.recording = self.arena = None
         self.calls.clear()
         self.tensors.clear()
+        for part in self._parts.values():
+            part.close()
         for buffer in [*self.buffers, *self.spaces.values()]:
             buffer.close()
 
@@ -92,7 +95,7 @@ class RunContext:
             if value in self.tensors or value.role == PARAMETER:  # there in a packed layout alone
                 continue
             if arena is not None and root in self.memory_plan.offset:
-                self.tensors[value] = Tensor(descs[value], arena)
+                self.tensors[value] = Tensor(descs[value], self._part(root, arena))
             elif root is not value and root in self.tensors:
                 self.tensors[value] = Tensor(value.spec, self.tensors[root].buffer)
             else:
@@ -107,6 +110,15 @@ class RunContext:
             size = max(n.size for n in needs if n.kind == kind)
             alignment = max(n.alignment for n in needs if n.kind == kind)
             self.spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
+
+    def _part(self, root: Value, arena: Buffer) -> Buffer:
+        """Return the buffer in which a value of the arena lies: a part of the arena's, where there are such."""
+        if not self.device.memory.parts:
+            return arena
+        if root not in self._parts:
+            at, nbytes = self.memory_plan.offset[root], max(0, root.spec.dtype.nbytes(root.spec.extent[1]))
+            self._parts[root] = self.device.memory.part(arena, at, nbytes)
+        return self._parts[root]
 
     def _keep_constraints(self) -> None:
         """Raise InvalidArgument where an operator's constraints do not hold for its memory.

@@ -18,8 +18,8 @@ from ..graph.resize import resize
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .assemble import assemble
-from .cache import frozen
 from .feeds import Feeds, as_host_array, name_feeds
+from .packed import frozen
 from .program import Program
 
 KEPT = 8  # programs that are kept besides the first: the most recently used

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ..backend import BASE_ALIGNMENT
 from ..declare.normal_form import coalesce
-from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value, specs_of
+from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
@@ -55,9 +55,13 @@ class MemoryPlan:
         """The operators that are run."""
         return [op for op in self.graph.ops if op not in self.views]
 
-    def descs(self) -> dict[Value, TensorDesc]:
-        """Return the layout of every value's tensor; equal ones are mostly one object."""
-        return {value: self.desc(value) for value in self.graph.values.values()}
+    def descs(self, parts: bool = False) -> dict[Value, TensorDesc]:
+        """Return the layout of every value's tensor; equal ones are mostly one object.
+
+        With `parts`, each value of the arena lies in a buffer of its own, which is a part of the arena's: then layouts
+        say nothing of places, and calls that differ in their places alone are equal.
+        """
+        return {value: value.spec if parts else self.desc(value) for value in self.graph.values.values()}
 
     def desc(self, value: Value) -> TensorDesc:
         """Return the layout of the value's tensor in the buffer that it lies in."""
@@ -78,13 +82,15 @@ def plan_memory(
     mutable: Collection[str] = (),
     spaces: Mapping[Op, int] | None = None,
     early: bool = False,
+    place: bool = True,
 ) -> MemoryPlan:
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
     `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
-    alive when their operator runs. Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one
-    is read after its update. With `early`, for a graph whose results lie in no memory of an input, a result that is
-    another shape of a computed value has that value computed in its memory.
+    alive when their operator runs. Without `place` nothing has a place in the arena yet (`place_values`). Inputs that
+    are `mutable`, by name, are updated in place; InvalidArgument where one is read after its update. With `early`, for
+    a graph whose results lie in no memory of an input, a result that is another shape of a computed value has that
+    value computed in its memory.
     """
     made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
@@ -122,8 +128,14 @@ def plan_memory(
             made.life.pop(old)
             made.views.add(op)
             made.early.add(result)
-    _lay_out(made, kept, reuse)
-    return made
+    return place_values(made, made.spaces, reuse) if place else made
+
+
+def place_values(made: MemoryPlan, spaces: Mapping[Op, int], reuse: bool = True) -> MemoryPlan:
+    """Return a plan with a place in the arena for every value that lies there, and with these workspaces."""
+    placed = replace(made, spaces=dict(spaces), offset={}, arena=0)
+    _lay_out(placed, set(made.graph.outputs), reuse)
+    return placed
 
 
 def _inputs(graph: Graph, names: Collection[str]) -> frozenset[str]:
@@ -212,8 +224,7 @@ def _changes_nothing(op: Op) -> bool:
 
 def _begins_at(op: Op, start: int) -> bool:
     """Return whether the output has the operand's elements in the same order and strides, `start` elements behind."""
-    resolved = op.operator.resolve(specs_of(op.inputs), [v.spec for v in op.outputs], op.attrs)
-    y, x = coalesce(resolved.table)
+    y, x = coalesce(op.resolve().table)
     assert x is not None
     return TensorDesc(x.dtype, x.shape, x.strides, x.offset + start) == y
 
@@ -243,7 +254,8 @@ def _lay_out(made: MemoryPlan, kept: set[Value], reuse: bool) -> None:
     waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
     spaces = [(0, _align(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]
     first = max((end for _, end, _ in spaces), default=0)
-    among, apart = (_place_all(made, waiting, taken, reuse) for taken in (spaces, []))
+    among = _place_all(made, waiting, spaces, reuse)
+    apart = _place_all(made, waiting, [], reuse) if spaces else among
     shift = 0 if _end(among, first) < first + _end(apart, 0) else first
     made.offset = {v: at + shift for v, at in (apart if shift else among).items()}
     made.arena = _end(made.offset, first)

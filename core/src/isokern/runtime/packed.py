@@ -21,25 +21,26 @@ from ..tensors import Tensor
 
 Key = tuple[str, str]  # the names of a parameter and of a layout
 Readers = dict[Key, tuple[Descriptor, str]]  # a descriptor that packs it, and its operand
+Content = bytes | weakref.ref[Any]  # a digest, or an array that nobody can write to
 
 
 @dataclass
 class Packed:
-    """Packed tensors by parameter and layout; `digests` tell for each parameter what they were made of.
+    """Packed tensors by parameter and layout; `contents` tell for each parameter what they were made of.
 
     `restore` computes the parameters' arrays again, from those that the program was compiled of.
     """
 
     tensors: dict[Key, Tensor] = field(default_factory=dict)
-    digests: dict[str, bytes] = field(default_factory=dict)
+    contents: dict[str, Content] = field(default_factory=dict)
     restore: Callable[[], Mapping[str, Any]] | None = None
 
     def originals(self) -> Mapping[str, Any]:
         """Return the arrays of all parameters; InvalidArgument where what they come from is gone, or another now."""
         assert self.restore is not None
         found = self.restore()
-        for name, content in self.digests.items():
-            if digest(found[name]) != content:
+        for name, content in self.contents.items():
+            if not is_same(content_of(found[name]), content):
                 raise InvalidArgument(name, "what it came from has been written to", hint="compile again")
         return found
 
@@ -69,6 +70,30 @@ def _readers(descriptors: Mapping[Op, Descriptor], value: Value) -> Readers:
             if given is value:
                 found[value.name, layouts[name].name] = descriptor, name
     return found
+
+
+def content_of(array: Any) -> Content:
+    """Return what tells an array's content from another's: itself, where nobody can write to it."""
+    return weakref.ref(array) if frozen(array) else digest(array)
+
+
+def is_same(one: Content | None, other: Content | None) -> bool:
+    """Return whether two contents are known to be equal."""
+    if isinstance(one, weakref.ref) and isinstance(other, weakref.ref):
+        array = one()
+        return array is not None and array is other()
+    return isinstance(one, bytes) and one == other
+
+
+def frozen(array: Any) -> bool:
+    """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        if array.base is None or isinstance(array.base, bytes):
+            return True
+        array = array.base
+    return False
 
 
 def digest(array: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
 from .context import RunContext
+from .direct import Direct
 from .explain import Line, explain, trace
 from .feeds import Feeds, fill, name_feeds, readable, writable
 from .packed import Packed
@@ -61,6 +62,7 @@ class Program:
     ) -> None:
         self._recipe = recipe = made.recipe
         self.memory_plan, self.graph, self.device = recipe.memory_plan, recipe.memory_plan.graph, recipe.device
+        self.input_names = tuple([v.name for v in self.graph.inputs])
         self.descriptors: dict[Op, Descriptor] = dict(recipe.descriptors)
         self.parameters: dict[str, Tensor] = dict(parameters)
         self.packed = made.packed  # the parameters that are there in packed layouts alone
@@ -70,6 +72,7 @@ class Program:
         self._context = RunContext(recipe, own, self.parameters, memory, self._prepacked)
         self._others: list[RunContext] = []
         self._idle = [self._context]
+        self._direct: dict[RunContext, Direct] = {}  # of contexts that have run so
         made.users.add(self)
 
     def close(self) -> None:
@@ -84,6 +87,7 @@ class Program:
         for context in idle:
             context.close()
         self.parameters.clear()
+        self._direct.clear()
         self._prepacked.clear()
         self.packed = Packed()
         if made is not None:
@@ -129,7 +133,7 @@ class Program:
             taken = wanted or (self._idle[0] if self._idle else None)
             if taken is not None:
                 self._idle.remove(taken)
-            parameters = dict(self.parameters)
+            parameters = dict(self.parameters) if taken is None else {}
         if taken is None:
             taken = RunContext(self._recipe, self.device.stream(), parameters, {}, self._prepacked)
             self._others.append(taken)
@@ -185,14 +189,34 @@ class Program:
                     fill(target, result)
         return found[0] if len(found) == 1 else tuple(found)
 
+    def run_direct(self, feeds: Feeds = None) -> Any:
+        """Run as `run` does; calls read arrays, and write results, where these lie, if the device can do that.
+
+        Then `inputs` and `outputs` keep what they held.
+        """
+        if current_stream(self.device).recording is not None or self.device.asynchronous or self.memory_plan.mutable:
+            return self.run(feeds)
+        with self._borrow() as context:
+            direct = self._direct.get(context)
+            if direct is None:
+                direct = self._direct[context] = Direct(context)
+            if type(feeds) is not dict or feeds.keys() != direct.names:
+                feeds = {v.name: x for v, x in name_feeds(self.graph, feeds).items()}
+            there = {name: x for name, x in feeds.items() if direct.fits(x, name)}
+            if len(there) < len(feeds):
+                self._feed(context, feeds, there)
+            found = direct.run(there)
+        return found[0] if len(found) == 1 else tuple(found)
+
     def feed(self, feeds: Feeds) -> None:
         """Write feeds, given as to `run`, to `inputs`; all of them are checked before one is written."""
         self._open()
         self._feed(self._context, feeds)
 
-    def _feed(self, context: RunContext, feeds: Feeds) -> None:
+    def _feed(self, context: RunContext, feeds: Feeds, there: Collection[str] = ()) -> None:
+        """Write feeds, but those of the names `there`, to a context's inputs."""
         every = name_feeds(self.graph, feeds, self.memory_plan.mutable)
-        fed = {value: readable(self.graph, value, given) for value, given in every.items()}
+        fed = {v: readable(self.graph, v, given) for v, given in every.items() if v.name not in there}
         for value, given in fed.items():
             with error_context(f"{self.graph.name}, input {value.name}"):
                 context.tensors[value].copy_from(given)
@@ -211,16 +235,16 @@ class Program:
         packed layout alone is computed again from what the program was compiled of; InvalidArgument where that is gone.
         """
         self._open()
-        if value.name in self.packed.digests and value.role == PARAMETER:
+        if value.name in self.packed.contents and value.role == PARAMETER:
             return self._original(value, self.packed.originals())
         return np.array(self._context.tensors[value].numpy())
 
     def read_parameters(self) -> dict[Value, np.ndarray[Any, Any]]:
         """Return what `read` gives of every parameter."""
         self._open()
-        originals = self.packed.originals() if self.packed.digests else {}
+        originals = self.packed.originals() if self.packed.contents else {}
         return {
-            v: self._original(v, originals) if v.name in self.packed.digests else self.read(v)
+            v: self._original(v, originals) if v.name in self.packed.contents else self.read(v)
             for v in self.graph.parameters
         }
 
