@@ -20,10 +20,10 @@ from ..status import InvalidArgument, IsokernError, quote
 from .elements import Array, array_of, narrow_name, widen
 from .external import is_external, map_external
 from .library import proto
-from .wire import SMALL, split
 
 OLDEST = 1
 NATIVE = 13  # from here on the importer reads every version of an operator itself
+SMALL = 1 << 12  # bytes of an initialiser that stays in the message
 MAX_DEPTH = 32  # graphs within graphs
 DOMAINS = ("", "ai.onnx")
 
@@ -47,7 +47,7 @@ def read(model: Any) -> Source:
     contents: Contents = {}
     if isinstance(model, (str, os.PathLike)):
         where, folder = os.fspath(model), Path(model).parent
-        message, contents = _parse(where)
+        message = _parse(where)
     elif isinstance(model, proto.ModelProto):
         where = model.graph.name or "model"
         message, contents = _copy(model)
@@ -89,17 +89,10 @@ def _translate(where: str, problem: str) -> Iterator[None]:
         raise InvalidArgument(where, f"{problem}: {' '.join(str(error).split())}") from None
 
 
-def _parse(where: str) -> tuple[Any, Contents]:
-    """Return a file's message, without the elements of large initialisers, and these by the initialiser's place."""
+def _parse(where: str) -> Any:
     regular_file("onnx.load", where, exists=True)
     with _translate(where, "the file is not an ONNX model"):
-        format = proto.serialization.registry.get_format_from_file_extension(Path(where).suffix)
-        found = split(where) if format in (None, "protobuf") else None
-        if found is None:
-            return proto.load_model(where, load_external_data=False), {}
-        message = proto.ModelProto()
-        message.ParseFromString(found[0])
-        return message, found[1]
+        return proto.load_model(where, load_external_data=False)
 
 
 def _copy(model: Any) -> tuple[Any, Contents]:
