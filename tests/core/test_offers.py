@@ -35,6 +35,14 @@ def test_an_operator_brings_its_module_and_no_more():
     )
 
 
+def test_language_models_load_no_more_than_they_need():
+    run(
+        "from isokern.llm import Model, Session, tokens",
+        "assert len(loaded()) < 30, loaded()",
+        "assert not {'importlib.metadata', 'email.message', 'zipfile', 'subprocess'} & set(sys.modules)",
+    )
+
+
 def test_what_the_index_lacks_is_found():
     run(
         "known = registry._OFFERS.pop('softmax')",
