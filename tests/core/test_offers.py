@@ -10,7 +10,7 @@ from isokern import ops
 BEGIN = """
 import sys
 from isokern.declare import registry
-from isokern.declare.registry import declared, find
+from isokern.declare.registry import list_declared, find
 import isokern.ops as ops
 
 def loaded():
@@ -27,7 +27,7 @@ def run(*lines):
 
 def test_an_operator_brings_its_module_and_no_more():
     run(
-        "assert loaded() == set() and declared() == []",
+        "assert loaded() == set() and list_declared() == []",
         "assert find('softmax').name == 'softmax'",
         "assert 'softmax' in loaded() and len(loaded()) < 20",
         "assert registry.by_kind(registry.fourcc('ROPE')).name == 'rope'",
@@ -68,7 +68,7 @@ def test_a_plug_in_cannot_take_what_is_not_declared_yet(how):
     lines = [
         "import dataclasses",
         f"other = dataclasses.replace(find('softmax'), {how})",
-        "assert 'activations' not in loaded() or 'relu' not in [o.name for o in declared()]",
+        "assert 'activations' not in loaded() or 'relu' not in [o.name for o in list_declared()]",
         "try:",
         "    registry.register(other)",
         "except ValueError as error:",

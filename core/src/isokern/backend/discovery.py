@@ -15,7 +15,7 @@ import pluggy
 
 from .. import settings
 from ..declare.operator import Operator
-from ..declare.registry import declared, is_offered, withdraw
+from ..declare.registry import is_offered, list_declared, withdraw
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
@@ -59,7 +59,7 @@ def discover(entries: Sequence[Entry]) -> Registry:
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
         register = Register(entry.name, version)
-        before = set(declared())
+        before = set(list_declared())
         second = entry.name in {b.plugin for b in backends if b.open is not None}
         try:
             if second:
@@ -98,7 +98,7 @@ def discover(entries: Sequence[Entry]) -> Registry:
 
 
 def _since(before: set[Operator]) -> list[Operator]:
-    return [operator for operator in declared() if operator not in before and not is_offered(operator)]
+    return [operator for operator in list_declared() if operator not in before and not is_offered(operator)]
 
 
 def _withdraw(operators: Iterable[Operator]) -> None:

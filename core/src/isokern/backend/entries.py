@@ -43,7 +43,7 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True)
-class Folder:
+class InfoFolder:
     """A folder of a distribution: NAME-VERSION.dist-info, or NAME.egg-info beside sources."""
 
     path: str
@@ -85,7 +85,7 @@ class FoundEntry:
 
     name: str
     value: str
-    dist: Folder
+    dist: InfoFolder
 
     def load(self) -> Any:
         """Import the object that it names."""
@@ -117,7 +117,7 @@ def _ask_importlib(group: str) -> list[Entry]:
     return list(entry_points(group=group))
 
 
-def _folders() -> Iterator[Folder | None]:
+def _folders() -> Iterator[InfoFolder | None]:
     """Yield the folders of distributions along the path; None where there is something else, such as an archive."""
     for place in sys.path:
         try:
@@ -129,6 +129,6 @@ def _folders() -> Iterator[Folder | None]:
         else:
             for name in names:
                 if name.endswith((FOLDER, OLD)):
-                    yield Folder(os.path.join(place, name))
+                    yield InfoFolder(os.path.join(place, name))
                 elif name.endswith(OTHERS) or place.endswith(OTHERS):
                     yield None

@@ -129,7 +129,7 @@ def all_operators() -> list[Operator]:
     return [_BY_NAME[name] for name in sorted(_BY_NAME)]
 
 
-def declared() -> list[Operator]:
+def list_declared() -> list[Operator]:
     """Return the operators that are declared by now."""
     return list(_BY_NAME.values())
 

@@ -128,8 +128,8 @@ static bool is_finite(const float *x, int64_t n)
     return bad == 0;
 }
 
-/* Add the values of a block to the sums of many rows, a tile of rows × a panel of values at a time; key by key where a value is not finite and some row does not
- * see all keys. */
+/* Add the values of a block to the sums of many rows, a tile of rows × a panel of values at a time; key by key where a
+ * value is not finite and some row does not see all keys. */
 static void add_values_many(
     const job *j, const scratch *r, int64_t rows, const block *given, int64_t n, const range *seen)
 {
