@@ -74,8 +74,8 @@ ADD_TYPE(BF16)
 #undef ADD_TYPE
 
 /* The same for the columns behind the last whole vector. */
-static void add_last_columns(const job *j, const scratch *r, int64_t row, const block *values, const run *some,
-    int64_t low, int64_t high)
+static void add_last_columns(
+    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t low, int64_t high)
 {
     const int64_t size = ik_itemsize(values->dtype), whole = j->e / lanes_f32 * lanes_f32;
     float *sums = r->sums + row * j->wide, rest[lanes_f32];

@@ -9,8 +9,8 @@ static inline __attribute__((always_inline)) __m128 fold_to_four(ik_f32s given)
 {
 #if defined(__AVX512F__)
     const __m512 x = (__m512)given;
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x),
-        _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
+    const __m256 half =
+        _mm256_add_ps(_mm512_castps512_ps256(x), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
 #else
     const __m256 half = (__m256)given;
 #endif
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) float fold_one(ik_f32s given)
 #endif
 
 /* The sums of up to four vectors. */
-static inline __attribute__((always_inline)) void IK_OF(fold)(const int count, const IK_OF(vector) *x, IK_T *to)
+static inline __attribute__((always_inline)) void IK_OF(fold)(const int count, const IK_OF(vector) * x, IK_T *to)
 {
 #if defined(__AVX__)
     if (sizeof(IK_T) == sizeof(float)) {
