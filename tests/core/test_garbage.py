@@ -28,3 +28,29 @@ def test_no_collection_within_and_as_before_afterwards(was):
 def fail():
     assert not gc.isenabled()
     raise ValueError("mine")
+
+
+def is_old(given):
+    return any(other is given for other in gc.get_objects(generation=2))
+
+
+def test_what_stays_counts_as_old():
+    def make(**how):
+        with hold_collections(**how):
+            return [[]]
+
+    assert not is_old(make())
+    assert is_old(make(staying=True))
+    with hold_collections():
+        assert not is_old(make(staying=True))  # the other block may make garbage
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_somebody_froze_stays_frozen():
+    gc.freeze()
+    try:
+        with hold_collections(staying=True):
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

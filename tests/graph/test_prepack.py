@@ -7,6 +7,7 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument
+from isokern.call.descriptor import Descriptor
 from isokern.demo.zoo import resnet18
 from isokern.graph import Builder
 from isokern.runtime import cache, compile
@@ -53,6 +54,22 @@ def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
         assert device.prepack_cache.packed - packed == bool(made.packed_layouts)
         first.close()
         assert not first.prepacked
+
+
+def test_the_largest_parameters_are_packed_first(devices, monkeypatch):
+    """While one is packed, its own bytes may be in memory besides: so the peak is no higher than what is left."""
+    b, random = Builder("some"), np.random.default_rng(0)
+    x, rows = b.input("x", (3, 128)), {"first": 32, "second": 96, "third": 64}
+    for name, n in rows.items():
+        w = b.parameter(name, (n, 128), "Q4_0")
+        b.output(*b.emit("matmul_transposed", [x, w], {"lhs_quantization": "q8_0"}))
+    packed, real = [], Descriptor.prepack
+    monkeypatch.setattr(Descriptor, "prepack", lambda d, n, t, **how: packed.append(t) or real(d, n, t, **how))
+    for device in devices:
+        packed.clear()
+        given = {n: isokern.tensor(random.standard_normal((r, 128)), "Q4_0", device=device) for n, r in rows.items()}
+        program = compile(b.graph, device, parameters=given)
+        assert packed == ([given[n] for n in ("second", "third", "first")] if program.prepacked else [])
 
 
 def images(seed=0):

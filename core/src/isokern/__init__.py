@@ -7,6 +7,7 @@ call the eager function of the same name (`isokern.softmax(x)`).
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import (
@@ -155,12 +156,24 @@ def __getattr__(name: str) -> Any:
         import_module(".eager.create", __name__)
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    elif name in _eager_names():
+    elif not _is_module(name) and _has_function(name):
         value = import_module(".eager.functions", __name__).function(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and no operator is called that")
     globals()[name] = value
     return value
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a name is that of a module of this package, which importing it makes an attribute."""
+    return any(module.name == name for module in iter_modules(__path__))
+
+
+def _has_function(name: str) -> bool:
+    from .declare.registry import has
+    from .ops.aliases import ALIASES
+
+    return name in ALIASES or has(name)
 
 
 def _eager_names() -> set[str]:

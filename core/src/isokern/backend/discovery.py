@@ -9,18 +9,17 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pluggy
 
 from .. import settings
 from ..declare.operator import Operator
-from ..declare.registry import withdraw
-from ..ops import all_operators
+from ..declare.registry import is_offered, list_declared, withdraw
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
+from .entries import Entry, find_entries
 from .register import Backend, Register, describe, trace_of
 
 GROUP = "isokern"
@@ -34,8 +33,8 @@ class Registry:
     commands: list[Any]
 
 
-def _choose_entries() -> list[EntryPoint]:
-    found = sorted(entry_points(group=GROUP), key=lambda e: e.name)
+def _choose_entries() -> list[Entry]:
+    found = sorted(find_entries(GROUP), key=lambda e: e.name)
     wanted = settings.get("ISOKERN_PLUGINS")
     if wanted is None:
         return found
@@ -51,7 +50,7 @@ def _choose_entries() -> list[EntryPoint]:
     return [e for e in found if e.name in names]
 
 
-def discover(entries: Sequence[EntryPoint]) -> Registry:
+def discover(entries: Sequence[Entry]) -> Registry:
     """Load each entry point on its own: one that fails is quarantined, and the others go on."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hooks)
@@ -60,7 +59,7 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
     for entry in entries:
         version = entry.dist.version if entry.dist is not None else ""
         register = Register(entry.name, version)
-        before = set(all_operators())
+        before = set(list_declared())
         second = entry.name in {b.plugin for b in backends if b.open is not None}
         try:
             if second:
@@ -99,7 +98,7 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
 
 
 def _since(before: set[Operator]) -> list[Operator]:
-    return [operator for operator in all_operators() if operator not in before]
+    return [operator for operator in list_declared() if operator not in before and not is_offered(operator)]
 
 
 def _withdraw(operators: Iterable[Operator]) -> None:

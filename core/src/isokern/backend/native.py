@@ -31,6 +31,7 @@ from .memory import Buffer, Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
 
 CAPTURED = 64
+PIECE = 1 << 20  # bytes that are written at once
 FMA_ROUNDS = 2000  # tens of microseconds: long compared with a fork and join, short compared with an interruption
 
 
@@ -388,8 +389,10 @@ class NativeDevice(Device):
             half = max(1, nbytes // 2)
             source, target = self.memory.alloc(half), self.memory.alloc(half)
             # Untouched pages all map to the one page of zeros, and would be read from cache
+            piece = np.ones(min(half, PIECE), np.uint8)
             for buffer in (source, target):
-                buffer.write(np.ones(half, np.uint8))
+                for at in range(0, half, PIECE):
+                    buffer.write(piece[: half - at], at)
             to, of = cast("void *", target.handle), cast("void *", source.handle)
             for streaming in (0, 1):
                 run = partial(_copy, lib.ik_measure_copy, to, of, half, streaming, (source, target))

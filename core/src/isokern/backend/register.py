@@ -15,8 +15,8 @@ from typing import Any
 
 from .. import debug, settings
 from ..declare.operator import Operator
-from ..declare.registry import register as register_operator
-from ..ops import all_operators
+from ..declare.registry import fingerprint_of, register as register_operator
+from ..ops import find
 from ..status import IsokernError
 from .device import Device, Unavailable
 from .memory import Memory
@@ -147,9 +147,10 @@ def check_fingerprints(plugin: str, version: str, fingerprints: Mapping[str, int
     `fingerprints` maps operators to the fingerprints of their records. A plug-in that loads its library only when a
     device is asked for calls this then.
     """
-    known = {o.name: o.attrs.fingerprint for o in all_operators()}
     for operator, given in fingerprints.items():
-        own = known.get(operator)
+        own = fingerprint_of(operator)
+        if given != own and own is not None:
+            own = find(operator).attrs.fingerprint
         if given != own:
             raise RuntimeError(
                 f"operator {operator}: plug-in {plugin} {version} was built with attribute record {given:#x}, this"

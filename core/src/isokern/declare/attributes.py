@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -197,7 +198,7 @@ class Record:
             )
         return rows
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
         """63 bits that change whenever the packing does."""
         text = f"{self.schema}{self.layout}".encode()

@@ -19,8 +19,9 @@ from ..arguments import is_integer
 from ..backend import check_stream, current_stream
 from ..declare.attributes import REQUIRED, in_float64
 from ..declare.operator import Operator
+from ..declare.registry import has
 from ..dtypes import I64, U64, DType, dtype as dtype_of
-from ..ops import all_operators, find
+from ..ops import find
 from ..ops.aliases import ALIASES
 from ..ops.fill import split_integer
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
@@ -286,7 +287,7 @@ def function(name: str) -> Callable[..., Any]:
         return _function(find(name))
     own: Callable[..., Any] = find_alias(name)
     checked = _check_arguments(own)
-    if all(op.name != name for op in all_operators()):
+    if not has(name):
         return checked
     own.__doc__ = checked.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     # Where the operator itself takes a call, the function does what the operator does, so that its calls are found, too

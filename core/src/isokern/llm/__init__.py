@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with hold_collections():
+    with hold_collections(staying=True):
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

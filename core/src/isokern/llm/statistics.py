@@ -65,7 +65,7 @@ def summary(model: Model, session: Session, report: Generation) -> dict[str, Any
     Rates are in tokens/s and memory in bytes; `bandwidth_share` is the share of the memory bandwidth that decoding
     reached.
     """
-    limit = bandwidth(model.device)
+    limit = bandwidth(model.device) if report.decode_rate else 0.0
     middle = report.prompt_tokens + len(report.tokens) // 2
     read = model.read_bytes + session.cache_bytes // session.length * middle
     return {

@@ -52,6 +52,7 @@ class RunContext:
         try:
             self._allocate()
             self._keep_constraints()
+            self._pack()
             self._bind()
         except BaseException:
             self.close()
@@ -135,6 +136,23 @@ class RunContext:
                     given = f"{constraint}: {value!r} lies at {span[0]:#x}"
                     raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
 
+    def _pack(self) -> None:
+        """Bring parameters into the packed layouts that kernels read, if they are not there.
+
+        The largest come first: while one is packed, its own bytes may be in memory besides, and then the others are not
+        there yet.
+        """
+        todo: dict[tuple[str, str], tuple[Op, Descriptor, str, Tensor]] = {}
+        for op, descriptor in self.recipe.descriptors.items():
+            layouts = descriptor.packed_layouts
+            names = op.operator.operand_names(len(op.declared)) if layouts else ()
+            for value, name in zip(op.declared, names, strict=False):
+                if value is not None and name in layouts and (value.name, layouts[name].name) not in self._prepacked:
+                    todo[value.name, layouts[name].name] = op, descriptor, name, self.tensors[value]
+        for key, (op, descriptor, name, tensor) in sorted(todo.items(), key=lambda one: -one[1][3].desc.nbytes):
+            with error_context(op.name):
+                self._prepacked[key] = descriptor.prepack(name, tensor)
+
     def _bind(self) -> None:
         stream, copies = self.stream, self.recipe.copies
         for op, descriptor in self.recipe.descriptors.items():
@@ -160,10 +178,7 @@ class RunContext:
             if value is None or name not in layouts:
                 inputs.append(None if value is None else self.tensors[value])
                 continue
-            key = value.name, layouts[name].name
-            if key not in self._prepacked:
-                self._prepacked[key] = descriptor.prepack(name, self.tensors[value])
-            inputs.append(self._prepacked[key])
+            inputs.append(self._prepacked[value.name, layouts[name].name])
         return inputs
 
 

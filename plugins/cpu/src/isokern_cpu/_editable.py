@@ -14,7 +14,9 @@ def rebuild(settings: Path) -> None:
     """Rebuild what was edited; raise RuntimeError where it does not compile, so that the library is not loaded."""
     given = json.loads(settings.read_text(encoding="utf-8"))
     root, folder = Path(given["root"]), given["folder"]
-    command = [sys.executable, "-m", "ninja", "-C", str(root), "-f", f"{folder}/build.ninja"]
+    beside = Path(sys.executable).with_name("ninja")  # a process less than by way of Python
+    start = [str(beside)] if beside.is_file() else [sys.executable, "-m", "ninja"]
+    command = [*start, "-C", str(root), "-f", f"{folder}/build.ninja"]
     with open(root / folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # against processes that start at the same time
         environment = {**os.environ, "PYTHON": sys.executable}  # runs the steps of the ninja file

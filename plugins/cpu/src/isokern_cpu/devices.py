@@ -32,7 +32,7 @@ def open_device(library: NativeLibrary) -> Device:
     if threads is not None and not (threads.isdecimal() and 1 <= int(threads) <= MAX_THREADS):
         raise InvalidArgument("environment", f"{THREADS}={threads}", allowed=f"an integer from 1 to {MAX_THREADS}")
     properties: dict[str, Any] = {
-        "processor": platform.processor() or platform.machine(),
+        "processor": platform.machine(),  # `platform.processor` would start a process
         "threads": library.lib.ik_threads(),
         "levels": usable,
         "built": _describe_built(library),

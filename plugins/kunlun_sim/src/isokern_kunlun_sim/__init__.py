@@ -6,7 +6,6 @@ The kernels are written for clusters of cores with local memory.
 from __future__ import annotations
 
 import ctypes.util
-from importlib.metadata import version
 from pathlib import Path
 
 from isokern.backend import Device, Register, Unavailable, check_fingerprints, hookimpl
@@ -93,6 +92,8 @@ def _open_vendor() -> list[Device]:
 
 def _open(name: str, runtime_path: str, kernels: Path, mode: str) -> list[Device]:
     """Open the devices of a runtime library with the kernels built for it."""
+    from importlib.metadata import version
+
     from .devices import XpuDevice, native_library
     from .runtime import Runtime
 

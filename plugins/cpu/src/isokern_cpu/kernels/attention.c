@@ -17,7 +17,7 @@
  * Keys are divided into parts only where there would be too few tasks; `join` then adds the parts up. Keys that no row
  * of the task sees are not read. Few rows are computed as dot products with keys and sums of values in place; many, as
  * register tiles (gemm_tile.h) over packed blocks. */
-#include "attention_rows.h"
+#include "attention_values.h"
 
 /* What is added to the scores of row i of a tile, of a sequence's keys from `at` on. */
 static addend find_addend(const job *j, const tile *t, int64_t i, const span *keys, int64_t at)
@@ -48,11 +48,18 @@ static void attend_keys(const job *j, const scratch *r, const tile *t, const spa
         const int64_t n = ik_min(BLOCK, to - at);
         range seen[MANY];
         block rows;
+        if (!many) {
+            find_runs(j, &j->v, j->of_v, keys, t->group, at, n, &rows);
+            prefetch_first(&rows, j->e * ik_itemsize(rows.dtype));
+        }
         read_block(j, &j->k, j->of_k, keys, t->group, at, n, r->converted, &rows);
-        if (many)
+        if (many) {
             score_many(j, r, t->rows, &rows, n);
-        else
+        } else {
+            if (at == from)
+                prefetch_first(&rows, j->d * ik_itemsize(rows.dtype));
             score_few(j, r, t->rows, &rows);
+        }
         for (int64_t i = 0; i < t->rows; i++) {
             const range visible = find_visible(j, keys, t->query[i]);
             seen[i] = (range){ ik_max(visible.low - at, 0), ik_min(visible.high - at, n) };

@@ -1,10 +1,10 @@
-/* The rows of a tile and a block of keys: their scores, weights, sums of values, and results. */
+/* The rows of a tile and a block of keys: their scores, weights and results. */
 #ifndef IK_ATTENTION_ROWS_H
 #define IK_ATTENTION_ROWS_H
 #include "attention_keys.h"
 #include "exponentials.h"
 
-enum { DISTANCE = 8 }; /* rows from the one that is read to the one that is prefetched */
+enum { DISTANCE = 32 }; /* rows from the one that is read to the one that is prefetched */
 
 /* Prefetch 4 rows, DISTANCE rows behind row c of a run: the rows of a head are far apart, so that no processor does it
  * unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
@@ -19,6 +19,14 @@ static inline __attribute__((always_inline)) void prefetch_rows(
         else if (some + 1 < rows->runs + rows->count)
             ik_prefetch(some[1].at + (i - some->n) * step, bytes);
     }
+}
+
+/* Prefetch the rows of a block that `prefetch_rows` comes too late for. */
+static inline __attribute__((always_inline)) void prefetch_first(const block *rows, int64_t bytes)
+{
+    const int64_t step = rows->step * ik_itemsize(rows->dtype);
+    for (int64_t i = 0; i < ik_min(DISTANCE, rows->runs->n); i++)
+        ik_prefetch(rows->runs->at + i * step, bytes);
 }
 
 /* scores[row, key] = q[row] · k[key] for the keys of a block. */
@@ -151,94 +159,6 @@ static void weigh(const job *j, const scratch *r, int64_t i, range seen, addend 
     if (rescale != 1)
         for (int64_t c = 0; c < j->wide; c++)
             r->sums[i * j->wide + c] *= rescale;
-}
-
-/* sums[row] += Σ weights[row, key] v[key] over the keys of a block. A value that a row does not see may be infinite, so
- * it is replaced by zeros, not multiplied by 0. */
-static void add_values_few(const job *j, const scratch *r, int64_t rows, const block *values, const range *seen)
-{
-    const int64_t size = ik_itemsize(values->dtype), step = values->step * size, whole = j->e / lanes_f32 * lanes_f32;
-    const char *zeros = memset(r->values, 0, (size_t)j->wide * sizeof *r->values);
-    for (const run *some = values->runs; some < values->runs + values->count; some++)
-        for (int64_t c = some->first; c < some->first + some->n; c += 4) {
-            prefetch_rows(values, some, c - some->first, j->e * size);
-            for (int64_t i = 0; i < rows; i++) {
-                const int64_t low = seen[i].low, high = ik_min(seen[i].high, some->first + some->n);
-                const float *of_row = r->scores + i * BLOCK;
-                float *sums = r->sums + i * j->wide, rest[lanes_f32];
-                const char *x[4];
-                float weights[4]; /* behind the run are those of other keys, or of another row */
-                for (int64_t key = 0; key < 4; key++) {
-                    const bool in = c + key >= low && c + key < high;
-                    weights[key] = in ? of_row[c + key] : 0;
-                    x[key] = in ? some->at + (c - some->first + key) * step : zeros;
-                }
-                for (int64_t key = 0; key < 4 && j->seen.t != NULL; key++)
-                    x[key] = weights[key] == 0 ? zeros : x[key];
-                if (whole > 0) {
-                    switch (values->dtype) {
-                    case IK_F16: add_rows_f32(IK_F16, whole, weights, x, sums); break;
-                    case IK_BF16: add_rows_f32(IK_BF16, whole, weights, x, sums); break;
-                    default: add_rows_f32(IK_F32, whole, weights, x, sums);
-                    }
-                }
-                for (int64_t key = 0; key < 4 && whole < j->e; key++) {
-                    load_f32(values->dtype, x[key] + whole * size, 1, j->e - whole, rest);
-                    for (int64_t col = whole; col < j->e; col++)
-                        sums[col] += weights[key] * rest[col - whole];
-                }
-            }
-        }
-}
-
-typedef uint32_t __attribute__((may_alias)) float_bits;
-
-static bool is_finite(const float *x, int64_t n)
-{
-    const float_bits *bits = (const float_bits *)x;
-    uint32_t bad = 0;
-    for (int64_t i = 0; i < n; i++)
-        bad |= (bits[i] & 0x7f800000u) == 0x7f800000u;
-    return bad == 0;
-}
-
-/* The same, a tile of rows × a panel of values at a time; key by key where a value is not finite and some row does not
- * see all keys. */
-static void add_values_many(
-    const job *j, const scratch *r, int64_t rows, const block *given, int64_t n, const range *seen)
-{
-    const int64_t wide = j->wide;
-    bool all_seen = j->seen.t == NULL, multiply = true;
-    for (int64_t i = 0; i < rows; i++)
-        all_seen &= seen[i].low <= 0 && seen[i].high >= n;
-    convert_block(&j->v, given, wide, r->values);
-    for (int64_t key = 0; key < n; key++) {
-        float *values = r->values + key * wide;
-        multiply &= all_seen || is_finite(values, j->e);
-        memset(values + j->e, 0, (size_t)(wide - j->e) * sizeof *values);
-    }
-    if (!multiply) {
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t key = seen[i].low; key < seen[i].high; key++)
-                for (int64_t c = 0; c < wide && r->scores[i * BLOCK + key] != 0; c++)
-                    r->sums[i * wide + c] += r->scores[i * BLOCK + key] * r->values[key * wide + c];
-        return;
-    }
-    for (int64_t i = 0; i < rows; i += IK_TILE_ROWS)
-        for (int64_t c = 0; c < wide; c += panel_width_f32) {
-            float *sums = r->sums + i * wide + c;
-            const ik_tile t = { .k = n,
-                .a = r->scores + i * BLOCK,
-                .a_row = BLOCK,
-                .a_step = 1,
-                .b = r->values + c,
-                .b_step = wide,
-                .from = sums,
-                .from_row = wide,
-                .to = sums,
-                .to_row = wide };
-            tile_f32(ik_min(IK_TILE_ROWS, rows - i), 2, &t);
-        }
 }
 
 /* Write the result of a row, sums / total, and the logarithm of the sum of exponentials. */

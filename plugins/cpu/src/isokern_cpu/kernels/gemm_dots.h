@@ -2,18 +2,7 @@
  * place. For one float type; include after gemm_tile.h, with the same IK_T and IK_OF; needs IK_OF(widen), which
  * converts a vector of any dtype to the type. */
 
-/* Sum the lanes of each vector, by halves. */
-static void IK_OF(fold)(int rows, int cols, IK_T (*lanes)[4][IK_OF(lanes)], IK_T *sums, int64_t sums_row)
-{
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < cols; c++) {
-            IK_T *x = lanes[r][c];
-            for (int w = IK_OF(lanes) / 2; w > 0; w /= 2)
-                for (int i = 0; i < w; i++)
-                    x[i] += x[i + w];
-            sums[r * sums_row + c] = x[0];
-        }
-}
+#include "folds.h"
 
 /* sums[r, c] = Σ_p a[r, p] b[p, c] for `rows` × `cols`; both contiguous in p. */
 static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, const int cols, const int32_t dtype,
@@ -58,21 +47,18 @@ static inline __attribute__((always_inline)) void IK_OF(dots)(const int rows, co
                 sum[r][c] = IK_OF(fma)(w, x[c], sum[r][c]);
         }
     }
-    IK_T lanes[4][4][LANES];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int c = 0; c < cols; c++)
-            *(IK_OF(loose) *)lanes[r][c] = sum[r][c];
-    IK_OF(fold)(rows, cols, lanes, sums, sums_row);
+        IK_OF(fold)(cols, sum[r], sums + r * sums_row);
 }
 
 static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t dtype, int64_t rows, int64_t cols,
     int64_t k, const IK_T *a, int64_t a_row, const char *b, int64_t b_col, IK_T *sums, int64_t sums_row)
 {
-    /* Fewer than 4 are computed one by one: each size is separate code. */
-    int64_t wide = cols == 4 ? 4 : 1, tall = rows == 4 ? 4 : 1;
-    for (int64_t r = 0; r < rows; r += tall)
+    /* Fewer than 4 columns are computed one by one, and rows by 4, 2 and 1: each size is separate code. */
+    const int64_t wide = cols == 4 ? 4 : 1;
+    for (int64_t r = 0, tall; r < rows; r += tall) {
+        tall = rows - r >= 4 ? 4 : rows - r >= 2 && wide == 4 ? 2 : 1;
         for (int64_t c = 0; c < cols; c += wide) {
             const IK_T *x = a + r * a_row;
             const char *y = b + c * b_col * ik_itemsize(dtype);
@@ -81,11 +67,14 @@ static inline __attribute__((always_inline)) void IK_OF(dots_of)(const int32_t d
                 IK_OF(dots)(4, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
             else if (tall == 4)
                 IK_OF(dots)(4, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
+            else if (tall == 2)
+                IK_OF(dots)(2, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
             else if (wide == 4)
                 IK_OF(dots)(1, 4, dtype, k, x, a_row, y, b_col, to, sums_row);
             else
                 IK_OF(dots)(1, 1, dtype, k, x, a_row, y, b_col, to, sums_row);
         }
+    }
 }
 
 /* sums[j] += Σ_i w[i] b[i, j] for the 4 rows of b at x[0] .. x[3], j < n, n a multiple of a vector's lanes. */

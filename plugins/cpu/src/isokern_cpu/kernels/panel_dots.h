@@ -75,18 +75,24 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
     for (int64_t row = begin; row < end; row++) {
         const int64_t from = ik_row_offset(s->tx, ik_min(row, s->m - 1), 1), r = row % width; /* the last row fills */
         char *to = s->converted + (row - r) * s->converted_bytes;
-        ik_load_f32(s->tx->dtype, s->x + from * ik_itemsize(s->tx->dtype), stride, s->k, wide);
+        const char *given = s->x + from * ik_itemsize(s->tx->dtype);
+        const float *values = s->tx->dtype == IK_F32 && stride == 1 ? (const float *)(const void *)given : wide;
+        if (values == wide)
+            ik_load_f32(s->tx->dtype, given, stride, s->k, wide);
         for (int64_t b = 0; b < s->k / IK_BLOCK; b++, to += width * x_bytes(f)) {
             const panel_x x = panel_x_at(f, width, to, r);
             int32_t quants[IK_BLOCK];
-            const float d = ik_quantise_block(wide + b * IK_BLOCK, quants);
+            const float d = ik_quantise_block(values + b * IK_BLOCK, quants);
             *x.d = d / (float)(1 << lift_of(f));
             for (int i = 0; i < IK_BLOCK; i++)
                 x.q[i] = (int8_t)quants[i];
+            int64_t eights[IK_BLOCK / 8]; /* the sums of so many quants, which are counted from -128 */
+            const __m256i above = _mm256_xor_si256(_mm256_loadu_si256((const void *)x.q), _mm256_set1_epi8(-128));
+            _mm256_storeu_si256((void *)eights, _mm256_sad_epu8(above, _mm256_setzero_si256()));
             for (int64_t at = 0, run = 0; at < IK_BLOCK; at += f.run, run++) {
-                int32_t sum = 0;
-                for (int i = 0; i < f.run; i++)
-                    sum += quants[at + i];
+                int32_t sum = -128 * f.run;
+                for (int64_t i = at / 8; i < (at + f.run) / 8; i++)
+                    sum += (int32_t)eights[i];
                 x.s[run * width] = d * (float)sum;
                 x.undo[run * width] = offset * sum * (1 << lift_of(f));
             }
