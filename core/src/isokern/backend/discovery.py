@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pluggy
@@ -19,7 +20,6 @@ from ..declare.registry import is_offered, list_declared, withdraw
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
-from .entries import Entry, find_entries
 from .register import Backend, Register, describe, trace_of
 
 GROUP = "isokern"
@@ -33,8 +33,8 @@ class Registry:
     commands: list[Any]
 
 
-def _choose_entries() -> list[Entry]:
-    found = sorted(find_entries(GROUP), key=lambda e: e.name)
+def _choose_entries() -> list[EntryPoint]:
+    found = sorted(entry_points(group=GROUP), key=lambda e: e.name)
     wanted = settings.get("ISOKERN_PLUGINS")
     if wanted is None:
         return found
@@ -50,7 +50,7 @@ def _choose_entries() -> list[Entry]:
     return [e for e in found if e.name in names]
 
 
-def discover(entries: Sequence[Entry]) -> Registry:
+def discover(entries: Sequence[EntryPoint]) -> Registry:
     """Load each entry point on its own: one that fails is quarantined, and the others go on."""
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hooks)
