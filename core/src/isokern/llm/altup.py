@@ -13,8 +13,8 @@ from ..graph.layer import Context, Layer
 from ..graph.model import Model
 from .layers import Attention, Norm, Origin, Product, Table, Weighted, emitter, multiply
 from .parts import AltUp
-from .ropes import Rope
 from .places import KeyPlaces
+from .ropes import Rope
 
 FLOOR = 1e-5  # of a mean square that a branch is divided by
 

@@ -25,8 +25,8 @@ from .parts import (
     read_mixing,
     read_recurrent,
 )
-from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 from .places import Kept, Step
+from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from .decoder_layer import DecoderLayer
 from .gguf import GGUF, quote_name
 from .layers import Norm, Origin, Product, Scaled, Sum, Table
 from .parts import Mixing
+from .places import KeyPlaces, StatePlaces, Step
 from .recurrent import StateLayer
 from .rwkv import MixingLayer
-from .places import KeyPlaces, StatePlaces, Step
 
 
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:

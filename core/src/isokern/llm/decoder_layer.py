@@ -8,8 +8,8 @@ from .architectures import RESIDUAL
 from .experts import Mixture
 from .latent import LatentAttention
 from .layers import Attention, FeedForward, Origin, Weighted, multiply
-from .ropes import Rope
 from .places import KeyPlaces
+from .ropes import Rope
 
 
 class DecoderLayer(Weighted):

@@ -17,8 +17,8 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
 from .architectures import SCORES_CAP, TEMPERATURE
 from .gguf import GGUF
-from .ropes import Rope
 from .places import KeyPlaces
+from .ropes import Rope
 
 
 @dataclass(frozen=True)

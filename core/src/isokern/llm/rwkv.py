@@ -68,7 +68,9 @@ class MixingLayer(StateLayer):
         for run, held in zip(self.places.runs, shift, strict=True):
             y, n = run.cut(ctx, x), run.length
             kept = e.collapse(e("slice", held, starts=(which,), ends=(which + 1,), axes=(1,)), (2, 1))
-            made.append(e("concat", kept, e("slice", y, starts=(0,), ends=(n - 1,), axes=(0,)), axis=0) if n > 1 else kept)
+            if n > 1:
+                kept = e("concat", kept, e("slice", y, starts=(0,), ends=(n - 1,), axes=(0,)), axis=0)
+            made.append(kept)
         return join(ctx, made)
 
     def _mix_time(self, ctx: Context, x: Value, before: Value, state: Value) -> Value:

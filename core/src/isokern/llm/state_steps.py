@@ -71,15 +71,15 @@ class StateInputs:
         """Return the states of each run's sequences: copies, so that a slot may be read and written in one step."""
         y = ctx.emit("gather", [held, self.sources], {"axis": 0})
         y = ctx.emit("collapse_shape", [y], {"groups": (2, *[1] * (held.spec.ndim - 2))})
-        return [self._cut(ctx, y, run, at) for run, at in self._numbered()]
+        return [self._cut(ctx, y, run, at) for run, at in self._number_runs()]
 
     def write(self, ctx: Context, held: Value, new: Sequence[Value]) -> Value:
         """Return what a layer keeps, with the new states in their slots."""
-        for (run, at), states in zip(self._numbered(), new, strict=True):
+        for (run, at), states in zip(self._number_runs(), new, strict=True):
             held = ctx.emit("paged_cache_update", [states, self._cut(ctx, self.slots, run, at), held])
         return held
 
-    def _numbered(self) -> list[tuple[Run, int]]:
+    def _number_runs(self) -> list[tuple[Run, int]]:
         """Return each run, and the number of its first sequence."""
         return [(run, sum(other.count for other in self.runs[:i])) for i, run in enumerate(self.runs)]
 
