@@ -11,6 +11,7 @@ from ..dtypes import DType
 from ..status import IsokernError
 from ..tensors import Tensor, empty
 from .drawing import largest
+from .logprobs import TokenLogprobs, find_logprobs
 from .model import Model
 from .places import Step
 from .program import DecoderProgram
@@ -21,8 +22,8 @@ from .turns import SequenceState
 
 PAGE = 16  # positions of a page
 
-Drawn = dict[SequenceState, list[int | IsokernError]]
-"""The next tokens of each text; in place of the last one, why there is none."""
+Drawn = dict[SequenceState, list[tuple[int, TokenLogprobs | None] | IsokernError]]
+"""The next tokens of each text, with how likely they were where that is wanted; in place of the last one, why not."""
 
 
 class StepRunner(ABC):
@@ -56,7 +57,8 @@ class StepRunner(ABC):
         made, row = {}, 0
         for state in texts:
             told = likeliest[row:] if state.request.drawing.plain else []
-            made[state] = _draw_each(state, logits, row, rows[state], told)
+            drawn = _draw_each(state, logits, row, rows[state], told)
+            made[state] = _add_logprobs(drawn, logits[row : row + rows[state]], state.request.top)
             row += rows[state]
         return made
 
@@ -153,6 +155,17 @@ def _draw_each(
         if i < len(state.drafts) and token != state.drafts[i]:
             break
     return made
+
+
+def _add_logprobs(
+    drawn: Sequence[int | IsokernError], logits: Tensor, top: int | None
+) -> list[tuple[int, TokenLogprobs | None] | IsokernError]:
+    """Return drawn tokens with how likely they were by the rows of `logits`, where that is wanted."""
+    tokens = [token for token in drawn if not isinstance(token, IsokernError)]
+    found: Sequence[TokenLogprobs | None] = [None] * len(tokens)
+    if top is not None and tokens:
+        found = find_logprobs(logits[: len(tokens)], tokens, top)
+    return [*zip(tokens, found, strict=True), *(error for error in drawn if isinstance(error, IsokernError))]
 
 
 def power(count: int) -> int:

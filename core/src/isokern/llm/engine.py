@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..arguments import integer, is_integer
 from ..status import InvalidArgument, IsokernError, quote
 from .batch import PAGE, BatchRunner, StepRunner
 from .drawing import Drawing
+from .engine_text import EngineText
 from .generate import TextEnding
 from .grammar import Grammar, GrammarState
 from .kv_cache import cache_dtype
+from .logprobs import TokenLogprobs
 from .model import Model
 from .pages import PagePool, SlotPool
 from .request import FAILED, LENGTH, STOP, Request
@@ -127,13 +129,15 @@ class Engine:
         constraint: GrammarState | None = None,
         priority: int = 0,
         listener: Callable[[], None] | None = None,
+        logprobs: int | None = None,
     ) -> Request:
         """Return a request for up to `max_tokens` tokens after `prompt`, until one of `ends`.
 
         `bias` is added to the logits of its tokens, and -inf rules one out; `constraint`, which no other request
-        may have, rules out what its grammar does not allow. `listener` is called after each token and
-        at the end, in the engine's thread. InvalidArgument where the prompt is empty or has tokens out of range, it and
-        the text do not fit the context or the cache, or an option is wrong.
+        may have, rules out what its grammar does not allow. `listener` is called after each token and at the end, in
+        the engine's thread. With `logprobs`, the request's `logprobs` say how likely each token was by the logits of
+        the model, and the so many likeliest ones (`TokenLogprobs`). InvalidArgument where the prompt is empty or has
+        tokens out of range, it and the text do not fit the context or the cache, or an option is wrong.
         """
         most, size = integer("generate", "max_tokens", max_tokens, 1), self.model.config.vocabulary
         ids, priority = read_tokens(prompt, size), integer("generate", "priority", priority)
@@ -146,7 +150,8 @@ class Engine:
         if not (listener is None or callable(listener)):
             raise InvalidArgument("generate", f"listener={quote(listener)}", allowed="a function, or None")
         drawing = Drawing(Sampling() if sampling is None else sampling, bias, size, self.model.device, constraint)
-        request = Request(ids, most, drawing, frozenset(ends), priority)
+        top = None if logprobs is None else integer("generate", "logprobs", logprobs, 0)
+        request = Request(ids, most, drawing, frozenset(ends), priority, top)
         if listener is not None:
             request.listen(listener)
         with self._worker.lock:
@@ -211,21 +216,22 @@ class Engine:
                     self.scheduler.commit(state, count)
                     self._append(state, drawn.get(state, []))
 
-    def _append(self, state: SequenceState, drawn: Sequence[int | IsokernError]) -> None:
+    def _append(self, state: SequenceState, drawn: Sequence[tuple[int, TokenLogprobs | None] | IsokernError]) -> None:
         """Add tokens to a text, and finish it where it ends."""
         request = state.request
-        for i, token in enumerate(drawn):
+        for i, found in enumerate(drawn):
             if i:  # the draft that was right has been computed
                 self.scheduler.commit(state, 1)
                 self.accepted += 1
-            if isinstance(token, IsokernError):
-                self.scheduler.finish(state, FAILED, token)
+            if isinstance(found, IsokernError):
+                self.scheduler.finish(state, FAILED, found)
                 return
+            token, logprobs = found
             if token in request.ends:
                 self.scheduler.finish(state, STOP)
                 return
             state.tokens.append(token)
-            request.add(token)
+            request.add(token, logprobs)
             if len(request.tokens) == request.most:
                 self.scheduler.finish(state, LENGTH)
                 return
@@ -263,35 +269,3 @@ class _Worker:
             thread = self.thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-
-
-class EngineText(Iterator[str]):
-    """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
-
-    So does leaving it unread: when nobody holds it any more.
-    """
-
-    def __init__(self, request: Request, ending: TextEnding) -> None:
-        self.request, self._pieces = request, _pieces(request, ending)
-        weakref.finalize(self, request.cancel)
-
-    def __next__(self) -> str:
-        return next(self._pieces)
-
-    def close(self) -> None:
-        """End the text where it is."""
-        self.request.cancel()
-        self._pieces.close()
-
-
-def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
-    for token in request:
-        piece = ending.push(token)
-        if piece:
-            yield piece
-        if ending.found:
-            request.cancel()
-            return
-    piece = ending.end()
-    if piece:
-        yield piece
