@@ -29,8 +29,8 @@ SIZES = {"250M": (1024, 2816, 16, 16, 8, 64, 32000), "1B": (2048, 5632, 16, 32, 
 CONTEXT, PROMPT, TEXT, PAUSE = 1024, 512, 48, 0.3
 
 
-def write_model(path: Path, size: str) -> None:
-    """Write a Llama of random weights in F16."""
+def write_model(path: Path, size: str, words: bool = False) -> None:
+    """Write a Llama of random weights in F16, with a vocabulary of made-up words where these are wanted."""
     width, inner, layers, heads, shared, dim, vocabulary = SIZES[size]
     random = np.random.default_rng(0)
 
@@ -57,8 +57,20 @@ def write_model(path: Path, size: str) -> None:
         "rope.dimension_count": dim,
         "vocab_size": vocabulary,
     }
-    whole = {"general.architecture": "llama", "tokenizer.ggml.model": "none"}
+    whole: dict[str, Any] = {"general.architecture": "llama", "tokenizer.ggml.model": "none"}
+    if words:
+        whole |= make_words(vocabulary)
     write_gguf(path, whole | {f"llama.{key}": value for key, value in facts.items()}, held)
+
+
+def make_words(count: int) -> dict[str, Any]:
+    """Return the metadata of a SentencePiece vocabulary: control tokens, all bytes, and words that are numbers."""
+    control, single = ["<unk>", "<s>", "</s>"], [f"<0x{byte:02X}>" for byte in range(256)]
+    texts = [*control, *single, *(f"\u2581{n}" for n in range(count - 259))]
+    kinds = [2, 3, 3, *[6] * 256, *[1] * (count - 259)]
+    facts = {"model": "llama", "tokens": texts, "scores": np.zeros(count, np.float32)}
+    facts |= {"token_type": np.array(kinds, np.int32), "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0}
+    return {f"tokenizer.ggml.{key}": value for key, value in facts.items()}
 
 
 def quantise(path: Path, to: Path, kind: str, threads: int) -> None:

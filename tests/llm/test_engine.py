@@ -128,6 +128,24 @@ def test_drafts_change_no_text_and_spare_steps(model, tokenizer, sampling, exact
     assert engine.accepted > 20 and counts[1] < counts[0] - 10
 
 
+@pytest.mark.parametrize("sampling", [Sampling(), DRAWN])
+def test_logprobs_are_of_the_models_own_logits(model, tokenizer, sampling):
+    prompt = tokenizer.encode("the LORD, and the LORD, and the LORD, and the", eos=False)
+    for drafts in (0, 3):  # a step that computes drafts has several tokens of a text
+        with Engine(model, context=96, batch=3, tokens=16, drafts=drafts) as engine:
+            requests = [engine.submit(prompt, 20, sampling, bias={20: 1.0}, logprobs=n) for n in (None, 0, 4, 9000)]
+            tokens = [request.result(60) for request in requests]
+        assert tokens == [tokens[0]] * 4 and requests[0].logprobs == []
+        logits = Session(model, 96).logits([*prompt, *tokens[0][:-1]], every=True)[-20:].astype(np.float64)
+        rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        for request, count in zip(requests[1:], (0, 4, 2048), strict=True):
+            for row, token, found in zip(rows, request.tokens, request.logprobs, strict=True):
+                assert found.token == token and found.logprob == pytest.approx(row[token], abs=1e-3)
+                assert len(found.top) == count
+                assert [x for _, x in found.top[:9]] == pytest.approx(np.sort(row)[::-1][: min(count, 9)], abs=1e-3)
+                assert all(x == pytest.approx(row[n], abs=1e-3) for n, x in found.top[:9])
+
+
 def test_drafts_end_where_the_text_does(model, tokenizer):
     prompt = tokenizer.encode("the LORD, and the LORD, and the LORD, and the", eos=False)
     with Engine(model, context=96, batch=2, tokens=16, drafts=4) as engine:
@@ -271,6 +289,8 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monk
         ([1], 2, {"ends": 5}, "ends=5"),
         ([1], 2, {"ends": ["a"]}, "ends="),
         ([1], 2, {"listener": 5}, "listener=5"),
+        ([1], 2, {"logprobs": -1}, "logprobs=-1"),
+        ([1], 2, {"logprobs": True}, "logprobs=True"),
     ],
 )
 def test_wrong_requests_are_refused_at_once(engine, prompt, most, options, message):
@@ -285,7 +305,7 @@ def test_prompts_may_be_generators_and_are_copied(engine):
     assert request.result(60) == engine.submit((t for t in [1, 2, 3]), 4).result(60)
 
 
-def test_wrong_engines_are_refused(model, tmp_path):
+def test_wrong_engines_are_refused(model):
     for options, message in [
         ({"batch": 0}, "batch=0"),
         ({"tokens": 8}, "tokens=8"),
@@ -295,8 +315,6 @@ def test_wrong_engines_are_refused(model, tmp_path):
     ]:
         with pytest.raises(isokern.IsokernError, match=message):
             Engine(model, **options)
-    with pytest.raises(InvalidArgument, match="which has no keys"):
-        Engine(Model(made_architecture(tmp_path / "model.gguf", "mamba")))
 
 
 def test_a_closed_engine_cancels_and_refuses(model):

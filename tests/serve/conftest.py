@@ -176,9 +176,10 @@ def serve(model, template):
 
     started = []
 
-    def start(engine=None, template=template, grace=20, limits=None, **options):
-        made = Engine(model, **(engine or {}))
-        started.append(Served(made, model.tokenizer(), template, grace, limits=Limits(**(limits or {})), **options))
+    def start(engine=None, template=template, grace=20, limits=None, other=None, **options):
+        held = other or model
+        made = Engine(held, **(engine or {}))
+        started.append(Served(made, held.tokenizer(), template, grace, limits=Limits(**(limits or {})), **options))
         return started[-1]
 
     yield start

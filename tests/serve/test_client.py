@@ -67,7 +67,7 @@ def test_a_stream_that_the_client_closes(api, keyed):
     [
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "tools"),
-        ({"logprobs": True}, openai.BadRequestError, "logprobs"),
+        ({"top_logprobs": 2}, openai.BadRequestError, "top_logprobs"),
         ({"extra_body": {"x": 1}}, openai.BadRequestError, "x"),
         ({"model": "gpt-4o"}, openai.NotFoundError, "model"),
         ({"extra_headers": {"Authorization": "Bearer x"}}, openai.AuthenticationError, None),

@@ -134,7 +134,8 @@ def _open_engine(model: Any, **options: Any) -> Engine:
         engine = Engine(model, tokens=tokens, **options)
         engine.submit([0], 1 if engine.context == 1 else 2).result()
     except OutOfMemory as error:
-        hint = "; ".join(part for part in (error.hint, "give --context or --positions a smaller number") if part)
+        smaller = "give --batch, --context or --positions a smaller number"
+        hint = "; ".join(part for part in (error.hint, smaller) if part)
         raise OutOfMemory(error.where, error.problem, allowed=error.allowed, hint=hint) from error
     return engine
 

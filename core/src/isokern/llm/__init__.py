@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .gguf import GGUF, GGUFTensor
     from .grammar import Grammar
     from .kv_cache import KVCache
+    from .logprobs import TokenLogprobs
     from .model import Model
     from .request import Request
     from .sampling import Sampling
@@ -32,6 +33,7 @@ _LAZY = {
     "gguf": ("GGUF", "GGUFTensor"),
     "grammar": ("Grammar",),
     "kv_cache": ("KVCache",),
+    "logprobs": ("TokenLogprobs",),
     "model": ("Model",),
     "request": ("Request",),
     "sampling": ("Sampling",),
@@ -55,6 +57,7 @@ __all__ = [
     "Session",
     "Template",
     "TextStream",
+    "TokenLogprobs",
     "Tokenizer",
     "negative_log_likelihood",
     "text",

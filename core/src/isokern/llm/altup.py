@@ -13,8 +13,8 @@ from ..graph.layer import Context, Layer
 from ..graph.model import Model
 from .layers import Attention, Norm, Origin, Product, Table, Weighted, emitter, multiply
 from .parts import AltUp
+from .places import KeyPlaces
 from .ropes import Rope
-from .steps import Places
 
 FLOOR = 1e-5  # of a mean square that a branch is divided by
 
@@ -122,7 +122,7 @@ def add_rows(made: Model, origin: Origin, tokens: Value, x: Value) -> Value:
 class AltUpLayer(AltUpWeighted):
     """One layer: its inputs are the branches, rows of the tables [n, layers, inner], and those of `Attention`."""
 
-    def __init__(self, origin: Origin, layer: int, places: Places, rope: Rope | None) -> None:
+    def __init__(self, origin: Origin, layer: int, places: KeyPlaces, rope: Rope | None) -> None:
         super().__init__(origin)
         self.layer, self.attention = layer, Attention(origin, layer, places, rope)
 

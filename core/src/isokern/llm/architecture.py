@@ -25,8 +25,8 @@ from .parts import (
     read_mixing,
     read_recurrent,
 )
+from .places import Kept, Step
 from .ropes import LOCAL, LONG, ROPE, Rope, RopeTables, read_ropes
-from .steps import Kept, Step
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Config:
         if self.source(layer) != layer:
             return {}
         if self.recurrent is not None:
-            return {name: (shape, "F32") for name, shape in self.recurrent.shapes.items()}
+            return step.keep_states(self.recurrent.shapes)
         widths = {"keys": self.head_dim, "values": self.value_dim}
         return step.keep(self.kv_heads, widths, self.windows[layer])
 

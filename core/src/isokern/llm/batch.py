@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,27 +11,26 @@ from ..dtypes import DType
 from ..status import IsokernError
 from ..tensors import Tensor, empty
 from .drawing import largest
+from .logprobs import TokenLogprobs, find_logprobs
 from .model import Model
+from .places import Step
 from .program import DecoderProgram
 from .sampling import HISTORY
-from .scheduler import Scheduler, SequenceState
+from .scheduler import Scheduler
 from .steps import BatchStep
+from .turns import SequenceState
 
 PAGE = 16  # positions of a page
 
-Drawn = dict[SequenceState, list[int | IsokernError]]
-"""The next tokens of each text; in place of the last one, why there is none."""
+Drawn = dict[SequenceState, list[tuple[int, TokenLogprobs | None] | IsokernError]]
+"""The next tokens of each text, with how likely they were where that is wanted; in place of the last one, why not."""
 
 
-class BatchRunner:
-    """Runs the steps that a scheduler plans, of sequences of up to `context` positions, over caches of its pages.
+class StepRunner(ABC):
+    """Runs the steps that an engine plans, through programs that are compiled when a step of their size comes first."""
 
-    Programs are compiled when a step of their size comes first. With `exact` there is one, for all steps.
-    """
-
-    def __init__(self, model: Model, context: int, scheduler: Scheduler, dtype: DType, *, exact: bool) -> None:
-        self.model, self.context, self.scheduler, self.dtype, self.exact = model, context, scheduler, dtype, exact
-        step = self._step(1, 1)
+    def __init__(self, model: Model, step: Step) -> None:
+        self.model = model
         self.caches: dict[str, Tensor] = {
             f"blk.{layer}.{name}": empty(shape, kept, device=model.device)
             for layer in range(model.config.layers)
@@ -42,10 +42,42 @@ class BatchRunner:
         """Compute a step, and return the next tokens of each text that it brings to its end."""
         return self._draw(self._compute(parts), parts)
 
+    @abstractmethod
+    def _compute(self, parts: Mapping[SequenceState, int]) -> Tensor:
+        """Run a step, and return the logits after the last token of each text and after its drafts, in order."""
+
+    def _draw(self, logits: Tensor, parts: Mapping[SequenceState, int]) -> Drawn:
+        """Return the next tokens of each text: one, and one more after each draft that is what was drawn."""
+        rows = {state: count_rows(state, count) for state, count in parts.items()}
+        texts = [state for state, count in rows.items() if count]
+        try:
+            likeliest = largest(logits) if any(state.request.drawing.plain for state in texts) else []
+        except IsokernError:  # of whom, is found one by one
+            likeliest = []
+        made, row = {}, 0
+        for state in texts:
+            told = likeliest[row:] if state.request.drawing.plain else []
+            drawn = _draw_each(state, logits, row, rows[state], told)
+            made[state] = _add_logprobs(drawn, logits[row : row + rows[state]], state.request.top)
+            row += rows[state]
+        return made
+
+
+class BatchRunner(StepRunner):
+    """Runs the steps that a scheduler plans, of sequences of up to `context` positions, over caches of its pages.
+
+    With `exact` there is one program, for all steps.
+    """
+
+    def __init__(self, model: Model, context: int, scheduler: Scheduler, dtype: DType, *, exact: bool) -> None:
+        self.context, self.scheduler, self.dtype, self.exact = context, scheduler, dtype, exact
+        self.activations = model.activations
+        super().__init__(model, self._step(1, 1))
+
     def _compute(self, parts: Mapping[SequenceState, int]) -> Tensor:
         """Run a step, and return the logits after the last token of each text and after its drafts, in order."""
         ids = {state: [*state.tokens[state.computed :][:count], *state.drafts] for state, count in parts.items()}
-        wanted = sum(_count_rows(state, count) for state, count in parts.items())
+        wanted = sum(count_rows(state, count) for state, count in parts.items())
         program = self._program(sum(map(len, ids.values())), wanted)
         arrays = {name: np.zeros(held.shape, np.int64) for name, held in program.inputs.items()}
         for name in {"slots", "near_slots"} & arrays.keys():
@@ -67,7 +99,7 @@ class BatchRunner:
                 arrays["lengths"][span] = places[at - own.start - 1] + 1
                 span += 1
                 arrays["starts"][span:] = at
-            rows = _count_rows(state, parts[state])
+            rows = count_rows(state, parts[state])
             arrays["rows"][row : row + rows] = np.arange(at - rows, at)
             row += rows
         for name, array in arrays.items():
@@ -81,38 +113,23 @@ class BatchRunner:
         if self.exact:
             shape = most, texts
         elif tokens == rows:
-            shape = (min(_power(tokens), texts),) * 2
+            shape = (min(power(tokens), texts),) * 2
         else:
-            shape = min(_power(tokens), most), 1 if rows < 2 else texts
+            shape = min(power(tokens), most), 1 if rows < 2 else texts
         if shape not in self.programs:
             self.programs[shape] = DecoderProgram(self.model, self._step(*shape), self.caches)
         return self.programs[shape]
 
     def _step(self, tokens: int, rows: int) -> BatchStep:
-        activations = self.model.activations
+        activations = self.activations
         sequences = tokens if self.exact else self.scheduler.batch
         pages, near = self.scheduler.pool.count, self.scheduler.near
         return BatchStep(
             self.context, tokens, rows, sequences, pages, PAGE, self.dtype, activations, near.count if near else 0
         )
 
-    def _draw(self, logits: Tensor, parts: Mapping[SequenceState, int]) -> Drawn:
-        """Return the next tokens of each text: one, and one more after each draft that is what was drawn."""
-        rows = {state: _count_rows(state, count) for state, count in parts.items()}
-        texts = [state for state, count in rows.items() if count]
-        try:
-            likeliest = largest(logits) if any(state.request.drawing.plain for state in texts) else []
-        except IsokernError:  # of whom, is found one by one
-            likeliest = []
-        made, row = {}, 0
-        for state in texts:
-            told = likeliest[row:] if state.request.drawing.plain else []
-            made[state] = _draw_each(state, logits, row, rows[state], told)
-            row += rows[state]
-        return made
 
-
-def _count_rows(state: SequenceState, count: int) -> int:
+def count_rows(state: SequenceState, count: int) -> int:
     """Return after how many of the tokens of a step's part something is drawn."""
     return 1 + len(state.drafts) if count == state.pending else 0
 
@@ -140,6 +157,17 @@ def _draw_each(
     return made
 
 
-def _power(count: int) -> int:
+def _add_logprobs(
+    drawn: Sequence[int | IsokernError], logits: Tensor, top: int | None
+) -> list[tuple[int, TokenLogprobs | None] | IsokernError]:
+    """Return drawn tokens with how likely they were by the rows of `logits`, where that is wanted."""
+    tokens = [token for token in drawn if not isinstance(token, IsokernError)]
+    found: Sequence[TokenLogprobs | None] = [None] * len(tokens)
+    if top is not None and tokens:
+        found = find_logprobs(logits[: len(tokens)], tokens, top)
+    return [*zip(tokens, found, strict=True), *(error for error in drawn if isinstance(error, IsokernError))]
+
+
+def power(count: int) -> int:
     """Return the smallest power of two that is at least `count`."""
     return 1 << (count - 1).bit_length()

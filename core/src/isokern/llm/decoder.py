@@ -17,9 +17,9 @@ from .decoder_layer import DecoderLayer
 from .gguf import GGUF, quote_name
 from .layers import Norm, Origin, Product, Scaled, Sum, Table
 from .parts import Mixing
+from .places import KeyPlaces, StatePlaces, Step
 from .recurrent import StateLayer
 from .rwkv import MixingLayer
-from .steps import Step
 
 
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
@@ -38,6 +38,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     x = made.add(table, places.tokens, name="token_embd")
     x = made.apply(Scaled(c.embedding_scale), [x], "token_embd")
     if not c.form.pairing and not c.recurrent:
+        assert isinstance(places, KeyPlaces)  # whose step keeps keys
         learned = made.add(Table(origin, c.context), places.positions, name="position_embd")
         x = made.apply(Sum(), [x, learned], "position_embd")
     if c.form.first_norm:
@@ -56,12 +57,14 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
         given = [x, *rows, *(kept or stored[c.source(layer)])]
         given += [] if rope is None else [turns[rope]]
         if c.recurrent:
+            assert isinstance(places, StatePlaces)  # whose step keeps states
             mixing = isinstance(c.recurrent, Mixing)
-            spaces = MixingLayer(origin, first) if mixing else StateLayer(origin)
+            spaces = MixingLayer(origin, places, first) if mixing else StateLayer(origin, places)
             x = made.add(spaces, *given, name=own)
             states += spaces.kept
             first = spaces.first if isinstance(spaces, MixingLayer) else None
         else:
+            assert isinstance(places, KeyPlaces)
             kind = AltUpLayer if c.altup else DecoderLayer
             own_layer = kind(origin, layer, places, c.ropes.get(rope or ""))
             x = made.add(own_layer, *given, name=own)

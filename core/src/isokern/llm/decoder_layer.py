@@ -8,14 +8,14 @@ from .architectures import RESIDUAL
 from .experts import Mixture
 from .latent import LatentAttention
 from .layers import Attention, FeedForward, Origin, Weighted, multiply
+from .places import KeyPlaces
 from .ropes import Rope
-from .steps import Places
 
 
 class DecoderLayer(Weighted):
     """One layer of a decoder: attention and a feed-forward network, each added to x."""
 
-    def __init__(self, origin: Origin, layer: int, places: Places, rope: Rope | None) -> None:
+    def __init__(self, origin: Origin, layer: int, places: KeyPlaces, rope: Rope | None) -> None:
         super().__init__(origin)
         kind, experts = LatentAttention if self.config.latent else Attention, self.config.experts
         self.attention = kind(origin, layer, places, rope)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..arguments import integer, is_integer
 from ..status import InvalidArgument, IsokernError, quote
-from .batch import PAGE, BatchRunner
+from .batch import PAGE, BatchRunner, StepRunner
 from .drawing import Drawing
+from .engine_text import EngineText
 from .generate import TextEnding
 from .grammar import Grammar, GrammarState
 from .kv_cache import cache_dtype
+from .logprobs import TokenLogprobs
 from .model import Model
-from .pages import PagePool
+from .pages import PagePool, SlotPool
 from .request import FAILED, LENGTH, STOP, Request
 from .sampling import Sampling
-from .scheduler import Scheduler, SequenceState, count_near
+from .scheduler import Scheduler, count_near
 from .session import read_tokens
+from .state_batch import StateRunner
+from .state_scheduler import StateScheduler
 from .steps import SPAN
 from .tokenizer import Tokenizer
+from .turns import SequenceState
 
 POSITIONS = 16384  # of a cache, unless one sequence may have more
+KEPT = 8  # slots for the states of beginnings
 
 
 class Engine:
@@ -36,7 +42,11 @@ class Engine:
     logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
     attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens that followed in the text
     before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
-    context manager; `close` ends it. Raises InvalidArgument for a model that keeps states in place of keys.
+    context manager; `close` ends it.
+
+    A model that keeps states in place of keys has them in slots, one for each of the batch and KEPT more for beginnings
+    that others may share; there are no `positions` and no drafts, and states are F32. With `exact` prompts are read
+    token by token.
     """
 
     def __init__(
@@ -52,27 +62,33 @@ class Engine:
         drafts: int = 0,
     ) -> None:
         c = model.config
-        if c.recurrent:
-            given = f"a model of {c.architecture}, which has no keys"
-            raise InvalidArgument(
-                "Engine", given, allowed="architectures with attention", hint="use a Session for each"
-            )
-        most = None if c.form.pairing else c.context
+        most = None if c.form.pairing or c.recurrent else c.context
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
-        usual = max(self.context, min(4 * self.context, POSITIONS))
-        self.positions = usual if positions is None else integer("Engine", "positions", positions, 1)
         batch = integer("Engine", "batch", batch, 1)
         drafts = integer("Engine", "drafts", drafts, 0)
         hint = "each of the batch has a token and its drafts in a step"
         tokens = integer("Engine", "tokens", tokens, batch * (1 + drafts), hint=hint)
+        kept = cache_dtype("Engine", dtype)
         self.model = model
-        self.pool = PagePool(-(-self.positions // PAGE), PAGE)
-        window = max(c.windows, default=0)
-        count = batch * count_near(window, tokens, PAGE)
-        near = PagePool(count, PAGE) if 0 < window < self.context and count < self.pool.count else None
-        self.scheduler = Scheduler(self.pool, tokens, batch, drafts, near, window)
         self.accepted = 0
-        self.runner = BatchRunner(model, self.context, self.scheduler, cache_dtype("Engine", dtype), exact=bool(exact))
+        self.scheduler: Scheduler | StateScheduler
+        self.runner: StepRunner
+        if c.recurrent:
+            _check_states(c.architecture, positions, drafts)
+            self.room = self.context
+            self.pool: PagePool = SlotPool(batch + KEPT)
+            self.scheduler = StateScheduler(self.pool, tokens, batch, bool(exact))
+            self.runner = StateRunner(model, self.context, self.scheduler)
+        else:
+            usual = max(self.context, min(4 * self.context, POSITIONS))
+            self.positions = usual if positions is None else integer("Engine", "positions", positions, 1)
+            self.pool = PagePool(-(-self.positions // PAGE), PAGE)
+            self.room = min(self.context, self.pool.count * PAGE)
+            window = max(c.windows, default=0)
+            count = batch * count_near(window, tokens, PAGE)
+            near = PagePool(count, PAGE) if 0 < window < self.context and count < self.pool.count else None
+            self.scheduler = Scheduler(self.pool, tokens, batch, drafts, near, window)
+            self.runner = BatchRunner(model, self.context, self.scheduler, kept, exact=bool(exact))
         self._worker = _Worker()
         weakref.finalize(self, self._worker.stop)  # also at exit, while threads still run
 
@@ -113,27 +129,29 @@ class Engine:
         constraint: GrammarState | None = None,
         priority: int = 0,
         listener: Callable[[], None] | None = None,
+        logprobs: int | None = None,
     ) -> Request:
         """Return a request for up to `max_tokens` tokens after `prompt`, until one of `ends`.
 
         `bias` is added to the logits of its tokens, and -inf rules one out; `constraint`, which no other request
-        may have, rules out what its grammar does not allow. `listener` is called after each token and
-        at the end, in the engine's thread. InvalidArgument where the prompt is empty or has tokens out of range, it and
-        the text do not fit the context or the cache, or an option is wrong.
+        may have, rules out what its grammar does not allow. `listener` is called after each token and at the end, in
+        the engine's thread. With `logprobs`, the request's `logprobs` say how likely each token was by the logits of
+        the model, and the so many likeliest ones (`TokenLogprobs`). InvalidArgument where the prompt is empty or has
+        tokens out of range, it and the text do not fit the context or the cache, or an option is wrong.
         """
         most, size = integer("generate", "max_tokens", max_tokens, 1), self.model.config.vocabulary
         ids, priority = read_tokens(prompt, size), integer("generate", "priority", priority)
-        room = min(self.context, self.pool.count * PAGE)
-        if len(ids) + most - 1 > room:
+        if len(ids) + most - 1 > self.room:
             given = f"{len(ids)} tokens and {most - 1} more"
             hint = "give the engine a larger context, or more positions"
-            raise InvalidArgument("prompt", given, allowed=f"{room} in all, the room of a sequence", hint=hint)
+            raise InvalidArgument("prompt", given, allowed=f"{self.room} in all, the room of a sequence", hint=hint)
         if not (isinstance(ends, Iterable) and all(map(is_integer, ends := list(ends)))):
             raise InvalidArgument("generate", f"ends={quote(ends)}", allowed="tokens, which are integers")
         if not (listener is None or callable(listener)):
             raise InvalidArgument("generate", f"listener={quote(listener)}", allowed="a function, or None")
         drawing = Drawing(Sampling() if sampling is None else sampling, bias, size, self.model.device, constraint)
-        request = Request(ids, most, drawing, frozenset(ends), priority)
+        top = None if logprobs is None else integer("generate", "logprobs", logprobs, 0)
+        request = Request(ids, most, drawing, frozenset(ends), priority, top)
         if listener is not None:
             request.listen(listener)
         with self._worker.lock:
@@ -198,24 +216,36 @@ class Engine:
                     self.scheduler.commit(state, count)
                     self._append(state, drawn.get(state, []))
 
-    def _append(self, state: SequenceState, drawn: Sequence[int | IsokernError]) -> None:
+    def _append(self, state: SequenceState, drawn: Sequence[tuple[int, TokenLogprobs | None] | IsokernError]) -> None:
         """Add tokens to a text, and finish it where it ends."""
         request = state.request
-        for i, token in enumerate(drawn):
+        for i, found in enumerate(drawn):
             if i:  # the draft that was right has been computed
                 self.scheduler.commit(state, 1)
                 self.accepted += 1
-            if isinstance(token, IsokernError):
-                self.scheduler.finish(state, FAILED, token)
+            if isinstance(found, IsokernError):
+                self.scheduler.finish(state, FAILED, found)
                 return
+            token, logprobs = found
             if token in request.ends:
                 self.scheduler.finish(state, STOP)
                 return
             state.tokens.append(token)
-            request.add(token)
+            request.add(token, logprobs)
             if len(request.tokens) == request.most:
                 self.scheduler.finish(state, LENGTH)
                 return
+
+
+def _check_states(architecture: str, positions: object, drafts: int) -> None:
+    """Refuse what a model that keeps states has not."""
+    where = f"of a model of {architecture}, which keeps states"
+    if positions is not None:
+        given, hint = f"positions={quote(positions)} {where}", "a state is as large for any text: batch and context"
+        raise InvalidArgument("Engine", given, allowed="None", hint=hint)
+    if drafts:
+        given, hint = f"drafts={drafts} {where}", "a state cannot give back what a wrong draft put in"
+        raise InvalidArgument("Engine", given, allowed="0", hint=hint)
 
 
 class _Worker:
@@ -239,35 +269,3 @@ class _Worker:
             thread = self.thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-
-
-class EngineText(Iterator[str]):
-    """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
-
-    So does leaving it unread: when nobody holds it any more.
-    """
-
-    def __init__(self, request: Request, ending: TextEnding) -> None:
-        self.request, self._pieces = request, _pieces(request, ending)
-        weakref.finalize(self, request.cancel)
-
-    def __next__(self) -> str:
-        return next(self._pieces)
-
-    def close(self) -> None:
-        """End the text where it is."""
-        self.request.cancel()
-        self._pieces.close()
-
-
-def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
-    for token in request:
-        piece = ending.push(token)
-        if piece:
-            yield piece
-        if ending.found:
-            request.cancel()
-            return
-    piece = ending.end()
-    if piece:
-        yield piece

@@ -224,11 +224,11 @@ def _pieces(each: Iterator[int], ending: TextEnding, report: Generation) -> Iter
 class TextEnding:
     """The text of tokens that come one by one, up to the first of some strings, in pieces of whole characters.
 
-    `found` is the string that ended the text.
+    `found` is the string that ended the text, `decoded` how many characters the tokens have so far.
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self._stream, self._strings = tokenizer.stream(), StopStrings(stop)
+        self._stream, self._strings, self.decoded = tokenizer.stream(), StopStrings(stop), 0
 
     @property
     def found(self) -> str:
@@ -237,7 +237,9 @@ class TextEnding:
 
     def push(self, token: int) -> str:
         """Return what can be told of the text so far."""
-        return self._strings.push(self._stream.push(token))
+        piece = self._stream.push(token)
+        self.decoded += len(piece)
+        return self._strings.push(piece)
 
     def end(self) -> str:
         """Return what was held back, where the text ends without a stop string."""

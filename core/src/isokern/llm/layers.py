@@ -17,8 +17,8 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .architecture import Config
 from .architectures import SCORES_CAP, TEMPERATURE
 from .gguf import GGUF
+from .places import KeyPlaces
 from .ropes import Rope
-from .steps import Places
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Attention(Weighted):
 
     kept: Sequence[Value] = ()
 
-    def __init__(self, origin: Origin, layer: int, places: Places, rope: Rope | None) -> None:
+    def __init__(self, origin: Origin, layer: int, places: KeyPlaces, rope: Rope | None) -> None:
         super().__init__(origin)
         self.layer, self.places, self.rope = layer, places, rope
 

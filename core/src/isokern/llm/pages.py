@@ -79,6 +79,15 @@ class PagePool:
         self._known[key], self._contents[page] = page, (key, self._last)
         return self._last
 
+    def forget(self, page: int) -> None:
+        """Forget what a page contains that somebody holds: it will contain something else."""
+        if page in self._contents:
+            self._forget(page)
+
+    def knows(self, page: int) -> bool:
+        """Return whether it is known what a page contains."""
+        return page in self._contents
+
     def clear(self) -> None:
         """Forget the content of all pages; who holds them goes on holding them."""
         self.free += self._idle
@@ -89,3 +98,22 @@ class PagePool:
     def _forget(self, page: int) -> None:
         key, _ = self._contents.pop(page)
         del self._known[key]
+
+
+class SlotPool(PagePool):
+    """Slots in place of pages, each for the states of one sequence; its content is all tokens that lead to them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, 1)
+
+    def find_longest(self, tokens: Sequence[int], least: int) -> tuple[int, int] | None:
+        """Return a slot with the states after the most tokens of a sequence, and how many these are.
+
+        They are more than `least`, and not all. None where there is no such slot.
+        """
+        best = None
+        for (_, known), slot in self._known.items():
+            count = len(known)
+            if least < count < len(tokens) and known[-1] == tokens[count - 1] and known == tuple(tokens[:count]):
+                best, least = (slot, count), count
+        return best

@@ -9,7 +9,7 @@ from ..runtime import compile
 from ..tensors import Tensor
 from .decoder import decoder, updated_inputs
 from .model import Model
-from .steps import Step
+from .places import Step
 
 
 class DecoderProgram:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .drawing import Drawing
+    from .logprobs import TokenLogprobs
 
 STOP, LENGTH, CANCELLED, FAILED = "stop", "length", "cancelled", "error"
 
@@ -21,7 +22,8 @@ class Request:
     `tokens` are those so far. `reason` is empty until the text is complete; then it is `stop` (the model ended it, and
     the token that says so is not in `tokens`), `length` (it has `most` tokens), `cancelled`, or `error`, and `error`
     has the exception, which iterating and `result` raise. Several may iterate at once, and each sees all tokens.
-    Requests of higher `priority` go first.
+    Requests of higher `priority` go first. With `top`, `logprobs` has how likely each token was, and the so many
+    likeliest ones.
     """
 
     prompt: Sequence[int]
@@ -29,7 +31,9 @@ class Request:
     drawing: Drawing
     ends: frozenset[int] = frozenset()
     priority: int = 0
+    top: int | None = None
     tokens: list[int] = field(default_factory=list, init=False)
+    logprobs: list[TokenLogprobs] = field(default_factory=list, init=False)
     reason: str = field(default="", init=False)
     error: BaseException | None = field(default=None, init=False)
     cached: int = field(default=0, init=False)
@@ -108,9 +112,11 @@ class Request:
         """Have a function called after each token and at the end, in the engine's thread, which it must not block."""
         self._listeners.append(listener)
 
-    def add(self, token: int) -> None:
+    def add(self, token: int, logprobs: TokenLogprobs | None = None) -> None:
         """Append a token; for the engine."""
         with self._changed:
+            if logprobs is not None:
+                self.logprobs.append(logprobs)  # first: who sees a token without the lock sees this, too
             self.tokens.append(token)
             self._changed.notify_all()
         self._tell()

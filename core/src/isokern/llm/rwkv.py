@@ -5,11 +5,14 @@ Where a product is of low rank, its two matrices and its constant are w1, w2 and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph.ir import Value
 from ..graph.layer import Context
 from .layers import Origin, emitter
 from .parts import Mixing
-from .recurrent import StateLayer
+from .places import StatePlaces
+from .recurrent import StateLayer, join, mask
 
 GROUP_EPSILON = 64e-5  # of the norm of a head's result
 LEAST = 1e-12  # of the length that keys are divided by
@@ -22,8 +25,8 @@ class MixingLayer(StateLayer):
     `first` are the values of the first layer, with which those of the others are mixed; None in the first.
     """
 
-    def __init__(self, origin: Origin, first: Value | None) -> None:
-        super().__init__(origin)
+    def __init__(self, origin: Origin, places: StatePlaces, first: Value | None) -> None:
+        super().__init__(origin, places)
         self.first = first
 
     @property
@@ -36,25 +39,39 @@ class MixingLayer(StateLayer):
         """Return a value of the shape of x."""
         x, shift, state = ctx.expect(inputs, 3)
         e, (time, channel) = emitter(ctx), self.config.form.before
+        before = self.places.read(ctx, shift)
         normed = self.norm(ctx, x, time)
         last = [self._last(ctx, normed)]
-        x = ctx.emit("add", [self._mix_time(ctx, normed, self._before(ctx, normed, shift, 0), state), x])
+        x = ctx.emit("add", [self._mix_time(ctx, normed, self._before(ctx, normed, before, 0), state), x])
         normed = self.norm(ctx, x, channel)
         last.append(self._last(ctx, normed))
-        x = ctx.emit("add", [self._mix_channels(ctx, normed, self._before(ctx, normed, shift, 1)), x])
-        self.keep(ctx, e.reshape(e("concat", *last, axis=0), (1, 2, self.config.width)), shift)
+        x = ctx.emit("add", [self._mix_channels(ctx, normed, self._before(ctx, normed, before, 1)), x])
+        pairs = [e("concat", *pair, axis=1) for pair in zip(*last, strict=True)]
+        self.kept = (*self.kept, self.places.write(ctx, shift, pairs))
         return x
 
-    def _last(self, ctx: Context, x: Value) -> Value:
-        """Return the row of the last token [1, width]."""
-        n = x.spec.shape[0]
-        return emitter(ctx)("slice", x, starts=(n - 1,), ends=(n,), axes=(0,))
+    def _last(self, ctx: Context, x: Value) -> list[Value]:
+        """Return the rows of the last token [count, 1, width] of each run's sequences."""
+        e, made = emitter(ctx), []
+        for run in self.places.runs:
+            y = run.cut(ctx, x)
+            if run.last is not None:
+                y = e("gather", y, run.last, axis=0)
+            elif run.length > 1:
+                y = e("slice", y, starts=(run.length - 1,), ends=(run.length,), axes=(0,))
+            made.append(e.reshape(y, (run.count, 1, self.config.width)))
+        return made
 
-    def _before(self, ctx: Context, x: Value, shift: Value, which: int) -> Value:
+    def _before(self, ctx: Context, x: Value, shift: Sequence[Value], which: int) -> Value:
         """Return for each row of x that of the token before."""
-        e, n = emitter(ctx), x.spec.shape[0]
-        kept = e.collapse(e("slice", shift, starts=(which,), ends=(which + 1,), axes=(1,)), (2, 1))
-        return e("concat", kept, e("slice", x, starts=(0,), ends=(n - 1,), axes=(0,)), axis=0) if n > 1 else kept
+        e, made = emitter(ctx), []
+        for run, held in zip(self.places.runs, shift, strict=True):
+            y, n = run.cut(ctx, x), run.length
+            kept = e.collapse(e("slice", held, starts=(which,), ends=(which + 1,), axes=(1,)), (2, 1))
+            if n > 1:
+                kept = e("concat", kept, e("slice", y, starts=(0,), ends=(n - 1,), axes=(0,)), axis=0)
+            made.append(kept)
+        return join(ctx, made)
 
     def _mix_time(self, ctx: Context, x: Value, before: Value, state: Value) -> Value:
         """Return [n, width]: each head's state decays, forgets what a key stands for, and stores a value for it."""
@@ -81,12 +98,11 @@ class MixingLayer(StateLayer):
         removed = e.loop("abcd,abc->abcd", f"x0 / maximum(sqrt(x1), {LEAST})", removed, length)
         k = e.pointwise("x0 * (1 + (x1 - 1) * x2)", k, rate, factor)
         r, k, v, decay, rate = (e.reshape(p, split_) for p in (r, k, v, decay, rate))
-        given = [r, k, v, state, decay, e.pointwise("-x0", removed), e.pointwise("x0 * x1", removed, rate)]
-        made, last = ctx.emit_all("generalized_delta_rule", given)
-        self.keep(ctx, last, state)
+        given = [r, k, v, decay, e.pointwise("-x0", removed), e.pointwise("x0 * x1", removed, rate)]
+        made = self._apply_rule(ctx, given, state)
         weight, bias = (self.parameter(ctx, f"time_mix_ln.{name}", width) for name in ("weight", "bias"))
         how = {"groups": c.heads, "eps": GROUP_EPSILON}
-        made = ctx.emit("group_norm", [e.reshape(made, (n, width)), weight, bias], how)
+        made = ctx.emit("group_norm", [made, weight, bias], how)
         bonus = e.reshape(self.parameter(ctx, "time_mix_r_k.weight", width), split_[2:])
         bonus = e.loop("abcd,abcd,cd->abc", "x0 * x1 * x2", r, k, bonus, combine="sum")
         made = e.reshape(e.loop("abcd,abc,abcd->abcd", "x0 + x1 * x2", e.reshape(made, split_), bonus, v), (n, width))
@@ -94,6 +110,24 @@ class MixingLayer(StateLayer):
             low = ctx.emit("sigmoid", [self.product(ctx, parts[5], "time_mix_g1", c.gate_rank)])
             made = e.pointwise("x0 * x1", made, self.product(ctx, low, "time_mix_g2", width))
         return self.product(ctx, made, "time_mix_output", width)
+
+    def _apply_rule(self, ctx: Context, parts: Sequence[Value], state: Value) -> Value:
+        """Return what the states of all heads give [n, width], of rows [1, n, heads, dim]; the states go on."""
+        e, width, made, last = emitter(ctx), self.config.width, [], []
+        rest = (None, 0.0, None, 1.0, None, 0.0)  # in place of k, the decay and b, for what is no token
+        for run, before in zip(self.places.runs, self.places.read(ctx, state), strict=True):
+            shape = (run.count, run.length, *parts[0].spec.shape[2:])
+            flat = [e.reshape(part, (part.spec.shape[1], width)) for part in parts]
+            own = [e.reshape(run.cut(ctx, part), shape) for part in flat]
+            r, k, v, *others = (
+                x if other is None else mask(ctx, run, "blhd,l->blhd", x, other)
+                for x, other in zip(own, rest, strict=True)
+            )
+            y, after = ctx.emit_all("generalized_delta_rule", [r, k, v, before, *others])
+            made.append(e.reshape(y, (run.count * run.length, width)))
+            last.append(after)
+        self.kept = (*self.kept, self.places.write(ctx, state, last))
+        return join(ctx, made)
 
     def _adapt(self, ctx: Context, x: Value, letter: str, rank: int, between: str = "") -> Value:
         """Return the product of low rank of a letter, plus its constant."""

@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import insort
-from dataclasses import dataclass, field
-
 from .pages import ROOT, Key, PagePool
-from .request import CANCELLED, Request
-from .speculation import Lookup
+from .turns import SequenceState, StepParts, Turns, rank
 
 MISSING = -1  # in place of a page
 
 
-@dataclass(eq=False)
-class SequenceState:
-    """What the cache has of a request: the first `computed` of its `tokens`, prompt and text, in `pages`.
+class Scheduler(Turns):
+    """Plans steps over a pool of pages.
 
-    The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
-    it. `near` are the pages of layers with windows, where these have a pool of their own: for the same positions,
-    without the first `unseen`, which no window shows any more. `drafts` are tokens that may follow, which the step
-    computes as well.
-    """
-
-    request: Request
-    number: int
-    tokens: list[int]
-    computed: int = 0
-    pages: list[int] = field(default_factory=list)
-    near: list[int] = field(default_factory=list)
-    unseen: int = 0
-    full: int = 0
-    content: int = ROOT
-    shared: int = 0
-    drafts: list[int] = field(default_factory=list)
-    lookup: Lookup = field(default_factory=Lookup)
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """The order in which requests are served: by priority, then as they came."""
-        return -self.request.priority, self.number
-
-    @property
-    def pending(self) -> int:
-        """How many tokens are not computed: 1 while the text is made, more while its prompt is read."""
-        return len(self.tokens) - self.computed
-
-
-@dataclass
-class _Batch:
-    """A step that is being planned: how many tokens of whom, how many more there may be, and pages about to be full."""
-
-    left: int
-    parts: dict[SequenceState, int] = field(default_factory=dict)
-    promised: set[Key] = field(default_factory=set)
-
-
-class Scheduler:
-    """Plans steps of up to `tokens` tokens, of up to `batch` requests, over a pool of pages.
-
-    Every running request that makes its text has one token in each step, and what is left of a step reads prompts, in
-    order of rank. A request waits until the pool has room for its prompt; nobody of lower rank overtakes it. Where a
-    running one needs a page and there is none, the one of lowest rank gives all of its pages back and waits again: what
-    it computed is computed once more, unless the pool still has it. Full pages are shared by all sequences that begin
-    alike, and one that would compute what another is computing waits for it. A text that is made has up to `drafts`
-    more tokens in a step, which followed in it before; `tokens` are at least `batch` times all of these.
+    A request waits until the pool has room for its prompt. Where a running one needs a page and there is none, the one
+    of lowest rank gives all of its pages back and waits again: what it computed is computed once more, unless the pool
+    still has it. Full pages are shared by all sequences that begin alike, and one that would compute what another is
+    computing waits for it.
 
     Layers that see `window` positions may have a pool of their own, `near`, with room for one sequence at least
     (`count_near`). A sequence has pages of both, and gives those of `near` back that its window has left behind. It
@@ -73,42 +24,8 @@ class Scheduler:
     def __init__(
         self, pool: PagePool, tokens: int, batch: int, drafts: int = 0, near: PagePool | None = None, window: int = 0
     ) -> None:
-        self.pool, self.tokens, self.batch, self.drafts, self.near = pool, tokens, batch, drafts, near
-        self.window = window
-        self.running: list[SequenceState] = []
-        self.waiting: list[SequenceState] = []  # by rank
-        self._count = 0
-
-    def add(self, request: Request) -> None:
-        """Have a request wait for its turn."""
-        self._count += 1
-        insort(self.waiting, SequenceState(request, self._count, list(request.prompt)), key=_rank)
-
-    def plan(self) -> dict[SequenceState, int]:
-        """Return how many tokens of each request the next step computes; none where there is nothing to do.
-
-        Its drafts are not counted. Requests that were cancelled are finished here.
-        """
-        for state in [s for s in (*self.running, *self.waiting) if s.request.cancelled]:
-            self.finish(state, CANCELLED)
-        plan = self._fill()
-        if not plan.parts:  # who waited for a page of one that then gave way, does so no more
-            plan = self._fill()
-        return plan.parts
-
-    def _fill(self) -> _Batch:
-        """Return a step with tokens of running requests, and of those that wait as far as there is room."""
-        plan, order = _Batch(self.tokens), sorted(self.running, key=_rank)
-        for reading in (False, True):
-            for state in order:
-                if state in self.running and (state.pending > 1) == reading:
-                    self._extend(state, plan)
-        while self.waiting and plan.left:
-            state = self.waiting[0]
-            if not self._admit(state, plan):
-                break
-            self._extend(state, plan)
-        return plan
+        super().__init__(tokens, batch, drafts)
+        self.pool, self.near, self.window = pool, near, window
 
     def commit(self, state: SequenceState, count: int) -> None:
         """Note that a step has computed so many tokens of a request."""
@@ -121,13 +38,7 @@ class Scheduler:
             state.full += 1
         self._release_unseen(state)
 
-    def finish(self, state: SequenceState, reason: str, error: BaseException | None = None) -> None:
-        """Take a request out and give its pages back."""
-        (self.running if state in self.running else self.waiting).remove(state)
-        self._give_back(state)
-        state.request.finish(reason, error)
-
-    def _extend(self, state: SequenceState, plan: _Batch) -> None:
+    def _extend(self, state: SequenceState, plan: StepParts) -> None:
         """Put as many pending tokens of a running request into the plan as there is room for."""
         self._share(state)
         state.drafts = []
@@ -137,7 +48,7 @@ class Scheduler:
         count = min(state.pending, plan.left)
         while len(state.pages) * self.pool.size < state.computed + count:
             if self._available == 0:
-                self._preempt(max(self.running, key=_rank), plan)
+                self._preempt(max(self.running, key=rank), plan)
                 if state not in self.running:
                     return
             else:
@@ -159,22 +70,6 @@ class Scheduler:
             else:
                 self._take(state)
         state.drafts = drafts
-
-    def _admit(self, state: SequenceState, plan: _Batch) -> bool:
-        """Let a waiting request run if there is room for its tokens and one more, and return whether it does.
-
-        Running ones of lower priority make room.
-        """
-        self._share(state)
-        while not self._has_room(state) or len(self.running) == self.batch:
-            worst = max(self.running, key=_rank, default=state)
-            if worst.request.priority >= state.request.priority:
-                self._give_back(state)
-                return False
-            self._preempt(worst, plan)
-        self.waiting.remove(state)
-        self.running.append(state)
-        return True
 
     @property
     def _available(self) -> int:
@@ -264,16 +159,13 @@ class Scheduler:
         """Return what the page will contain that is written next; None where not all of its tokens are known."""
         return self._next_key(state) if (state.full + 1) * self.pool.size <= len(state.tokens) else None
 
-    def _preempt(self, state: SequenceState, plan: _Batch) -> None:
-        """Have a running request wait again."""
-        if state in plan.parts:
-            plan.promised.discard(self._next_key(state))  # nobody may wait for it
-            plan.left += plan.parts.pop(state) + len(state.drafts)
-        self.running.remove(state)
-        self._give_back(state)
-        insort(self.waiting, state, key=_rank)
+    def _withdraw(self, state: SequenceState, plan: StepParts) -> None:
+        plan.promised.discard(self._next_key(state))  # nobody may wait for it
 
-    def _give_back(self, state: SequenceState) -> None:
+    def _place(self, plan: StepParts) -> None:
+        """Do nothing: pages are taken while a step is planned."""
+
+    def _give_back(self, state: SequenceState, right: bool = True) -> None:
         self.pool.release(state.pages)
         if self.near is not None:
             self.near.release(state.near)
@@ -287,7 +179,3 @@ def count_near(window: int, tokens: int, size: int) -> int:
     These are pages of window - 1 + tokens positions in a row, wherever they begin.
     """
     return (window + tokens - 3 + size) // size + 1
-
-
-def _rank(state: SequenceState) -> tuple[int, int]:
-    return state.rank

@@ -1,70 +1,19 @@
-"""What a graph of a decoder computes: the next tokens of one sequence, or of many over a cache of pages.
-
-A step says what the inputs and the caches are; the layers are the same for all.
-"""
+"""What a graph of a decoder computes: the next tokens of one sequence, or of many over a cache of pages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ..graph.ir import Value
 from ..graph.layer import Context
 from ..graph.model import Model
 from ..status import InvalidArgument
+from .places import Kept, KeyPlaces, Run, wrong_step
 from .sampling import HISTORY, Sampling
 
-Kept = Mapping[str, tuple[tuple[int, ...], object]]
-
 SPAN = 64  # tokens of a prompt that are computed at once
-
-
-class Places(Protocol):
-    """Where the new tokens of a step are: `tokens` and `positions` are I64 [n]."""
-
-    @property
-    def tokens(self) -> Value:
-        """The tokens' ids."""
-
-    @property
-    def positions(self) -> Value:
-        """Their places in their sequences."""
-
-    def store(self, ctx: Context, new: Sequence[Value], kept: Sequence[Value]) -> list[Value]:
-        """Return the kept keys and values, which the new k and v [1, n, heads, dim] have joined."""
-
-    def attend(
-        self, ctx: Context, q: Value, kept: Sequence[Value], sinks: Value | None, how: Mapping[str, Any]
-    ) -> Value:
-        """Return the attention [1, n, heads, dim] of the new q to keys and values that the new ones have joined."""
-
-    def choose(self, made: Model, x: Value) -> Value:
-        """Return the rows of x [n, width] whose logits are wanted."""
-
-    def end(self, made: Model, logits: Value) -> None:
-        """Emit what is made of the logits, which are a result already."""
-
-
-class Step(Protocol):
-    """What a graph computes; a sequence has up to `length` positions."""
-
-    @property
-    def length(self) -> int:
-        """The positions that a sequence may have."""
-
-    @property
-    def activations(self) -> str:
-        """How activations enter products with quantised weights."""
-
-    def begin(self, made: Model, windows: Sequence[int]) -> Places:
-        """Emit the inputs, except those of layers, which have these windows."""
-
-    def keep(self, heads: int, widths: Mapping[str, int], window: int) -> Kept:
-        """Return the shape and the dtype of a layer's cache of keys and of values, whose heads have these widths.
-
-        The layer sees `window` positions, or with 0 all.
-        """
 
 
 @dataclass(frozen=True)
@@ -95,7 +44,7 @@ class TokenStep:
         """Return how many positions a layer with a window keeps; 0 is none."""
         return min(self.length, window + 2 * SPAN) if window else self.length
 
-    def begin(self, made: Model, windows: Sequence[int]) -> Places:
+    def begin(self, made: Model, windows: Sequence[int]) -> KeyPlaces:
         """Emit the inputs, except those of layers, which have these windows."""
         emit, n = made.builder.emit, self.tokens
         short = any(self.count_kept(window) < self.length for window in windows)
@@ -119,6 +68,10 @@ class TokenStep:
         """Return the shape and the dtype of a layer's cache of keys and of values."""
         length = self.count_kept(window)
         return {name: ((1, length, heads, width), self.cache) for name, width in widths.items()}
+
+    def keep_states(self, shapes: Mapping[str, tuple[int, ...]]) -> Kept:
+        """Return the shape and the dtype of a layer's states."""
+        return {name: (shape, "F32") for name, shape in shapes.items()}
 
 
 @dataclass(frozen=True)
@@ -151,6 +104,20 @@ class _OneSequence:
         """Return the attention of the new q to the kept keys and values."""
         given = [q, *kept, None, self._find(kept)[1]] + ([] if sinks is None else [None, sinks])
         return ctx.emit("attention", given, {"causal": True, **how})
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The sequence, all of whose tokens count where a model has states."""
+        return [Run(0, 1, self.step.tokens)]
+
+    def read(self, ctx: Context, held: Value) -> list[Value]:
+        """Return the sequence's state."""
+        return [held]
+
+    def write(self, ctx: Context, held: Value, new: Sequence[Value]) -> Value:
+        """Return the new state, where the next step finds it."""
+        start = ctx.emit("fill", [], {"value": 0, "shape": (1,)}, dtypes={"T": "I64"})
+        return ctx.emit("cache_update", [*new, start, held])
 
     def choose(self, made: Model, x: Value) -> Value:
         """Return the last row, or all."""
@@ -209,7 +176,7 @@ class BatchStep:
     activations: str = "float"
     near: int = 0
 
-    def begin(self, made: Model, windows: Sequence[int]) -> Places:
+    def begin(self, made: Model, windows: Sequence[int]) -> KeyPlaces:
         """Emit the inputs, except those of layers, which have these windows."""
         n, b = self.tokens, self.sequences
         each = -(-self.length // self.page)
@@ -223,6 +190,10 @@ class BatchStep:
         """Return the shape and the dtype of a layer's cache of keys and of values."""
         pages = self.near if window and self.near else self.pages
         return {name: ((pages, self.page, heads, width), self.cache) for name, width in widths.items()}
+
+    def keep_states(self, shapes: Mapping[str, tuple[int, ...]]) -> Kept:
+        """Raise InvalidArgument: pages are of keys and values."""
+        raise wrong_step(self, "states")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ..llm import Grammar, Request
+from ..llm import Grammar, Request, Tokenizer, TokenLogprobs
 from ..llm.generate import TextEnding
 from ..llm.grammar import GrammarState
 from ..llm.request import CANCELLED
@@ -18,15 +18,36 @@ from .service import Service, Waker
 class TextChoice:
     """A text while it is made: `finish` is empty until it is complete, then `stop` or `length`."""
 
-    def __init__(self, index: int, request: Request, ending: TextEnding, echo: str) -> None:
+    def __init__(self, index: int, request: Request, tokenizer: Tokenizer, stop: Sequence[str], echo: str) -> None:
         self.index, self.request, self.echo, self.count, self.finish = index, request, echo, 0, ""
-        self._ending = ending
+        self.tokenizer, self._ending, self._sent = tokenizer, TextEnding(tokenizer, stop), 0
+        self._begins: list[int] = []  # where the text of each token begins whose probability was not told
 
     def advance(self) -> str:
         """Return the text that has come since the last call; raise what ended it early, as an ApiError."""
+        piece = self._advance()
+        self._sent += len(piece)
+        return piece
+
+    def take_logprobs(self) -> list[tuple[TokenLogprobs, int]] | None:
+        """Return how likely the tokens of the text so far were that no call returned before; None if nobody asked.
+
+        With each comes where in the text it begins. Tokens behind a stop string are none of the text.
+        """
+        if self.request.top is None:
+            return None
+        begins = list(self._begins)
+        whole = self.finish and not self._ending.found
+        told = len(begins) if whole else sum(begin < self._sent for begin in begins)
+        first = self.count - len(begins)
+        del self._begins[:told]
+        return list(zip(self.request.logprobs[first : first + told], begins[:told], strict=True))
+
+    def _advance(self) -> str:
         done = self.request.done  # read first: where it is true, the tokens are all
         pieces = []
         for token in self.request.tokens[self.count :]:
+            self._begins.append(self._ending.decoded)
             pieces.append(self._ending.push(token))
             self.count += 1
             if self._ending.found:
@@ -83,12 +104,13 @@ class Choices:
                 constraint=constraint,
                 priority=options.priority,
                 listener=self._waker.tell,
+                logprobs=options.logprobs,
             )
         except InvalidArgument:
             if service.closing:
                 raise ApiError(503, "the server is shutting down", code="shutting_down") from None
             raise
-        self.made.append(TextChoice(len(self.made), request, TextEnding(service.tokenizer, stop), echo))
+        self.made.append(TextChoice(len(self.made), request, service.tokenizer, stop, echo))
         if self._cancelled:  # meanwhile
             request.cancel()
 

@@ -16,13 +16,13 @@ MOST_CHOICES = 128
 MOST_STOPS, LONGEST_STOP = 16, 256  # a text is searched for all of them at each token
 LOWEST_SEED, HIGHEST_SEED = -(1 << 63), (1 << 63) - 1
 COMPLETION_TOKENS = 16  # OpenAI's default
+MOST_LOGPROBS, MOST_CHAT_LOGPROBS = 5, 20  # OpenAI's limits of the likeliest tokens
 # What is not computed here, and the values, beside null, that ask for nothing
-_COMPLETION: dict[str, Sequence[object]] = {"suffix": ("",), "logprobs": ()}
+_COMPLETION: dict[str, Sequence[object]] = {"suffix": ("",)}
 _CHAT: dict[str, Sequence[object]] = {
     "audio": (),
     "function_call": ("none", "auto"),
     "functions": ([],),
-    "logprobs": (False,),
     "metadata": ({},),
     "modalities": (["text"],),
     "parallel_tool_calls": (True, False),
@@ -32,7 +32,6 @@ _CHAT: dict[str, Sequence[object]] = {
     "store": (False,),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
-    "top_logprobs": (0,),
     "verbosity": (),
     "web_search_options": (),
 }
@@ -52,7 +51,8 @@ class TextOptions:
 
     `most` tokens each; where that is None, up to `usual`, as many as there is room for. `count` choices for each
     prompt, whose seeds follow one another; they end before the first of `stop`, and follow `grammar`. `usage` is
-    whether a stream ends with the counts of tokens.
+    whether a stream ends with the counts of tokens. `logprobs`, if it is not None, asks how likely each token was, and
+    for so many of the likeliest ones.
     """
 
     model: str
@@ -66,6 +66,7 @@ class TextOptions:
     priority: int
     stream: bool
     usage: bool
+    logprobs: int | None
 
     def sampling_of(self, i: int) -> Sampling:
         """Return how choice `i` of a prompt is drawn."""
@@ -99,8 +100,11 @@ def read_completion(document: dict[str, Any], cap: int) -> CompletionBody:
     best = fields.integer("best_of", None, 1, MOST_CHOICES)
     if best is not None and best != count:
         raise fields.wrong("best_of", best, f"{count}, which is n: all choices are returned")
+    logprobs, echo = fields.integer("logprobs", None, 0, MOST_LOGPROBS), fields.flag("echo")
+    if echo and logprobs is not None:
+        raise fields.wrong("logprobs", logprobs, "null where echo is true: those of a prompt are not computed")
     fields.refuse_unsupported(_COMPLETION)
-    body = CompletionBody(prompts, fields.flag("echo"), _read_options(fields, most, min(COMPLETION_TOKENS, cap), count))
+    body = CompletionBody(prompts, echo, _read_options(fields, most, min(COMPLETION_TOKENS, cap), count, logprobs))
     fields.end()
     return body
 
@@ -114,13 +118,16 @@ def read_chat(document: dict[str, Any], cap: int) -> ChatBody:
     if old is not None and most is not None and old != most:
         raise fields.wrong("max_tokens", old, f"{most}, which is max_completion_tokens")
     count = fields.integer("n", 1, 1, MOST_CHOICES)
+    asked, top = fields.flag("logprobs"), fields.integer("top_logprobs", None, 0, MOST_CHAT_LOGPROBS)
+    if top and not asked:
+        raise fields.wrong("top_logprobs", top, "0 where logprobs is not true")
     fields.refuse_unsupported(_CHAT)
-    body = ChatBody(messages, _read_options(fields, most or old, cap, count))
+    body = ChatBody(messages, _read_options(fields, most or old, cap, count, (top or 0) if asked else None))
     fields.end()
     return body
 
 
-def _read_options(fields: Fields, most: int | None, usual: int, count: int) -> TextOptions:
+def _read_options(fields: Fields, most: int | None, usual: int, count: int, logprobs: int | None) -> TextOptions:
     """Take what both endpoints have."""
     for hint in ("user", "safety_identifier", "prompt_cache_key"):  # nothing here depends on who asks
         fields.text(hint)
@@ -155,6 +162,7 @@ def _read_options(fields: Fields, most: int | None, usual: int, count: int) -> T
         fields.integer("priority", 0, -1000, 1000),
         stream,
         usage,
+        logprobs,
     )
 
 

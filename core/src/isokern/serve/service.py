@@ -60,7 +60,7 @@ class Service:
     @property
     def room(self) -> int:
         """The positions that a prompt and its text may have together; the last token of a text needs none."""
-        return min(self.engine.context, self.engine.pool.count * self.engine.pool.size)
+        return self.engine.room
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:

@@ -7,6 +7,7 @@ import uuid
 from typing import Any, Protocol
 
 from .choices import TextChoice
+from .logprobs import show_chat_logprobs, show_text_logprobs
 
 
 class Answer(Protocol):
@@ -87,8 +88,8 @@ class ChatAnswer(_Head):
 
 
 def _text_choice(choice: TextChoice, text: str, finish: str | None) -> dict[str, Any]:
-    return {"index": choice.index, "text": text, "logprobs": None, "finish_reason": finish}
+    return {"index": choice.index, "text": text, "logprobs": show_text_logprobs(choice), "finish_reason": finish}
 
 
 def _chat_choice(choice: TextChoice, finish: str | None) -> dict[str, Any]:
-    return {"index": choice.index, "logprobs": None, "finish_reason": finish}
+    return {"index": choice.index, "logprobs": show_chat_logprobs(choice), "finish_reason": finish}
