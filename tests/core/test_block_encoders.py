@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from isokern import BadTensorDtype, InvalidArgument, blocks
+from isokern import BadTensorDtype, blocks
 from isokern.blocks.encoders import ENCODED, RANGES, RULES
 from isokern.blocks.layouts import LAYOUTS, evaluate, read_scale
 from isokern.blocks.packing import pack
@@ -110,9 +110,14 @@ def test_what_is_too_large_is_infinite(name):
     assert np.isfinite(values[0]).all() and not np.isfinite(values[1]).any()
 
 
-def test_mxfp4_has_no_place_for_them():
-    with pytest.raises(InvalidArgument, match="x has an infinity or a NaN, not in MXFP4; allowed: finite"):
-        blocks.quantize(np.full((1, 32), np.inf, np.float32), dtype("MXFP4"))
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_the_power_of_mxfp4(value):
+    x = drawn()[:2, :512].copy()
+    wanted = blocks.quantize(x, dtype("MXFP4")).reshape(2, 16, 17)
+    x[0, 3] = value
+    got = blocks.quantize(x, dtype("MXFP4")).reshape(2, 16, 17)
+    assert list(got[0, 0]) == [255, *16 * [0]]
+    np.testing.assert_array_equal(got.reshape(-1, 17)[1:], wanted.reshape(-1, 17)[1:])
 
 
 @pytest.mark.parametrize("element", [d for d in STORED_BLOCKS if d.name not in ENCODED], ids=str)

@@ -8,15 +8,17 @@ import math
 import numpy as np
 
 from isokern import blocks
+from isokern.dtypes import Q8_0
 
 
 class Weights:
     """The tensors and the keys of a file, and the products, norms and tables that models are written in."""
 
-    def __init__(self, gguf, tokens):
+    def __init__(self, gguf, tokens, activations="float"):
         name = gguf.metadata["general.architecture"]
         self.facts = {k.removeprefix(f"{name}."): v for k, v in gguf.metadata.items()}
         self.tensors, self.tokens, self.own = {}, list(tokens), ""
+        self.rounding = {key for key, held in gguf.tensors.items() if held.dtype.block > 1 and activations == "q8_0"}
         for key, held in gguf.tensors.items():
             if held.dtype.block > 1:
                 raw = held.data.reshape(*held.shape[:-1], held.dtype.nbytes(held.shape[-1]))
@@ -39,9 +41,15 @@ class Weights:
     def embed(self):
         return self.tensors["token_embd.weight"][self.tokens]
 
+    def meet(self, x, name):
+        """Return x as it enters products with a matrix."""
+        if f"{self.own}{name}.weight" not in self.rounding:
+            return x
+        return blocks.dequantize(blocks.quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
+
     def mul(self, x, name):
         """Return the product with a matrix, and its bias where the file has one."""
-        y = x @ self.get(f"{name}.weight").T
+        y = self.meet(x, name) @ self.get(f"{name}.weight").T
         bias = f"{self.own}{name}.bias"
         return y + self.tensors[bias] if bias in self.tensors else y
 
@@ -183,7 +191,8 @@ def experts(m, h, used, normalize, gate=None):
         best = np.argsort(-p)[:used]
         shares = p[best] / p[best].sum() if normalize else p[best]
         for share, e in zip(shares, best, strict=True):
-            y[i] += share * (w["down"][e] @ (silu(w["gate"][e] @ h[i]) * (w["up"][e] @ h[i])))
+            gate, up = (w[name][e] @ m.meet(h[i], f"ffn_{name}_exps") for name in ("gate", "up"))
+            y[i] += share * (w["down"][e] @ m.meet(silu(gate) * up, "ffn_down_exps"))
     return y
 
 
@@ -495,10 +504,11 @@ def gpt_oss(m):
             best = np.argsort(-scores)[:2]
             for share, e in zip(softmax(scores[best]), best, strict=True):
                 gate, up = (
-                    m.get(f"ffn_{s}_exps.weight")[e] @ h[i] + m.get(f"ffn_{s}_exps.bias")[e] for s in ("gate", "up")
+                    m.get(f"ffn_{s}_exps.weight")[e] @ m.meet(h[i], f"ffn_{s}_exps") + m.get(f"ffn_{s}_exps.bias")[e]
+                    for s in ("gate", "up")
                 )
                 gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
-                made = gate * sigmoid(1.702 * gate) * (up + 1)
+                made = m.meet(gate * sigmoid(1.702 * gate) * (up + 1), "ffn_down_exps")
                 x[i] += share * (m.get("ffn_down_exps.weight")[e] @ made + m.get("ffn_down_exps.bias")[e])
     return m.mul(m.rms(x, "output_norm"), "output")
 
@@ -688,6 +698,6 @@ MODELS = {
 }
 
 
-def logits(gguf, model, tokens):
+def logits(gguf, model, tokens, activations="float"):
     """Return the logits [tokens, vocabulary] of a whole text at once."""
-    return MODELS[model](Weights(gguf, tokens))
+    return MODELS[model](Weights(gguf, tokens, activations))

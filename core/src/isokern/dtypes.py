@@ -127,7 +127,7 @@ UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
 BLOCKS = tuple(d for d in ALL if d.block > 1 and not d.storage)
 STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # declared in blocks/layouts.py
-QUANTIZED = (*BLOCKS, Q5_0, Q5_1)  # those that devices quantise to: all have a rule, and 32 elements
+QUANTIZED = (*BLOCKS, Q5_0, Q5_1, MXFP4, TQ2_0, TQ1_0, Q8_K)  # those that devices quantise to: all have a rule
 WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 ALL_WEIGHTS = (*WEIGHTS, *STORED_BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters

@@ -4,7 +4,7 @@ A block holds 32 elements along the last dim. Q4_0 is a scale d (F16) and 16 byt
 the low nibbles are elements 0 to 15, the high ones 16 to 31. Q4_1 is a scale d, a minimum m (both F16) and nibbles
 worth n d + m. Q8_0 is a scale d (F16) and 32 signed bytes q worth q d. An array of blocks is uint8; its last dim is the
 bytes of a row's blocks, 18, 20 or 34 for every 32 elements. Other types are declared in `layouts`, and quantised to in
-`encoders`: on devices only Q5_0 and Q5_1, and those with codebooks (IQ1 to IQ3) nowhere.
+`encoders`: on devices only those with one rule, and those with codebooks (IQ1 to IQ3) nowhere.
 
 Quantising is float32 arithmetic with every step rounded. For Q4_0 d is the element of largest magnitude (the first of
 several) over -8, for Q4_1 it is (max - min) / 15, for Q8_0 the largest magnitude over 127. The quants are x (1/d) + 8.5

@@ -6,7 +6,7 @@ quants, takes for each the scale (and minimum) of least squared error, and keeps
 themselves, together with their neighbours, and the quants are chosen again for what will be decoded.
 
 A block with a NaN has a scale of NaN, one with an infinity or with more than the type can hold an infinite one, and
-quants of zero bits.
+quants of zero bits; MXFP4 has no such scales (`_encode_mxfp4`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType
-from ..status import InvalidArgument
 from .layouts import FP4, UNEVEN, power_of
 from .packing import pack
 
@@ -84,14 +83,17 @@ def _encode_tq1_0(x: Array, dtype: DType) -> Array:
 
 
 def _encode_mxfp4(x: Array, dtype: DType) -> Array:
-    """The largest magnitude has the exponent of the largest float, and each element the nearest float."""
-    if not np.isfinite(x).all():
-        raise InvalidArgument("quantize", "x has an infinity or a NaN, not in MXFP4", allowed="finite floats")
+    """The largest magnitude has the exponent of the largest float, and each element the nearest float.
+
+    Where the block has an infinity or a NaN, the power is 255, a NaN in the standard of these floats, and all are 0.
+    """
     size = np.max(np.abs(x), -1)
-    with np.errstate(divide="ignore"):
-        e = np.where(size > 0, np.clip(np.floor(np.log2(size)) - 2 + 127, 0, 255), 0).astype(np.uint8)
+    finite = np.isfinite(size)
+    e = np.where(size > 0, np.clip(np.floor(np.log2(np.where(finite, size, F(1)))) - 2 + 127, 0, 255), 0)
+    e = np.where(finite, e, 255).astype(np.uint8)
     levels = np.array([*FP4, *(-v for v in FP4)], F)
-    return pack(dtype, e, np.argmin(np.abs(power_of(e)[..., None, None] * levels - x[..., None]), -1))
+    nearest = np.argmin(np.abs(power_of(e)[..., None, None] * levels - x[..., None]), -1)
+    return pack(dtype, e, np.where(finite[..., None], nearest, 0))
 
 
 def _encode_q8_k(x: Array, dtype: DType) -> Array:
@@ -100,7 +102,7 @@ def _encode_q8_k(x: Array, dtype: DType) -> Array:
     largest = np.take_along_axis(x, at, -1)
     inverse = np.where(largest == 0, F(0), F(-127) / largest)
     quants = _integers(np.rint(x * inverse), -128, 127)
-    raw = pack(dtype, np.where(largest == 0, F(0), F(1) / inverse)[..., 0], quants)
+    raw = pack(dtype, _canonical(np.where(largest == 0, F(0), F(1) / inverse))[..., 0], quants)
     sums = quants.reshape(*x.shape[:-1], 16, 16).sum(-1).astype(np.int16)
     raw[..., 260:] = sums.view(np.uint8)
     return raw

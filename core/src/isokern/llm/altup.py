@@ -37,7 +37,8 @@ class AltUpWeighted(Weighted):
         """Return the products [n, branches - 1, width] of a row, or of rows of their own, with a matrix of each."""
         e, width, more = emitter(ctx), self.config.width, self.altup.count - 1
         ids = e("iota", shape=(x.spec.shape[0], more), axis=1, dtypes={"T": I64})
-        return e("matmul_id", x, self.parameter(ctx, "weight", more, width, width), ids)
+        w = self.parameter(ctx, "weight", more, width, width)
+        return e("matmul_id", x, w, ids, **self.origin.quantization(w))
 
     def mean_square(self, ctx: Context, x: Value) -> Value:
         """Return the mean square of the last dim of x [n, d] or [n, branches, d]."""

@@ -38,7 +38,7 @@ class Mixture(Weighted):
         experts, router = self.config.experts, self.config.form.router
         assert experts is not None and router is not None
         w = self.parameter(ctx, f"{name}.weight", experts.count, outputs, ctx.dim(x, -1))
-        y = ctx.emit("matmul_id", [x, w, ids])
+        y = ctx.emit("matmul_id", [x, w, ids], self.origin.quantization(w))
         if not router.biases:
             return y
         bias = self.parameter(ctx, f"{name}.bias", experts.count, outputs, plain=True)

@@ -39,7 +39,9 @@ class LatentAttention(Attention):
             ids = e("iota", shape=(n, c.heads), axis=1, dtypes={"T": I64})
             k_b = self.parameter(ctx, "attn_k_b.weight", c.heads, latent.rank, latent.plain)
             v_b = self.parameter(ctx, "attn_v_b.weight", c.heads, latent.value, latent.rank)
-            plain = e("matmul_id", e.reshape(plain, (n, c.heads, latent.plain)), k_b, ids)
+            plain = e(
+                "matmul_id", e.reshape(plain, (n, c.heads, latent.plain)), k_b, ids, **self.origin.quantization(k_b)
+            )
             plain = e.reshape(plain, (1, n, c.heads, latent.rank))
             value = e.reshape(row, (1, n, 1, latent.rank))
             key = value
@@ -52,5 +54,6 @@ class LatentAttention(Attention):
         made = [e("concat", plain, turned, axis=3), e("concat", key, shared, axis=3), value]
         mixed = self.attend(ctx, made, keys, values)
         if latent.absorbed:
-            mixed = e("matmul_id", e.reshape(mixed, (n, c.heads, latent.rank)), v_b, ids)
+            mixed = e.reshape(mixed, (n, c.heads, latent.rank))
+            mixed = e("matmul_id", mixed, v_b, ids, **self.origin.quantization(v_b))
         return self.product(ctx, e.reshape(mixed, (n, c.heads * latent.value)), "attn_output", c.width)

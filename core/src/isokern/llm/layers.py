@@ -33,6 +33,10 @@ class Origin:
         """Return whether the file has a tensor."""
         return name in self.gguf.tensors
 
+    def quantization(self, w: Value) -> dict[str, Any]:
+        """Return how products with a matrix take activations, as attributes."""
+        return {"lhs_quantization": self.activations if w.spec.dtype.block > 1 else "float"}
+
 
 class Weighted(Layer):
     """A layer whose parameters are tensors of a file: vectors in F32, matrices in the file's type."""
@@ -100,8 +104,7 @@ class Product(Weighted):
         """Return [n, outputs]."""
         (x,) = ctx.expect(inputs, 1)
         w = self.parameter(ctx, "weight", self.outputs, ctx.dim(x, -1)) if self.tied is None else self.tied
-        how = {"lhs_quantization": self.origin.activations if w.spec.dtype.block > 1 else "float"}
-        y = ctx.emit("matmul_transposed", [x, w], how)
+        y = ctx.emit("matmul_transposed", [x, w], self.origin.quantization(w))
         if not self.bias and not self.origin.has(f"{ctx.path}.bias"):
             return y
         return ctx.emit("bias_add", [y, self.parameter(ctx, "bias", self.outputs)])

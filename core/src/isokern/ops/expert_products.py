@@ -19,6 +19,7 @@ from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BOOL, F32, F64, I64, INDICES, STO
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude
+from .matmul_transposed import LHS_QUANTIZATION, QUANTISED, check_lhs_quantization, emit_rounded, round_lhs
 
 Shape = tuple[int, ...]
 
@@ -156,6 +157,18 @@ def _product_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mappi
     return [x, w, ids], [outputs[0]]
 
 
+def _check_product(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
+    check_lhs_quantization("matmul_id", inputs[1], values)
+
+
+def _product(x: Any, w: Any, ids: Any, lhs_quantization: str) -> Any:
+    return apply_experts(np.matmul, round_lhs(x, lhs_quantization), w, ids)
+
+
+def _product_scale(x: Any, w: Any, ids: Any, lhs_quantization: str) -> Any:
+    return 2 * apply_experts(accumulated_magnitude, round_lhs(x, lhs_quantization), w, ids)
+
+
 def apply_experts(of_rows: Any, x: Any, w: Any, ids: Any) -> Any:
     """Return of_rows(x, w) of each expert and its rows; 0 where an id names none."""
     wide = x if x.ndim == 3 else np.broadcast_to(x[:, None], (*ids.shape, x.shape[-1]))
@@ -176,6 +189,8 @@ def _multiply(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], out
     pairs = rows * top
     if y.numel == 0 or experts == 0 or k == 0:
         return _multiply_nothing(e, ids, experts, y)
+    if values["lhs_quantization"] == "q8_0":
+        x = emit_rounded(e, x)
     plain = w if w.spec.dtype.block == 1 else e("dequantize", w, dtypes={"T": F32})
     element = y.dtype if plain.spec.dtype is y.dtype else F32
     shared = 1 if x.spec.ndim == 3 else top
@@ -247,6 +262,19 @@ PRODUCTS: SampleTable = [
     ((512, 2048), (32, 768, 2048), 4, "large"),
 ]
 
+QUANTISED_PRODUCTS: SampleTable = [
+    ((3, 2, 256), (4, 5, 256), 2, "small"),
+    ((1, 512), (9, 33, 512), 3, "small"),
+    ((37, 256), (5, 17, 256), 3, "small"),
+    ((0, 256), (4, 5, 256), 2, "small"),
+    ((3, 0), (4, 5, 0), 2, "small"),
+    ((70, 256), (6, 131, 256), 4, "wide"),
+    ((1, 2048), (32, 768, 2048), 8, "medium"),
+    ((1, 2048), (64, 2048, 2048), 8, "large"),
+    ((512, 2048), (32, 768, 2048), 4, "large"),
+]
+_QUANTISED = {"lhs_quantization": "q8_0"}
+
 declare(
     "matmul_id",
     "MMID",
@@ -257,20 +285,27 @@ declare(
         "y[i, t] = w[ids[i, t]] x[i], the products of each token with the weights of its experts, which may have a"
         " dtype of their own, as in `matmul_transposed` (ggml's MUL_MAT_ID). x is [m, k], or [m, top, k] with a row for"
         " each expert. An id outside 0 … e - 1 gives zeros and raises InvalidArgument at the call on a synchronous"
-        " device, else at the next synchronise."
+        " device, else at the next synchronise. lhs_quantization=q8_0 quantises each row of x first, as"
+        " `matmul_transposed` does; it goes with block types only."
     ),
-    reference=lambda x, w, ids: apply_experts(np.matmul, x, w, ids),
-    tolerance=Tolerance(2, lambda x, w, ids: 2 * apply_experts(accumulated_magnitude, x, w, ids)),
+    reference=_product,
+    tolerance=Tolerance(2, _product_scale),
+    attrs=attrs("MMI1", LHS_QUANTIZATION),
+    check=_check_product,
     shapes=_product_shapes,
     normal_form=_product_normal_form,
     decompose=_multiply,
     constants=("w",),
     flops=_flops,
     samples=lambda: [
-        Sample({"x": (3, 256), "w": (4, 5, 256), "ids": (3, 2)}, {}, {"ids": "length:3"}, types={"W": STORED_BLOCKS}),
         *(
-            Sample({"x": x, "w": w, "ids": (x[0], top)}, {}, {"ids": f"length:{w[0] - 1}"}, size=size)
-            for x, w, top, size in PRODUCTS
+            Sample({"x": (3, 256), "w": (4, 5, 256), "ids": (3, 2)}, values, {"ids": "length:3"}, types=types)
+            for values, types in (({}, {"W": STORED_BLOCKS}), (_QUANTISED, {"W": STORED_BLOCKS}))
+        ),
+        *(
+            Sample({"x": x, "w": w, "ids": (x[0], top)}, values, {"ids": f"length:{w[0] - 1}"}, size=size, types=types)
+            for values, types, samples in (({}, {}, PRODUCTS), (_QUANTISED, {"W": QUANTISED}, QUANTISED_PRODUCTS))
+            for x, w, top, size in samples
         ),
     ],
     errors=[
@@ -281,6 +316,8 @@ declare(
         ErrorCase({"x": (3, 64), "w": (4, 6, 64), "ids": (3,)}, BadTensorShape),
         ErrorCase({"x": (3, 64), "w": (4, 6, 64), "ids": (3, 2)}, BadTensorDtype, dtypes={"T": F64}),
         ErrorCase({"x": (3, 64), "w": (4, 6, 64), "ids": (3, 2)}, BadTensorDtype, dtypes={"ids": F32}),
+        ErrorCase({"x": (3, 64), "w": (4, 6, 64), "ids": (3, 2)}, InvalidArgument, _QUANTISED),
+        ErrorCase({"x": (3, 64), "w": (4, 6, 64), "ids": (3, 2)}, InvalidArgument, {"lhs_quantization": "int8"}),
     ],
     device_error="ids[{at}] is {value}, out of range for the experts",
 )

@@ -18,7 +18,7 @@ from ..declare.attributes import attrs, choice
 from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
-from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BLOCKS, F32, F64, Q8_0, STORED_BLOCKS, names
+from ..dtypes import ACTIVATIONS, ALL_WEIGHTS, BLOCKS, F16, F32, F64, Q8_0, STORED_BLOCKS, names
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude, as_matrix
@@ -41,24 +41,35 @@ QUANTISED = (*BLOCKS, *STORED_BLOCKS)  # weights that meet rows in Q8_0
 LHS_QUANTIZATION = choice("lhs_quantization", ("float", "q8_0"), "float", "how x enters the products")
 
 
-def _round(x: Any, how: str) -> Any:
+def round_lhs(x: Any, how: str) -> Any:
     """Return x as it enters the products: through blocks of Q8_0 where `how` is q8_0."""
     if how == "float":
         return x
     return dequantize(quantize(x.astype(np.float32), Q8_0), Q8_0).astype(np.float64)
 
 
+def emit_rounded(e: Emitter[V], x: V) -> V:
+    """Emit x as it is once it has been quantised to Q8_0, in F32; no blocks lie between the parts of an operator."""
+    wide = e.reshape(e.cast(x, F32), (x.spec.numel // 32, 32))
+    d = e.loop("a->a", "x0 / 127", e.loop("ab->a", "abs(x0)", wide, combine="maximum"))
+    scaled = e.loop("ab,a->ab", "x0 * x1", wide, e.loop("a->a", "1 / x0 if x0 != 0 else 0", d))
+    # Half away from zero; what is not finite is 0
+    size = "floor(abs(x0)) + floor(2 * (abs(x0) - floor(abs(x0))))"
+    near = e.loop("ab->ab", f"copysign({size}, x0) if abs(x0) < 256 else 0", scaled)
+    return e.reshape(e.loop("ab,a->ab", "x0 * x1", near, e.cast(e.cast(d, F16), F32)), x.spec.shape)
+
+
 def _multiply(x: Any, w: Any, lhs_quantization: str) -> Any:
-    return _round(x, lhs_quantization) @ w.T
+    return round_lhs(x, lhs_quantization) @ w.T
 
 
 def _scale(x: Any, w: Any, lhs_quantization: str) -> Any:
-    x = _round(x, lhs_quantization)
+    x = round_lhs(x, lhs_quantization)
     return 2 * (accumulated_magnitude(x, w.T) if x.ndim > 1 else accumulated_magnitude(x[None], w.T)[0])
 
 
 def _linear(x: Any, w: Any, bias: Any, c: Any, lhs_quantization: str, activation: str) -> Any:
-    y = _round(x, lhs_quantization) @ w.T
+    y = round_lhs(x, lhs_quantization) @ w.T
     y = y if c is None else y + c
     return activate(activation, y if bias is None else y + bias)
 
@@ -75,18 +86,18 @@ def _flops(inputs: Sequence[TensorDesc | None], outputs: Sequence[TensorDesc]) -
 
 
 def _check(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    _check_weights("matmul_transposed", "lhs_quantization", inputs[1], values)
+    check_lhs_quantization("matmul_transposed", inputs[1], values)
 
 
 def _check_linear(inputs: Sequence[TensorDesc | None], values: Mapping[str, Any]) -> None:
-    _check_weights("linear_mixed", "lhs_quantization", inputs[1], values)
+    check_lhs_quantization("linear_mixed", inputs[1], values)
 
 
-def _check_weights(where: str, name: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
-    if w is not None and values[name] == "q8_0" and w.dtype.block == 1:
-        raise InvalidArgument(
-            where, f"{name}=q8_0 with weights of {w.dtype}", allowed=names(QUANTISED), hint=f"use {name}=float"
-        )
+def check_lhs_quantization(where: str, w: TensorDesc | None, values: Mapping[str, Any]) -> None:
+    """Refuse Q8_0 beside weights that are not of a block type."""
+    if w is not None and values["lhs_quantization"] == "q8_0" and w.dtype.block == 1:
+        given = f"lhs_quantization=q8_0 with weights of {w.dtype}"
+        raise InvalidArgument(where, given, allowed=names(QUANTISED), hint="use lhs_quantization=float")
 
 
 def _linear_parts(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:

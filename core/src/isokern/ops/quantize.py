@@ -27,6 +27,9 @@ _SHAPES = [
 ]
 
 
+SMALL_BLOCKS, LARGE_BLOCKS = (tuple(d for d in QUANTIZED if (d.block > 32) == large) for large in (False, True))
+
+
 def _quantize(x: Any, out: Sequence[TensorDesc]) -> Any:
     return blocks.quantize(x, out[0].dtype)
 
@@ -42,14 +45,18 @@ quantize = declare(
     {"Q": QUANTIZED, "T": ACTIVATIONS},  # no F64: the blocks are defined by F32 arithmetic (isokern.blocks)
     family="conversion",
     doc=(
-        "x in blocks of 32 along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the"
+        "x in blocks along the last dim, byte for byte as GGUF has them (see isokern.blocks): the scale from the"
         " element of largest magnitude, quants by the scale before it is rounded to F16. Infinities make a scale"
-        " infinite, NaN makes it NaN; quants that are no finite number are 0."
+        " infinite, NaN makes it NaN, and both make the power of a block of MXFP4 255; quants that are no finite number"
+        " are 0."
     ),
     reference=_quantize,
     stem="quantize",
     normal_form=rows,
-    samples=lambda: [Sample({"x": s}, size=size) for s, size in _SHAPES],
+    samples=lambda: [
+        *(Sample({"x": s}, size=size, types={"Q": SMALL_BLOCKS}) for s, size in _SHAPES),
+        *(Sample({"x": s}, types={"Q": LARGE_BLOCKS}) for s in ((768,), (2, 3, 512))),
+    ],
     errors=[
         ErrorCase({"x": (3, 33)}, BadTensorShape),
         ErrorCase({"x": ()}, BadTensorShape),

@@ -61,16 +61,22 @@ static IK_INLINE void ik_put_fives(ik_block_out to, const float *v, float low, f
         to[i] = (uint8_t)(high >> 8 * i & 255);
 }
 
+/* The value of largest magnitude of n, the first of several; a NaN counts as the largest. */
+static IK_INLINE float ik_block_extreme(const float *v, int n)
+{
+    float far = v[0];
+    for (int k = 1; k < n; k++) {
+        const float size = v[k] < 0.0f ? -v[k] : v[k], largest = far < 0.0f ? -far : far;
+        far = far == far && (v[k] != v[k] || size > largest) ? v[k] : far;
+    }
+    return far;
+}
+
 /* Quantise 32 values to a block. The scale of Q5_0 is the value of largest magnitude, the first of several, over -16;
  * that of Q5_1 is the spread over 31. A NaN counts as the largest and the least. */
 static IK_INLINE void ik_make_Q5_0(ik_block_out block, const float *v)
 {
-    float far = v[0];
-    for (int k = 1; k < IK_BLOCK; k++) {
-        const float size = v[k] < 0.0f ? -v[k] : v[k], largest = far < 0.0f ? -far : far;
-        far = v[k] != v[k] || size > largest ? v[k] : far;
-    }
-    const float d = IK_DIV_F32(far, -16.0f);
+    const float d = IK_DIV_F32(ik_block_extreme(v, IK_BLOCK), -16.0f);
     ik_put_half(block, d);
     ik_put_fives(block + 2, v, 0.0f, ik_block_inverse(d), 16.5f);
 }
@@ -88,6 +94,113 @@ static IK_INLINE void ik_make_Q5_1(ik_block_out block, const float *v)
     ik_put_half(block, d);
     ik_put_half(block + 2, low);
     ik_put_fives(block + 4, v, low, ik_block_inverse(d), 0.5f);
+}
+
+/* -1, 0 or 1 of a scaled value, as 0, 1 or 2. */
+static IK_INLINE uint32_t ik_block_trit(float x)
+{
+    const int32_t near = ik_block_byte(x);
+    return (uint32_t)(near < -1 ? 0 : near > 1 ? 2 : near + 1);
+}
+
+/* Quantise 256 values to trits times the largest magnitude: four in a byte, for each half of the block, or five, as the
+ * number below 243 that they write times 256/243, rounded up: of 160 values 32 apart, 80 values 16 apart and, four in a
+ * byte, 16 values 4 apart. */
+static IK_INLINE void ik_make_TQ2_0(ik_block_out block, const float *v)
+{
+    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_block_inverse(d);
+    for (int i = 0; i < 64; i++) {
+        uint32_t byte = 0;
+        for (int n = 0; n < 4; n++)
+            byte |= ik_block_trit(v[(i >> 5) * 128 + n * 32 + (i & 31)] * inverse) << 2 * n;
+        block[i] = (uint8_t)byte;
+    }
+    ik_put_half(block + 64, d);
+}
+
+static IK_INLINE void ik_make_TQ1_0(ik_block_out block, const float *v)
+{
+    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_block_inverse(d);
+    for (int i = 0; i < 52; i++) {
+        const int from = i < 32 ? i
+            : i < 48            ? 128 + i
+                                : 192 + i,
+                  step = i < 32 ? 32
+            : i < 48            ? 16
+                                : 4,
+                  count = i < 48 ? 5 : 4;
+        uint32_t number = 0, power = 81;
+        for (int n = 0; n < count; n++, power /= 3)
+            number += ik_block_trit(v[from + n * step] * inverse) * power;
+        block[i] = (uint8_t)((number * 256 + 242) / 243);
+    }
+    ik_put_half(block + 52, d);
+}
+
+/* Quantise 256 values such that the one of largest magnitude is -127, rounded half to even, and add up runs of 16. */
+static IK_INLINE void ik_make_Q8_K(ik_block_out block, const float *v)
+{
+    const float far = ik_block_extreme(v, 256), inverse = far == 0.0f ? 0.0f : IK_DIV_F32(-127.0f, far),
+                d = far == 0.0f ? 0.0f : IK_DIV_F32(1.0f, inverse);
+    const uint32_t bits = d == d ? ik_bits(d) : 0x7fc00000u; /* one NaN */
+    for (int i = 0; i < 4; i++)
+        block[i] = (uint8_t)(bits >> 8 * i & 255);
+    for (int run = 0; run < 16; run++) {
+        int32_t sum = 0;
+        for (int i = 0; i < 16; i++) {
+            const float x = v[16 * run + i] * inverse, size = x < 0.0f ? -x : x;
+            int32_t near = ik_is_finite(x) ? (int32_t)size : 0;
+            const float rest = size - (float)near;
+            near += ik_is_finite(x) && (rest > 0.5f || (rest == 0.5f && (near & 1) != 0));
+            near = x < 0.0f ? -near : near > 127 ? 127 : near;
+            block[4 + 16 * run + i] = (uint8_t)near;
+            sum += near;
+        }
+        block[260 + 2 * run] = (uint8_t)((uint32_t)sum & 255);
+        block[261 + 2 * run] = (uint8_t)((uint32_t)sum >> 8 & 255);
+    }
+}
+
+/* floor(log2(x)) of a positive finite number, from -127 for subnormal ones, with the logarithm rounded to F32 as the
+ * format's tools round it: a little below a power of two it is that power's exponent. log2(2^t (1 - r 2^-24)) is
+ * t - r 2^-24 / ln 2, and rounds to t up to half a unit of the numbers next to t on the side of 0. */
+static IK_INLINE int32_t ik_floor_log2(float x)
+{
+    const uint32_t bits = ik_bits(x);
+    const int32_t above = (int32_t)(bits >> 23) - 126, rest = 0x800000 - (int32_t)(bits & 0x7fffffu);
+    int32_t size = above < 0 ? -above : above, unit = 1;
+    if (above > 0 && (size & (size - 1)) == 0)
+        size >>= 1; /* units are half as large below a power of two */
+    while (2 * unit <= size)
+        unit *= 2;
+    const int32_t limit = 177 * unit >> 8; /* floor(unit ln 2) for units up to 64 */
+    return bits >= 0x800000u && rest <= limit ? above : above - 1;
+}
+
+/* Quantise 32 values to the nearest floats of 4 bits times a power of two, such that the largest magnitude has the
+ * exponent of the largest float. An infinity or a NaN makes the power 255 and all floats 0. */
+static IK_INLINE void ik_make_MXFP4(ik_block_out block, const float *v)
+{
+    const float far = ik_block_extreme(v, IK_BLOCK), size = far < 0.0f ? -far : far;
+    int32_t e = size > 0.0f ? ik_floor_log2(size) + 125 : 0;
+    e = e < 0 ? 0 : e;
+    block[0] = (uint8_t)(ik_is_finite(far) ? e : 255);
+    const float d = ik_layout_power(block);
+    for (int k = 0; k < IK_BLOCK / 2; k++) {
+        uint32_t pair = 0;
+        for (int side = 0; side < 2; side++) {
+            const float x = v[k + side * (IK_BLOCK / 2)];
+            uint32_t best = 0;
+            float smallest = x < 0.0f ? -x : x;
+            for (uint32_t code = 1; code < 16 && ik_is_finite(far); code++) {
+                const float off = d * (float)ik_layout_twice_fp4((int32_t)code) - x, error = off < 0.0f ? -off : off;
+                best = error < smallest ? code : best;
+                smallest = error < smallest ? error : smallest;
+            }
+            pair |= best << 4 * side;
+        }
+        block[1 + k] = (uint8_t)pair;
+    }
 }
 
 #endif

@@ -114,6 +114,14 @@ static IK_INLINE void ik_make_Q8_0(IK_GLOBAL ik_u8 *block, const float *v)
         block[2 + k] = (ik_u8)ik_block_byte(v[k] * inverse);
 }
 
+/* Make 32 values what they are once they have been quantised to Q8_0. */
+static IK_INLINE void ik_round_Q8_0(float *v)
+{
+    const float d = ik_scale_for_Q8_0(v), inverse = ik_block_inverse(d), held = ik_f16_to_f32(ik_block_half(d));
+    for (int k = 0; k < IK_BLOCK; k++)
+        v[k] = (float)ik_block_byte(v[k] * inverse) * held;
+}
+
 static IK_INLINE void ik_make_Q4_0(IK_GLOBAL ik_u8 *block, const float *v)
 {
     float max_value = v[0]; /* the first of largest magnitude; NaN if there is one */

@@ -3,7 +3,8 @@
  *
  * The workspace has, as numbers of type ik_index: where the pairs of each expert end in `order`, and behind them those
  * that have none; where the tiles of each begin, and how many there are; and the pairs in their order. From byte p.rows
- * on it has their rows of a[m, top, k], as F32. A tile is p.height pairs of one expert, or the last of them. */
+ * on it has their rows of a[m, top, k], as F32, with ROUNDED after they have been Q8_0 (blocks.h). A tile is p.height
+ * pairs of one expert, or the last of them. */
 #ifndef IK_EXPERTS_H
 #define IK_EXPERTS_H
 #include "place.h"
@@ -74,8 +75,19 @@ IK_ENTRY(experts_gather)(IK_PARAMS)
     IK_GLOBAL const ik_index *const order = (IK_GLOBAL const ik_index *)workspace + 2 * (ik_index)p.count + 3;
     IK_GLOBAL float *const to = (IK_GLOBAL float *)(workspace + p.rows) + (ik_i64)IK_GROUP_ID * p.k;
     const ik_index from = p.a.offset + ik_offset_within(p.a, 0, 2, order[IK_GROUP_ID]);
+#if defined(ROUNDED) && ROUNDED
+    for (ik_index q = IK_LOCAL_ID * IK_BLOCK; q < p.k; q += IK_GROUP * IK_BLOCK) {
+        float v[IK_BLOCK];
+        for (int j = 0; j < IK_BLOCK; j++)
+            v[j] = IK_LOAD(a, from + (q + j) * p.a.strides[2]);
+        ik_round_Q8_0(v);
+        for (int j = 0; j < IK_BLOCK; j++)
+            to[q + j] = v[j];
+    }
+#else
     for (ik_index q = IK_LOCAL_ID; q < p.k; q += IK_GROUP)
         to[q] = IK_LOAD(a, from + q * p.a.strides[2]);
+#endif
 }
 
 /* A tile: its expert, or p.count for pairs that have none; its rows, of which there are 0 behind the last tile; and the

@@ -2,10 +2,11 @@
  * their experts, which may be of a block type.
  *
  * Many rows of an expert are computed in tiles: a first entry sorts the pairs (i, t) by expert and counts the tiles of
- * each, a second one gathers their rows in the workspace, as F32. Else a group or an item computes one result. An index
- * that names no expert gives zeros, and the first such index is reported. */
-#include "blocks.h"
-#include "place.h"
+ * each, a second one gathers their rows in the workspace, as F32. Else a group or an item computes one result. Where x
+ * enters as Q8_0, gathered rows are what they are once they have been quantised; else an entry quantises all rows in
+ * the workspace, and products of two blocks are integers. An index that names no expert gives zeros, and the first such
+ * index is reported. */
+#include "rounded.h"
 #ifdef TILE_ROWS /* the rows of a lie in the workspace */
 #define IK_TYPE_a F32
 #define IK_SIZE_a 4
@@ -13,6 +14,13 @@
 #include "contraction.h"
 #include "group.h"
 #include "experts.h"
+
+/* A row of a, or of its blocks. */
+#if defined(ROUNDED) && ROUNDED
+#define ROW_OF_A(pair) { (pair) * (ik_index)p.k, (ik_index)p.k, 1 }
+#else
+#define ROW_OF_A(pair) { p.a.offset + ik_offset_within(p.a, 0, 2, pair), p.a.strides[2], p.a.strides[2] }
+#endif
 
 #ifdef TILE_ROWS
 IK_ENTRY(experts_tiles)(IK_PARAMS)
@@ -52,18 +60,24 @@ IK_ENTRY(experts_dots)(IK_PARAMS)
     if (IK_TASK >= p.items)
         return;
 #endif
+    FACTOR_A
     const ik_index n = p.y.shape[2], count = (ik_index)p.count, pair = IK_TASK / n, col = IK_TASK - pair * n,
                    expert = expert_of(p, indices, pair, count), k = expert < count ? (ik_index)p.k : 0;
-    const ik_factor of_a = { p.a.offset + ik_offset_within(p.a, 0, 2, pair), p.a.strides[2], p.a.strides[2] },
+    const ik_factor of_a = ROW_OF_A(pair),
                     of_b = { p.b.offset + expert * p.b.strides[0] + col * (ik_index)p.b_col, (ik_index)p.b_col,
                         (ik_index)p.b_k };
     ik_sum sum = ik_sum_none();
 #if DENSE
     for (ik_index i = IK_LANE * IK_BLOCK; i < k; i += IK_LANES * IK_BLOCK) {
+        IK_GLOBAL const ik_u8 *const block = IK_BLOCK_AT(b, of_b.from + i);
+#if ROUNDED
+        sum = ik_sum_add(sum, IK_PASTE(ik_products_, IK_TYPE_b)(block, IK_BLOCK_AT(a, of_a.from + i)));
+#else
         float v[IK_BLOCK];
         for (int q = 0; q < IK_BLOCK; q++)
             v[q] = IK_LOAD(a, of_a.from + (i + q) * of_a.k);
-        sum = ik_sum_add(sum, IK_PASTE(ik_dot_, IK_TYPE_b)(IK_BLOCK_AT(b, of_b.from + i), v));
+        sum = ik_sum_add(sum, IK_PASTE(ik_dot_, IK_TYPE_b)(block, v));
+#endif
     }
 #else
     sum.high = ik_dot(a, of_a, b, of_b, IK_LANE, IK_LANES, k);

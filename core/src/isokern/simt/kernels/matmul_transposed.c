@@ -4,15 +4,7 @@
  * Many rows are computed in tiles, one work-group per tile; else a group or an item computes one result, block by block
  * of w. Where x enters as Q8_0, a first entry quantises the rows of x (a) in the workspace: products of two blocks are
  * then integers, and tiles use the dequantised elements. */
-#include "blocks.h"
-#include "place.h"
-#if defined(ROUNDED) && ROUNDED /* the factor a lies in the workspace */
-#define IK_TYPE_a Q8_0
-#define IK_SIZE_a 34
-#define FACTOR_A IK_GLOBAL const ik_u8 *const a = workspace;
-#else
-#define FACTOR_A
-#endif
+#include "rounded.h"
 #include "contraction.h"
 #include "group.h"
 
@@ -54,17 +46,6 @@ static IK_INLINE ik_c finish(ik_c sum, ik_c bias, ik_c added)
     sum = IK_ROW_activation(sum);
 #endif
     return sum;
-}
-
-IK_ENTRY(matmul_round)(IK_PARAMS)
-{
-    if (IK_ITEM >= p.items)
-        return;
-    const ik_index from = ik_offset(p.a, IK_ITEM * IK_BLOCK), step = p.a.strides[(int)p.a.ndim - 1];
-    float v[IK_BLOCK];
-    for (int k = 0; k < IK_BLOCK; k++)
-        v[k] = IK_LOAD(a, from + k * step);
-    ik_make_Q8_0(workspace + (ik_i64)IK_ITEM * 34, v);
 }
 
 IK_ENTRY(matmul_tiles)(IK_PARAMS)

@@ -118,16 +118,25 @@ static inline __attribute__((always_inline)) void ik_quantize_group(
     }
 }
 
-/* Quantise n elements, a multiple of 32, to blocks. */
+/* Quantise n elements of whole blocks of a layout. */
+static __attribute__((noinline, unused)) void ik_quantize_layout(int32_t dtype, int64_t n, const float *x, uint8_t *to)
+{
+    for (int64_t at = 0; at < n; at += ik_block_elements(dtype), to += ik_itemsize(dtype))
+        switch (dtype) {
+        case IK_Q5_0: ik_make_Q5_0(to, x + at); break;
+        case IK_Q5_1: ik_make_Q5_1(to, x + at); break;
+        case IK_MXFP4: ik_make_MXFP4(to, x + at); break;
+        case IK_TQ2_0: ik_make_TQ2_0(to, x + at); break;
+        case IK_TQ1_0: ik_make_TQ1_0(to, x + at); break;
+        default: ik_make_Q8_K(to, x + at);
+        }
+}
+
+/* Quantise n elements of whole blocks. */
 static inline __attribute__((unused)) void ik_quantize_run(int32_t dtype, int64_t n, const float *x, char *to)
 {
     if (ik_is_layout(dtype)) {
-        for (int64_t at = 0; at < n; at += IK_BLOCK, to += ik_itemsize(dtype)) {
-            if (dtype == IK_Q5_0)
-                ik_make_Q5_0((uint8_t *)to, x + at);
-            else
-                ik_make_Q5_1((uint8_t *)to, x + at);
-        }
+        ik_quantize_layout(dtype, n, x, (uint8_t *)to);
         return;
     }
     for (int64_t at = 0; at < n; at += IK_GROUP, x += IK_GROUP) {

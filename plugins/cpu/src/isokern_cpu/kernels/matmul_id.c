@@ -1,189 +1,56 @@
 /* matmul_id: y[i, t] = w[ids[i, t]] x[i, t], the products of rows with the weights of their experts.
  *
- * The pairs (i, t) are counted and sorted by expert. An expert's rows of x are gathered, at most MAX_ROWS at a time,
- * multiplied by its weights as matmul_transposed does, and scattered to y; a single row is read and written in place.
- * So the weights of the experts that have rows are read once, and no others.
+ * The pairs (i, t) are counted and sorted by expert. Prepacked weights meet the rows of all experts at once
+ * (expert_panels.h), but for the experts of which many rows are floats. Those, and weights as they are, meet one
+ * expert's rows after the other's, as products of their own (experts.h).
  *
  * An id that names no expert gives zeros, and the first such id is reported at the end. */
-#include "matmul_weights.h"
-#include "move.h"
-#include "operators/matmul_id.h"
+#include "packed_products.h"
+#include "expert_panels.h"
 
-enum { MAX_ROWS = 512, COPY_BYTES = 1 << 16 };
+#if defined(IK_PANELS)
+static uint64_t panels_of_experts_workspace(const experts *e)
+{ return waves_workspace(e, job_of_experts(e, e->quantised ? panel_job_of : float_job_of)); }
 
-/* A call, and the rows that are being copied. */
-typedef struct experts {
-    const ik_tensor *y, *x, *w, *ids;
-    char *to;
-    const char *from, *weights, *index;
-    int64_t pairs, top, n, k, count;    /* count: experts */
-    int64_t *begins, *order;            /* where an expert's pairs begin in `order`; pairs sorted by expert */
-    char *x_rows, *y_rows, *workspace;  /* gathered rows of x, rows of y to be scattered, the products' workspace */
-    int64_t x_bytes, y_bytes, at;       /* bytes of x_rows and y_rows; where the rows begin in `order` */
-} experts;
-
-static const ik_matmul_transposed_attrs as_floats = { .lhs_quantization = IK_MATMUL_TRANSPOSED_FLOAT };
-
-static experts experts_of(const ik_plan *plan)
+/* Compute the rows of experts that meet panels in place; return how many rows of an expert these are at most. */
+static int64_t multiply_panels_of_experts(const experts *e)
 {
-    experts e = { .y = &plan->tensors[IK_MATMUL_ID_Y],
-        .x = &plan->tensors[IK_MATMUL_ID_X],
-        .w = &plan->tensors[IK_MATMUL_ID_W],
-        .ids = &plan->tensors[IK_MATMUL_ID_IDS] };
-    e.top = e.ids->shape[1];
-    e.pairs = e.ids->shape[0] * e.top;
-    e.count = e.w->shape[0];
-    e.n = e.w->shape[1];
-    e.k = e.w->shape[2];
-    const int64_t rows = e.pairs > 1 ? ik_min(e.pairs, MAX_ROWS) : 0;
-    e.x_bytes = ik_round_up(rows * e.k * ik_itemsize(e.x->dtype), 64);
-    e.y_bytes = ik_round_up(rows * e.n * ik_itemsize(e.y->dtype), 64);
-    return e;
+    if (e->quantised)
+        run_waves(e, job_of_experts(e, panel_job_of), e->pairs, quantise_panel_x, panel_tasks);
+    else
+        run_waves(e, job_of_experts(e, float_job_of), SKINNY_ROWS, widen_panel_x, panel_sum_tasks);
+    return e->quantised ? e->pairs : SKINNY_ROWS;
 }
+#else
+static uint64_t panels_of_experts_workspace(const experts *e) { return (void)e, 0; }
+static int64_t multiply_panels_of_experts(const experts *e) { return (void)e, 0; }
+#endif
 
-static int64_t sorting_bytes(const experts *e)
-{ return ik_round_up((e->count + 1 + e->pairs) * (int64_t)sizeof(int64_t), 64); }
+IK_PACKED_LAYOUT(matmul_id) { return panels_of(plan, tensor, bytes); }
 
-/* A product of some rows with the weights of one expert: its tensors and its plan. */
-typedef struct product {
-    ik_tensor tensors[3];
-    ik_plan plan;
-} product;
-
-static void set_matrix(ik_tensor *t, int32_t dtype, int64_t rows, int64_t cols, int64_t row, int64_t col)
-{ *t = (ik_tensor){ .dtype = dtype, .ndim = 2, .shape = { rows, cols }, .strides = { row, col } }; }
-
-/* A single row lies in x and y, several lie one after the other in the workspace. */
-static void set_product(product *p, const experts *e, int64_t rows)
+IK_PACK(matmul_id)
 {
-    const bool one = rows == 1;
-    set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_Y], e->y->dtype, rows, e->n, e->n, one ? e->y->strides[2] : 1);
-    set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_X], e->x->dtype, rows, e->k, e->k, one ? e->x->strides[2] : 1);
-    set_matrix(&p->tensors[IK_MATMUL_TRANSPOSED_W], e->w->dtype, e->n, e->k, e->w->strides[1], e->w->strides[2]);
-    p->plan = (ik_plan){ .kind = IK_OP_MATMUL_TRANSPOSED,
-        .tensor_count = 3,
-        .tensors = p->tensors,
-        .attrs = &as_floats,
-        .attr_bytes = sizeof as_floats };
-}
-
-static int64_t id_at(const experts *e, int64_t pair)
-{ return ik_index_at(e->ids->dtype, e->index, ik_row_offset(e->ids, pair, 0)); }
-
-static bool is_known(const experts *e, int64_t id) { return id >= 0 && id < e->count; }
-
-static char *row_of_y(const experts *e, int64_t pair)
-{ return e->to + ik_row_offset(e->y, pair, 1) * ik_itemsize(e->y->dtype); }
-
-static const char *row_of_x(const experts *e, int64_t pair)
-{ return e->from + ik_row_offset(e->x, pair, 1) * ik_itemsize(e->x->dtype); }
-
-/* Sort the pairs by expert; return the first whose id names none, or -1. */
-static int64_t sort_pairs(const experts *e)
-{
-    int64_t bad = -1;
-    memset(e->begins, 0, (size_t)(e->count + 1) * sizeof *e->begins);
-    for (int64_t pair = 0; pair < e->pairs; pair++) {
-        const int64_t id = id_at(e, pair);
-        if (is_known(e, id))
-            e->begins[id + 1]++;
-        else if (bad < 0)
-            bad = pair;
-    }
-    for (int64_t i = 0; i < e->count; i++)
-        e->begins[i + 1] += e->begins[i];
-    for (int64_t pair = 0; pair < e->pairs; pair++) {
-        const int64_t id = id_at(e, pair);
-        if (is_known(e, id))
-            e->order[e->begins[id]++] = pair;
-    }
-    for (int64_t i = e->count; i > 0; i--) /* begins have become ends */
-        e->begins[i] = e->begins[i - 1];
-    e->begins[0] = 0;
-    return bad;
-}
-
-static void gather_rows(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    (void)worker;
-    const experts *e = context;
-    const int64_t size = ik_itemsize(e->x->dtype);
-    for (int64_t i = begin; i < end; i++)
-        ik_move_line(size, e->k, e->x_rows + i * e->k * size, size, row_of_x(e, e->order[e->at + i]),
-            e->x->strides[2] * size, false);
-}
-
-static void scatter_rows(void *context, int64_t begin, int64_t end, int32_t worker)
-{
-    (void)worker;
-    const experts *e = context;
-    const int64_t size = ik_itemsize(e->y->dtype);
-    for (int64_t i = begin; i < end; i++)
-        ik_move_line(size, e->n, row_of_y(e, e->order[e->at + i]), e->y->strides[2] * size, e->y_rows + i * e->n * size,
-            size, false);
-}
-
-/* Compute rows of one expert, from place e->at in the order on. */
-static ik_status multiply_rows(experts *e, int64_t expert, int64_t rows)
-{
-    product p;
-    set_product(&p, e, rows);
-    const int64_t pair = e->order[e->at], x_size = ik_itemsize(e->x->dtype), y_size = ik_itemsize(e->y->dtype);
-    char *y = rows == 1 ? row_of_y(e, pair) : e->y_rows, *x = rows == 1 ? (char *)row_of_x(e, pair) : e->x_rows;
-    void *data[5] = { y, x, (char *)e->weights + ik_bytes(e->w->dtype, expert * e->w->strides[0]) }; /* no bias, no c */
-    if (rows > 1)
-        ik_parallel_for(rows, 1 + COPY_BYTES / ik_max(1, e->k * x_size), gather_rows, e);
-    const ik_status status = multiply_weights(&p.plan, data, e->workspace);
-    if (rows > 1)
-        ik_parallel_for(rows, 1 + COPY_BYTES / ik_max(1, e->n * y_size), scatter_rows, e);
-    return status;
-}
-
-static void clear_row(const experts *e, int64_t pair)
-{
-    static const float zeros[256];
-    const int64_t step = e->y->strides[2], size = ik_itemsize(e->y->dtype);
-    for (int64_t at = 0; at < e->n; at += 256)
-        ik_store_f32(e->y->dtype, zeros, row_of_y(e, pair) + at * step * size, step, ik_min(256, e->n - at));
+    (void)stream, (void)tensor;
+    return pack_weights(plan, from, to);
 }
 
 IK_WORKSPACE(matmul_id)
 {
     const experts e = experts_of(plan);
-    uint64_t space = 0;
-    for (int64_t rows = 1; rows <= ik_min(e.pairs, MAX_ROWS); rows++) {
-        product p;
-        set_product(&p, &e, rows);
-        const uint64_t bytes = weights_workspace(&p.plan);
-        space = bytes > space ? bytes : space;
+    uint64_t own = e.prepacked ? panels_of_experts_workspace(&e) : 0;
+    if (!e.prepacked || !e.quantised) {
+        const uint64_t products = products_workspace(&e);
+        own = products > own ? products : own;
     }
-    return space + (uint64_t)(sorting_bytes(&e) + e.x_bytes + e.y_bytes);
+    return own + (uint64_t)(sorting_bytes(&e) + e.x_bytes + e.y_bytes);
 }
 
 IK_KERNEL(matmul_id)
 {
     IK_UNUSED;
     experts e = experts_of(plan);
-    e.to = ik_ptr(plan, data, IK_MATMUL_ID_Y);
-    e.from = ik_ptr(plan, data, IK_MATMUL_ID_X);
-    e.weights = ik_ptr(plan, data, IK_MATMUL_ID_W);
-    e.index = ik_ptr(plan, data, IK_MATMUL_ID_IDS);
-    e.begins = workspace;
-    e.order = e.begins + e.count + 1;
-    e.x_rows = (char *)workspace + sorting_bytes(&e);
-    e.y_rows = e.x_rows + e.x_bytes;
-    e.workspace = e.y_rows + e.y_bytes;
-    const int64_t bad = sort_pairs(&e);
-    for (int64_t i = 0; i < e.count; i++)
-        for (e.at = e.begins[i]; e.at < e.begins[i + 1]; e.at += MAX_ROWS) {
-            const ik_status status = multiply_rows(&e, i, ik_min(MAX_ROWS, e.begins[i + 1] - e.at));
-            if (status != IK_SUCCESS)
-                return status;
-        }
-    if (bad < 0)
-        return IK_SUCCESS;
-    for (int64_t pair = bad; pair < e.pairs; pair++)
-        if (!is_known(&e, id_at(&e, pair)))
-            clear_row(&e, pair);
-    return ik_bad_value(bad, id_at(&e, bad));
+    set_data(&e, plan, data, workspace);
+    const int64_t bad = sort_pairs(&e), few = e.prepacked ? multiply_panels_of_experts(&e) : 0;
+    const ik_status status = multiply_each(&e, few);
+    return status == IK_SUCCESS ? clear_unknown(&e, bad) : status;
 }

@@ -58,12 +58,20 @@ typedef struct panel_job {
     const char *x, *w;
     int32_t dtype;
     int64_t m, n, k, rows; /* rows: of x, and those that fill the last tile */
+    const int64_t *order; /* the rows of y and x, by number; null where they are all rows in their order */
     char *converted, *thread_scratch; /* rows of x as products read them; a row of F32 for each thread */
     int64_t converted_bytes; /* of a row */
-    bool direct; /* rows of sums are rows of y, but for c */
+    bool quantised, direct; /* x becomes Q8_0; rows of sums are rows of y, but for c */
 } panel_job;
 
 static int64_t width_of(const panel_job *s) { return s->m <= FEW_ROWS ? 1 : X_ROWS; }
+static inline int64_t row_at(const panel_job *s, int64_t row) { return s->order == NULL ? row : s->order[row]; }
+
+static void set_rows(panel_job *s, int64_t m)
+{
+    s->m = m;
+    s->rows = s->quantised ? ik_round_up(m, width_of(s)) : m;
+}
 
 static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t worker)
 {
@@ -73,7 +81,8 @@ static void quantise_panel_x(void *context, int64_t begin, int64_t end, int32_t 
     const int64_t stride = s->tx->strides[s->tx->ndim - 1], width = width_of(s);
     float *wide = (float *)(void *)(s->thread_scratch + worker * ik_round_up(4 * s->k, 64));
     for (int64_t row = begin; row < end; row++) {
-        const int64_t from = ik_row_offset(s->tx, ik_min(row, s->m - 1), 1), r = row % width; /* the last row fills */
+        const int64_t from = ik_row_offset(s->tx, row_at(s, ik_min(row, s->m - 1)), 1),
+                      r = row % width; /* the last row fills */
         char *to = s->converted + (row - r) * s->converted_bytes;
         const char *given = s->x + from * ik_itemsize(s->tx->dtype);
         const float *values = s->tx->dtype == IK_F32 && stride == 1 ? (const float *)(const void *)given : wide;
@@ -282,7 +291,7 @@ IK_INLINED void multiply_panels(const int32_t dtype, const int panels, const pan
             }
         for (int64_t p = 0; p < panels; p++)
             for (int64_t r = 0; r < rows; r++)
-                finish_panel(s, row + r, panel + p, sums[p][r]);
+                finish_panel(s, row_at(s, row + r), panel + p, sums[p][r]);
     }
 }
 
@@ -318,33 +327,10 @@ static panel_job panel_job_of(const ik_plan *plan)
     const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
     s.dtype = w->dtype;
     s.n = w->shape[0], s.k = w->shape[1];
-    s.m = s.n == 0 ? 0 : ik_numel(s.ty) / s.n;
-    s.rows = ik_round_up(s.m, width_of(&s));
+    s.quantised = true;
+    set_rows(&s, s.n == 0 ? 0 : ik_numel(s.ty) / s.n);
     s.converted_bytes = s.k / IK_BLOCK * x_bytes(panel_form_of(s.dtype));
     return s;
-}
-
-static uint64_t panels_workspace(panel_job s)
-{ return (uint64_t)(s.rows * s.converted_bytes + ik_threads() * ik_round_up(4 * s.k, 64)); }
-
-/* Convert the rows of x, then compute the panels. */
-static ik_status run_panels(
-    const ik_plan *plan, void *const *data, void *workspace, panel_job s, ik_task *convert, ik_task *tasks)
-{
-    if (s.m == 0)
-        return IK_SUCCESS;
-    s.y = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_Y);
-    s.x = ik_ptr(plan, data, IK_MATMUL_TRANSPOSED_X);
-    s.w = data[IK_MATMUL_TRANSPOSED_W];
-    s.finish = epilogue_of(plan, data);
-    s.direct = is_rows(s.ty) && s.finish.bias == NULL && s.finish.activation == IK_LINEAR_MIXED_NONE
-        && (s.finish.c == NULL || is_rows(s.finish.tc));
-    s.thread_scratch = workspace;
-    s.converted = s.thread_scratch + ik_threads() * ik_round_up(4 * s.k, 64);
-    ik_parallel_for(s.rows, DOT_BYTES / (4 * ik_max(1, s.k)), convert, &s);
-    ik_parallel_for(
-        ik_ceil_div(s.n, LANES), ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(s.dtype, s.k) * s.m)), tasks, &s);
-    return IK_SUCCESS;
 }
 
 #endif

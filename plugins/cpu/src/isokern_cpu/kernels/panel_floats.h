@@ -173,7 +173,7 @@ static void odd_sums(int32_t dtype, const char *w, int64_t k, const float *x, fl
 static bool lies(const panel_job *s) { return s->tx->dtype == IK_F32 && s->tx->strides[s->tx->ndim - 1] == 1; }
 
 static const char *x_row(const panel_job *s, int64_t row)
-{ return s->x + ik_row_offset(s->tx, row, 1) * ik_itemsize(s->tx->dtype); }
+{ return s->x + ik_row_offset(s->tx, row_at(s, row), 1) * ik_itemsize(s->tx->dtype); }
 
 /* The sums of the runs of each row of x, where w has minima, and their sum; before them the row where it does not
  * lie. */
@@ -225,7 +225,7 @@ IK_INLINED void sum_panel(const int32_t dtype, const panel_job *s, int64_t panel
             if (!ik_is_finite(run_sums[r][s->k / panel_form_of(dtype).run]))
                 odd_sums(dtype, w, s->k, x[r], sums[r]);
         for (int64_t r = 0; r < rows; r++)
-            finish_sums(&s->finish, s->ty, s->y, row + r, panel * LANES, count, sums[r]);
+            finish_sums(&s->finish, s->ty, s->y, row_at(s, row + r), panel * LANES, count, sums[r]);
     }
 }
 
@@ -253,7 +253,8 @@ static panel_job float_job_of(const ik_plan *plan)
 {
     panel_job s = panel_job_of(plan);
     const panel_form f = panel_form_of(s.dtype);
-    s.rows = s.m;
+    s.quantised = false;
+    set_rows(&s, s.m);
     s.converted_bytes = ik_round_up((lies(&s) ? 0 : 4 * s.k) + (f.m < 0 ? 0 : 4 * (s.k / f.run + 1)), 64);
     return s;
 }

@@ -1,4 +1,4 @@
-/* quantize: rows of floats to blocks of 32 elements; dequantize: blocks to floats. Rows are cut into tiles. */
+/* quantize: rows of floats to blocks; dequantize: blocks to floats. Rows are cut into tiles. */
 #include "runs.h"
 #include "blocks.h"
 #include "operators/quantize.h"
@@ -27,7 +27,7 @@ static void quantize(void *context, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     const job *j = context;
     float scratch[TILE] IK_ALIGNED;
-    char blocks[TILE / 32 * 34] IK_ALIGNED;
+    char blocks[TILE / 32 * 37] IK_ALIGNED; /* Q8_K has the largest */
     for (int64_t at = begin; at < end; at++) {
         const char *from;
         char *y;

@@ -89,8 +89,9 @@ static inline int64_t panel_bytes(int32_t dtype, int64_t k)
     return ik_round_up(k / f.block * block_bytes(f), 64);
 }
 
-static uint64_t packed_bytes(const ik_tensor *w)
-{ return (uint64_t)(ik_ceil_div(w->shape[0], LANES) * panel_bytes(w->dtype, w->shape[1])); }
+/* Of a matrix w[n, k]; the matrices of w[e, n, k], such as those of experts, lie one after the other. */
+static inline int64_t matrix_bytes(int32_t dtype, int64_t n, int64_t k)
+{ return ik_ceil_div(n, LANES) * panel_bytes(dtype, k); }
 
 typedef uint32_t four __attribute__((vector_size(16)));
 
@@ -192,17 +193,22 @@ typedef struct packing {
     char *to;
 } packing;
 
+/* Pack panels begin .. end, counted over all matrices. */
 static void pack_panels(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;
     const packing *p = context;
-    const int32_t dtype = p->tw->dtype;
-    const int64_t n = p->tw->shape[0], k = p->tw->shape[1], size = panel_bytes(dtype, k);
+    const ik_tensor *t = p->tw;
+    const int32_t dtype = t->dtype, last = t->ndim - 1;
+    const int64_t n = t->shape[last - 1], k = t->shape[last], size = panel_bytes(dtype, k),
+                  panels = ik_ceil_div(n, LANES);
     for (int64_t panel = begin; panel < end; panel++) {
         char *to = p->to + panel * size;
+        const int64_t row = panel % panels * LANES, matrix = last == 2 ? panel / panels * t->strides[0] : 0;
         memset(to, 0, (size_t)size);
-        for (int64_t r = 0; r < ik_min(LANES, n - panel * LANES); r++) {
-            ik_block_bytes from = (ik_block_bytes)(p->from + ik_bytes(dtype, (panel * LANES + r) * p->tw->strides[0]));
+        for (int64_t r = 0; r < ik_min(LANES, n - row); r++) {
+            ik_block_bytes from =
+                (ik_block_bytes)(p->from + ik_bytes(dtype, matrix + (row + r) * t->strides[last - 1]));
             switch (dtype) {
 #define IK_CASE(name, ...) \
     case IK_##name: pack_row_##name(from, k, r, to); break;
@@ -214,12 +220,14 @@ static void pack_panels(void *context, int64_t begin, int64_t end, int32_t worke
     }
 }
 
+static int64_t matrices_of(const ik_tensor *w) { return w->ndim == 3 ? w->shape[0] : 1; }
+
 static const char *panels_of(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
 {
-    const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
+    const ik_tensor *w = &plan->tensors[tensor];
     if (plan->kind == IK_OP_MATMUL_MIXED || tensor != IK_MATMUL_TRANSPOSED_W || panel_form_of(w->dtype).block == 0)
         return NULL;
-    *bytes = packed_bytes(w);
+    *bytes = (uint64_t)(matrices_of(w) * matrix_bytes(w->dtype, w->shape[w->ndim - 2], w->shape[w->ndim - 1]));
     return IK_PANELS;
 }
 
@@ -227,7 +235,7 @@ static ik_status pack_weights(const ik_plan *plan, const void *from, void *to)
 {
     const ik_tensor *w = &plan->tensors[IK_MATMUL_TRANSPOSED_W];
     packing p = { w, (const char *)from + ik_bytes(w->dtype, w->offset), to };
-    ik_parallel_for(ik_ceil_div(w->shape[0], LANES), 1, pack_panels, &p);
+    ik_parallel_for(matrices_of(w) * ik_ceil_div(w->shape[w->ndim - 2], LANES), 1, pack_panels, &p);
     return IK_SUCCESS;
 }
 

@@ -109,7 +109,7 @@ static inline __device__ void ik_pack_nibbles(const float *x, float low, float i
     }
 }
 
-/* Quantise a block of 32 elements. NaN counts as the largest magnitude; of equal magnitudes the first is chosen. */
+/* Quantise a block. NaN counts as the largest magnitude; of equal magnitudes the first is chosen. */
 static inline __device__ void ik_pack_block(int dtype, const float *x, char *block)
 {
     unsigned short *half = (unsigned short *)block;
@@ -117,6 +117,10 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
     switch (dtype) {
     case IK_Q5_0: ik_make_Q5_0((unsigned char *)block, x); return;
     case IK_Q5_1: ik_make_Q5_1((unsigned char *)block, x); return;
+    case IK_MXFP4: ik_make_MXFP4((unsigned char *)block, x); return;
+    case IK_TQ2_0: ik_make_TQ2_0((unsigned char *)block, x); return;
+    case IK_TQ1_0: ik_make_TQ1_0((unsigned char *)block, x); return;
+    case IK_Q8_K: ik_make_Q8_K((unsigned char *)block, x); return;
     }
     if (dtype == IK_Q4_1) {
         const float low = ik_of_block(x, [](float a, float b) { return ik_minimum_f32(a, b); }) + 0.0f; /* never -0 */
@@ -146,29 +150,30 @@ static inline __device__ void ik_pack_block(int dtype, const float *x, char *blo
 static inline __device__ void ik_fetch_floats(
     const ik_geometry &g, long long step, __global_ptr__ const char *x, long long at, int blocks, float *tile)
 {
-    const int size = ik_itemsize(g.dtype[1]), n = blocks * IK_BLOCK;
+    const int size = ik_itemsize(g.dtype[1]), block = ik_block_elements(g.dtype[0]), n = blocks * block;
     char *to = ik_narrow_end(tile, n, 4, size);
     const long long next = g.strides[1][g.ndim - 1];
     for (ik_walk w(g, at, blocks); w.next();) {
-        const int each = (int)(next == step * IK_BLOCK ? w.run : 1); /* contiguous blocks that one copy can bring */
+        const int each = (int)(next == step * block ? w.run : 1); /* contiguous blocks that one copy can bring */
         for (int b = 0; b < w.run; b += each)
             ik_fetch_run(
-                x + (w.offset(1) + b * next) * size, step, each * IK_BLOCK, size, to + (w.done + b) * IK_BLOCK * size);
+                x + (w.offset(1) + b * next) * size, step, each * block, size, to + (w.done + b) * block * size);
     }
     mfence();
     ik_widen_f32(g.dtype[1], tile, n);
 }
 
-/* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCK_BATCH blocks and their elements. */
+/* Quantise blocks [at, at + n) of x to y. `memory` has space for IK_BLOCK_BATCH blocks of 32 and their elements, or as
+ * many elements in larger blocks. */
 static inline __device__ void ik_quantize_tile(const ik_geometry &g, long long step, long long at, int n,
     __global_ptr__ char *y, __global_ptr__ const char *x, char *memory)
 {
     float *tile = (float *)memory;
     char *out = memory + IK_BLOCK_BATCH * IK_BLOCK * 4;
-    const int bytes = ik_itemsize(g.dtype[0]);
+    const int bytes = ik_itemsize(g.dtype[0]), block = ik_block_elements(g.dtype[0]);
     ik_fetch_floats(g, step, x, at, n, tile);
     for (int i = 0; i < n; i++)
-        ik_pack_block(g.dtype[0], tile + i * IK_BLOCK, out + i * bytes);
+        ik_pack_block(g.dtype[0], tile + i * block, out + i * bytes);
     ik_store(g, 0, y, at, n, out);
 }
 

@@ -79,6 +79,20 @@ static inline __device__ float layout_product(int dtype, const char *w, int at, 
     return sum * ik_f16_to_f32(half);
 }
 
+/* Rows of Q8_0 in the workspace for those of x. */
+static inline ik_tensor ik_packed_blocks(const ik_tensor &x)
+{
+    ik_tensor packed = x;
+    packed.dtype = IK_Q8_0;
+    packed.offset = 0;
+    long long step = 1;
+    for (int d = packed.ndim - 1; d >= 0; d--) {
+        packed.strides[d] = step;
+        step *= packed.shape[d];
+    }
+    return packed;
+}
+
 /* How a stretch of rows of x, as blocks or as floats, is brought to shared memory, and what a row of w adds to the sums
  * of these rows. Units are blocks or floats; `stretch` is the most units of a stretch. A task has `tile_rows` rows of
  * x, and multiplies them as at_row of the first one says. */

@@ -1,6 +1,6 @@
 /* Integer dot products by vpdpbusd, with rows of blocks in place (block_dots.h) or prepacked panels of rows
- * (panel_dots.h). */
-#include "panel_dots.h"
+ * (panel_product.h). */
+#include "panel_product.h"
 
 IK_SUPPORTED(matmul_transposed) { return is_quantised(plan) ? NULL : "only x that becomes Q8_0 is made of integers"; }
 

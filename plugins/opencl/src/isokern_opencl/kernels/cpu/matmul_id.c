@@ -14,15 +14,19 @@
  * refuse(when=b.dtype.kind == "q" and b.dtype.storage, reason="blocks that are only decoded")
  * let(n=b.shape[1], k=b.shape[2], count=b.shape[0], pairs=indices.numel)
  * let(rows=ceil_div(8 * (pairs + 2 * count + 3), 256) * 256, of_blocks=int(b.dtype.block > 1))
+ * let(rounded=int(attrs.lhs_quantization == "q8_0"))
  * let(groups=min(pairs, pairs // 64 + count + 1) * ceil_div(n, 16))
  * workspace(bytes=rows + 4 * pairs * k)
  * experts_check(groups=1, local=256, y=None, a=None, b=None, count=count, pairs=pairs)
  * experts_sort(groups=1, local=256, y=None, a=None, b=None, count=count, pairs=pairs, height=64)
- * experts_gather(groups=pairs, local=1, y=None, b=None, indices=None, rows=rows, count=count, k=k)
+ * experts_gather(groups=pairs, local=1, y=None, b=None, indices=None, rows=rows, count=count, k=k, ROUNDED=rounded)
  * experts_rows(groups=groups, local=1, a=None, indices=None, BLOCKS=of_blocks, rows=rows, count=count, k=k)
  */
 #include "simt.h"
 #include "isokern_math.h"
+#if defined(BLOCKS) || (defined(ROUNDED) && ROUNDED)
+#include "blocks.h"
+#endif
 #ifdef BLOCKS
 #include "vectors.h"
 #endif

@@ -137,9 +137,9 @@ IK_ENTRY(matmul_rows)(IK_PARAMS)
         float v[IK_BLOCK];
         for (int j = 0; j < IK_BLOCK; j++)
             v[j] = IK_LOAD(a, from + (i + j) * step);
-        const float d = ik_scale_for_Q8_0(v), inverse = ik_block_inverse(d), held = ik_f16_to_f32(ik_block_half(d));
+        ik_round_Q8_0(v);
         for (int j = 0; j < IK_BLOCK; j++)
-            to[i + j] = (float)ik_block_byte(v[j] * inverse) * held;
+            to[i + j] = v[j];
     }
 #else
     for (ik_index i = begin; i < end; i++)
