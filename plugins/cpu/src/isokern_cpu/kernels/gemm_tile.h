@@ -249,7 +249,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
             *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
 }
 
-static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
+static __attribute__((unused)) void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
 #ifndef IK_TALL_TILES
     if ((IK_T)1 / 2 == 0) { /* integers: row by row, instead of a function for every height */
