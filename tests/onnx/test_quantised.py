@@ -197,3 +197,25 @@ def test_windows_are_multiplied_as_integers_on_processors(cpu):
     x = random.standard_normal((2, 6, 9, 19), np.float32)
     steps = np.abs(loaded.run(x) - ReferenceEvaluator(made).run(None, {"x": x})[0]) / 0.3
     assert steps.max() < 1.01 and (steps > 0.01).mean() < 0.01  # a sum near a half may be rounded the other way
+
+
+def test_a_sum_of_quantised_tensors_is_one_loop(cpu):
+    random = np.random.default_rng(3)
+    parts = [tensor(name, np.float32(s)) for name, s in (("s", 0.02), ("t", 0.031), ("u", 0.04))]
+    parts += [tensor("z", np.uint8(113)), tensor("i", np.int8(-7))]
+    nodes = [
+        node("QuantizeLinear", "a s z", "qa"),
+        node("DequantizeLinear", "qa s z", "da"),
+        node("QuantizeLinear", "b t i", "qb"),
+        node("DequantizeLinear", "qb t i", "db"),
+        node("Add", "da db", "sum"),
+        node("Relu", "sum", "r"),
+        node("QuantizeLinear", "r u z", "q"),
+        node("DequantizeLinear", "q u z", "y"),
+    ]
+    made = model(nodes, [value("a", [3, 37]), value("b", [3, 37])], [value("y", [3, 37])], parts)
+    loaded = load(made, cpu)
+    assert lower_for(loaded, cpu) == {"generic": 4}  # two that quantise, the sum, and one that dequantises
+    a, b = random.standard_normal((2, 3, 37), np.float32) * 2
+    wanted = ReferenceEvaluator(made).run(None, {"a": a, "b": b})[0]
+    assert np.abs(loaded.run(a, b) - wanted).max() < 1e-6
