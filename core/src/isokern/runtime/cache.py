@@ -89,12 +89,12 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     there is one plan without workspaces, and then one with them. An operator whose workspace differs with the second
     plan has its workspace outside the arena.
     """
-    made = plan_memory(graph, reuse, mutable)
+    made = plan_memory(graph, reuse, mutable, join=True)
     descriptors = _descriptors(made, device, {}, made, prepack)
     needs = {op: d.workspace for op, d in descriptors.items()}
     inside = {op: w.size for op, w in needs.items() if w.kind == "default" and BASE_ALIGNMENT % w.alignment == 0}
     if any(inside.values()):
-        before, made = made, plan_memory(graph, reuse, mutable, inside)
+        before, made = made, plan_memory(graph, reuse, mutable, inside, join=True)
         descriptors = _descriptors(made, device, descriptors, before, prepack)
         made.spaces = {op: n for op, n in made.spaces.items() if descriptors[op].workspace == needs[op] and n}
     descs = made.descs()
