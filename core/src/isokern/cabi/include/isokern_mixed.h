@@ -36,8 +36,7 @@ static __attribute__((noinline, unused)) void ik_round_f64(
     int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
 { stride == 1 ? ik_round_loop_f64(dtype, from, 1, n, to) : ik_round_loop_f64(dtype, from, stride, n, to); }
 
-/* Floats truncated to integers of 8 and 16 bits, whose limits floats hold: NaN, which no comparison is true of, becomes 0.
- */
+/* Floats truncated to integers of 8 and 16 bits, whose limits floats hold; NaN becomes 0. */
 static IK_INLINE int32_t ik_narrow_f32(float x, float low, float high)
 {
     x = low == 0 || x == x ? x : 0;

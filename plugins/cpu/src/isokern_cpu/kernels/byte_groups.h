@@ -1,5 +1,5 @@
-/* Bytes as groups of GROUP numbers in 32 bits, which an instruction multiplies and adds at once; include byte_pairs.h or
- * byte_quads.h before, which define
+/* Bytes as groups of GROUP numbers in 32 bits, which an instruction multiplies and adds at once; include byte_pairs.h
+ * or byte_quads.h before, which define
  * - GROUP; narrow, the type of a number, unsigned; splat_group and fma_group, for gemm_tile.h;
  * - shift_of(dtype, left, zero): the shift of numbers of a dtype and zero point in the left factor, or the right one:
  *   numbers are packed less it, so that they have the type that the instruction takes;
@@ -30,8 +30,8 @@ static void group_lines(int32_t dtype, int64_t count, const char *from, int64_t 
     }
 }
 
-/* to[i] = the group of pixel i, less the shift, for n pixels `step` bytes apart; its `count` channels lie `channel` bytes
- * apart, and the others are 0. */
+/* to[i] = the group of pixel i, less the shift, for n pixels `step` bytes apart; its `count` channels lie `channel`
+ * bytes apart, and the others are 0. */
 static __attribute__((unused)) void group_pixels(int32_t dtype, int64_t count, const char *from, int64_t channel,
     int64_t step, int64_t n, narrow shift, uint32_t *to)
 {

@@ -53,8 +53,8 @@ typedef struct ik_conv_loops {
 } ik_conv_loops;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10, IK_DEPTHWISE_ROWS = 7 };
-/* For prepacked filters: bytes of the products of a panel in a block, of a band's sums, of its planes, and of the planes
- * processed at one time; fewest products per output for which they pay. */
+/* For prepacked filters: bytes of the products of a panel in a block, of a band's sums, of its planes, and of the
+ * planes processed at one time; fewest products per output for which they pay. */
 enum {
     IK_PANEL_BYTES = 64 << 10,
     IK_PANEL_SUMS = 128 << 10,

@@ -1,4 +1,5 @@
-/* A convolution with prepacked filters, for one float type; include after conv2d_block.h and pixel_tile.h, with the same IK_T and IK_OF.
+/* A convolution with prepacked filters, for one float type; include after conv2d_block.h and pixel_tile.h, with the
+ * same IK_T and IK_OF.
  *
  *     y[o, i] = activation(bias[o] + residual[o, i] + Σ_p w[p, o] * x[offsets[p] + i])    p: channel and tap
  *

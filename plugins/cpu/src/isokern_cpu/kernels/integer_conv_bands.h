@@ -1,5 +1,5 @@
-/* The loops of a convolution of bytes over bands of lines and panels of outputs, as in conv2d_panels.h, and how its sums
- * become results; for the kernels of conv_integer and qlinear_conv. */
+/* The loops of a convolution of bytes over bands of lines and panels of outputs, as in conv2d_panels.h, and how its
+ * sums become results; for the kernels of conv_integer and qlinear_conv. */
 #ifndef IK_INTEGER_CONV_BANDS_H
 #define IK_INTEGER_CONV_BANDS_H
 #include "integer_conv.h"

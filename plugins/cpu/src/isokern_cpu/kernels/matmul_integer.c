@@ -1,5 +1,5 @@
-/* matmul_integer: y = (a - za) @ (b - zb) of bytes, summed in I32, with numbers of 16 bits in pairs along k. At 1024^3 it
- * takes half the time of the F32 product at every level. */
+/* matmul_integer: y = (a - za) @ (b - zb) of bytes, summed in I32, with numbers of 16 bits in pairs along k. At 1024^3
+ * it takes half the time of the F32 product at every level. */
 #include "byte_pairs.h"
 #include "integer_products.h"
 
