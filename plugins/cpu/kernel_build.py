@@ -52,7 +52,7 @@ V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 OF_STEM = {
     # Many tiles whose loops have one expression per register: gcc spends a third of the time looking for common
     # subexpressions, and finds none
-    **{stem: ["-fno-gcse"] for stem in ("conv2d", "gemm", "generic", "matmul_integer")},
+    **{stem: ["-fno-gcse"] for stem in ("conv2d", "conv_integer", "gemm", "generic", "matmul_integer")},
     # Quick to compile; without the other passes of -O3 some of their calls took a tenth longer
     **{
         stem: ["-O3"]

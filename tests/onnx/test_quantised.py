@@ -13,6 +13,7 @@ from small_models import model, node, tensor, value
 from isokern.onnx import load
 from isokern.passes import DEFAULT, run
 from isokern.rewriting.rewriter import State
+from isokern.rewriting.target import Target
 from isokern.runtime import compile
 
 INTEGERS = ("matmul_integer", "conv_integer", "qlinear_matmul", "qlinear_conv")
@@ -167,3 +168,54 @@ def test_results_are_the_same_on_every_device(devices):
     wanted = load(made, devices[0]).run(x)
     for device in devices[1:]:
         np.testing.assert_allclose(load(made, device).run(x), wanted, 1e-5, 1e-5, err_msg=device.name)
+
+
+def lower_for(loaded, device):
+    """Return the operators of a model after the usual passes for a device."""
+    built = loaded.built
+    state = State(built.graph, built.parameters, target=Target.of_device(device))
+    return Counter(op.kind for op in run(state, DEFAULT).graph.ops)
+
+
+def test_windows_are_multiplied_as_integers_on_processors(cpu):
+    random = np.random.default_rng(2)
+    parts = [tensor("s", np.float32(0.02)), tensor("z", np.uint8(113)), tensor("t", np.float32(0.3))]
+    parts += [tensor("w", random.integers(-90, 90, (48, 6, 3, 3)).astype(np.int8))]
+    parts += [tensor("ws", (random.random(48) * 0.01).astype(np.float32)), tensor("wz", np.arange(48, dtype=np.int8))]
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("DequantizeLinear", "w ws wz", "f", axis=0),
+        node("Conv", "d f", "c", pads=[1, 1, 1, 1], strides=[2, 1]),
+        node("QuantizeLinear", "c t z", "r"),
+        node("DequantizeLinear", "r t z", "y"),
+    ]
+    made = model(nodes, [value("x", [2, 6, 9, 19])], [value("y", [2, 48, 5, 19])], parts)
+    loaded = load(made, cpu)
+    found = lower_for(loaded, cpu)
+    assert found["qlinear_conv"] == 1 and not found["conv2d"], found
+    x = random.standard_normal((2, 6, 9, 19), np.float32)
+    steps = np.abs(loaded.run(x) - ReferenceEvaluator(made).run(None, {"x": x})[0]) / 0.3
+    assert steps.max() < 1.01 and (steps > 0.01).mean() < 0.01  # a sum near a half may be rounded the other way
+
+
+def test_a_sum_of_quantised_tensors_is_one_loop(cpu):
+    random = np.random.default_rng(3)
+    parts = [tensor(name, np.float32(s)) for name, s in (("s", 0.02), ("t", 0.031), ("u", 0.04))]
+    parts += [tensor("z", np.uint8(113)), tensor("i", np.int8(-7))]
+    nodes = [
+        node("QuantizeLinear", "a s z", "qa"),
+        node("DequantizeLinear", "qa s z", "da"),
+        node("QuantizeLinear", "b t i", "qb"),
+        node("DequantizeLinear", "qb t i", "db"),
+        node("Add", "da db", "sum"),
+        node("Relu", "sum", "r"),
+        node("QuantizeLinear", "r u z", "q"),
+        node("DequantizeLinear", "q u z", "y"),
+    ]
+    made = model(nodes, [value("a", [3, 37]), value("b", [3, 37])], [value("y", [3, 37])], parts)
+    loaded = load(made, cpu)
+    assert lower_for(loaded, cpu) == {"generic": 4}  # two that quantise, the sum, and one that dequantises
+    a, b = random.standard_normal((2, 3, 37), np.float32) * 2
+    wanted = ReferenceEvaluator(made).run(None, {"a": a, "b": b})[0]
+    assert np.abs(loaded.run(a, b) - wanted).max() < 1e-6

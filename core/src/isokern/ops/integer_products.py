@@ -358,14 +358,23 @@ def _convolve(x: Any, w: Any, values: Mapping[str, Any]) -> Any:
 
 
 CONVOLUTIONS: SampleTable = [
+    ((2, 6, 7, 7), (40, 6, 3, 3), {"padding": (1, 0, 2, 1)}, "small"),
     ((1, 2, 4, 5), (3, 2, 3, 2), {}, "small"),
     ((2, 4, 5, 5), (6, 2, 3, 3), {"padding": (1, 1), "groups": 2}, "small"),
     ((1, 3, 7, 6), (3, 1, 2, 2), {"stride": (2,), "dilation": (2, 1), "groups": 3}, "small"),
     ((1, 1, 3, 4), (1, 1, 1, 1), {"padding": (0, 1, 1, 0)}, "small"),
     ((0, 2, 3, 4), (2, 2, 2, 2), {}, "small"),
     ((2, 3, 4, 5), (4, 3, 1, 1), {}, "small"),
+    ((1, 3, 20, 37), (33, 3, 7, 5), {"stride": (2,), "padding": (3, 2)}, "small"),
+    ((2, 10, 9, 8), (66, 5, 3, 2), {"stride": (1, 2), "dilation": (2, 1), "groups": 2}, "small"),
+    ((1, 300, 6, 7), (64, 300, 3, 3), {"padding": (1, 1)}, "small"),
+    ((2, 17, 6, 23), (32, 17, 1, 1), {}, "small"),
+    ((1, 9, 11, 13), (48, 9, 1, 1), {"stride": (3, 2), "padding": (1, 1)}, "small"),
+    ((1, 4, 33, 18), (16, 4, 3, 3), {"stride": (1, 3)}, "small"),
     ((1, 8, 61, 99), (5, 8, 3, 3), {"padding": (1, 1)}, "wide"),
+    ((1, 8, 61, 99), (64, 8, 3, 3), {"padding": (1, 1)}, "wide"),
     ((1, 64, 56, 56), (64, 64, 3, 3), {"padding": (1, 1)}, "large"),
+    ((1, 256, 14, 14), (256, 256, 3, 3), {"padding": (1, 1)}, "large"),
 ]
 
 
@@ -410,6 +419,7 @@ declare(
     shapes=_conv_integer_shapes,
     normal_form=as_given,
     decompose=_conv_integer,
+    constants=("w",),
     flops=_conv_flops,
     samples=lambda: [
         Sample({"x": x, "w": w, **({"x_zero_point": (), "w_zero_point": w[:1]} if i % 2 else {})}, values, size=size)
@@ -490,6 +500,8 @@ declare(
     shapes=_qlinear_conv_shapes,
     normal_form=as_given,
     decompose=_qlinear_conv,
+    stem="conv_integer",
+    constants=("w",),
     flops=_conv_flops,
     samples=lambda: [
         Sample(

@@ -90,6 +90,7 @@ SAMPLES: SampleTable = [
     ((0, 2, 4, 4), {"kernel": (2, 2)}, "small"),
     ((1, 0, 4, 4), {"kernel": (2, 2)}, "small"),
     ((1, 1, 6, 6), {"kernel": (3, 3), "stride": (1, 1), "padding": (2, 2)}, "small"),
+    ((1, 2, 9, 71), {"kernel": (2, 3), "stride": (1, 2), "padding": (1, 1)}, "small"),
     ((2, 17, 61, 59), {"kernel": (3, 3), "stride": (2, 1), "padding": (1, 1)}, "wide"),
     ((1, 64, 56, 56), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "medium"),
     ((8, 64, 112, 112), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}, "large"),

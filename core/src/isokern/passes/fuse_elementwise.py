@@ -5,6 +5,9 @@ result and no other reader. Their operands have one dtype, as `generic` requires
 bias does. The last operator may be a cast to another float dtype that `generic` can write. Integers narrower than 64
 bits are not fused, since each operator wraps its result; floats between the operators are kept in the compute type,
 which rounds less.
+
+Where the target has no kernels for quantize_linear and dequantize_linear, a group may begin with the latter and end in
+the former, so that floats between quantised tensors are never in memory; each alone is a group as well.
 """
 
 from __future__ import annotations
@@ -14,15 +17,21 @@ from typing import Any
 
 from ..declare.decomposition import LETTERS, Emitter
 from ..declare.elementwise import attributes
-from ..dtypes import F32, FLOATS, I64, U64, DType
+from ..dtypes import F32, FLOATS, I8, I16, I64, U8, U16, U64, DType
 from ..expr import stack_code
-from ..expr.tree import Expr, substitute, to_text
+from ..expr.tree import Expr, parse, substitute, to_text
 from ..graph.ir import Op, Value, specs_of
 from ..layout import TensorDesc
 from ..ops import find
 from ..rewriting.rewriter import Rewriter, State
 
 Operand = tuple[Value, str]  # a value, and the loop that each of its dims goes along
+
+QUANTISED = (U8, I8, U16, I16)
+SCALES = {  # with a zero point and without
+    "dequantize_linear": ("(x - zero_point) * scale", "x * scale"),
+    "quantize_linear": ("rint(x / scale) + zero_point", "rint(x / scale)"),
+}
 
 
 def run(state: State) -> State:
@@ -49,7 +58,8 @@ def _groups(state: State) -> dict[Op, set[Op]]:
         if op in taken or not _ends(op):
             continue
         members = _grow(results, op)
-        if len(members) > 1 and _legal(state, op, members):
+        alone = len(members) == 1 and op.kind not in SCALES
+        if not alone and _lacks_scales(state, members) and _legal(state, op, members):
             found[op] = members
             taken |= members
     return found
@@ -57,6 +67,8 @@ def _groups(state: State) -> dict[Op, set[Op]]:
 
 def _fits(op: Op) -> bool:
     """Return whether an operator can be part of a group: elementwise, with operands of one dtype that does not wrap."""
+    if op.kind == "dequantize_linear":
+        return _is_scaled(op, op.inputs[0], op.outputs[0])
     if op.operator.scalar_expr is None or op.constraints:
         return False
     dtypes = {v.spec.dtype for v in op.given if v.spec.dtype.kind != "b"}
@@ -65,12 +77,35 @@ def _fits(op: Op) -> bool:
 
 def _ends(op: Op) -> bool:
     """Return whether a group can end in an operator: one that fits, or a cast that a loop nest does as it writes."""
+    if op.kind == "quantize_linear":
+        return _is_scaled(op, op.outputs[0], op.inputs[0])
     if op.kind != "cast" or op.constraints:
         return _fits(op)
     x, y = op.inputs[0], op.outputs[0].spec.dtype
     if x is None or not {x.spec.dtype, y} <= set(FLOATS):
         return False
     return x.spec.dtype is y or (x.spec.dtype.compute is y.compute and F32 in (x.spec.dtype, y))
+
+
+def _is_scaled(op: Op, integers: Value | None, floats: Value | None) -> bool:
+    """Return whether a body can quantise, or dequantise: integers and F32 by scales of no dims, or along an axis."""
+    if op.constraints or op.attrs["block_size"] or integers is None or floats is None:
+        return False
+    scale = op.inputs[1]
+    assert scale is not None
+    along = scale.spec.ndim == 0 or scale.spec.shape[0] == integers.spec.shape[op.attrs["axis"]]
+    return along and integers.spec.dtype in QUANTISED and floats.spec.dtype is scale.spec.dtype is F32
+
+
+def _lacks_scales(state: State, members: set[Op]) -> bool:
+    """Return whether the target has no kernels for what is quantised and dequantised in a group."""
+    scaled = [op for op in members if op.kind in SCALES]
+    if state.target is None:
+        return not scaled
+    return all(
+        state.target.why_not(op.operator, specs_of(op.inputs), specs_of(op.outputs), op.attrs) is not None
+        for op in scaled
+    )
 
 
 def _whole(dtype: DType) -> bool:
@@ -119,6 +154,8 @@ def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[
 
 def _element(op: Op) -> DType:
     """Return the dtype of an operator's numbers."""
+    if op.kind in SCALES:
+        return F32
     return next(v.spec.dtype for v in op.given if v.spec.dtype.kind != "b")
 
 
@@ -133,6 +170,8 @@ def _operands(op: Op) -> list[tuple[str, Operand]]:
         if value is None:
             continue
         along = loops[len(loops) - value.spec.ndim :]
+        if op.kind in SCALES and operand.name != "x":
+            along = loops[op.attrs["axis"]] if value.spec.ndim else ""
         if op.kind == "bias_add" and operand.name == "bias":
             along = loops[op.attrs["axis"]]
         found.append((operand.name, (value, along)))
@@ -175,6 +214,8 @@ def _body(last: Op, members: set[Op]) -> Expr:
 
     def expression(op: Op) -> Expr:
         values = {name: tree(operand) for name, operand in _operands(op)}
+        if op.kind in SCALES:
+            return substitute(parse(SCALES[op.kind]["zero_point" not in values]), values)
         row = op.operator.scalar_expr
         if row is None:  # a cast: the loop nest writes another dtype
             return values["x"]

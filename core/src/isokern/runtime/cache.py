@@ -77,7 +77,7 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     whose workspace differs with the second plan has its workspace outside the arena.
     """
     parts = device.memory.parts
-    before = plan_memory(graph, reuse, mutable, place=not parts)
+    before = plan_memory(graph, reuse, mutable, place=not parts, join=True)
     descs = before.descs(parts)
     descriptors = _descriptors(before, device, {}, descs, descs, prepack, parts)
     needs = {op: d.workspace for op, d in descriptors.items()}

@@ -48,7 +48,7 @@ class RunContext:
         self.arena: Buffer | None = None
         self.recording: Recording | None = None
         self._prepacked = prepacked
-        self._parts: dict[Value, Buffer] = {}
+        self._parts: dict[tuple[Value, int], Buffer] = {}
         try:
             self._allocate()
             self._keep_constraints()
@@ -96,7 +96,7 @@ class RunContext:
             if value in self.tensors or value.role == PARAMETER:  # there in a packed layout alone
                 continue
             if arena is not None and root in self.memory_plan.offset:
-                self.tensors[value] = Tensor(descs[value], self._part(root, arena))
+                self.tensors[value] = Tensor(descs[value], self._part(value, arena))
             elif root is not value and root in self.tensors:
                 self.tensors[value] = Tensor(value.spec, self.tensors[root].buffer)
             else:
@@ -112,14 +112,17 @@ class RunContext:
             alignment = max(n.alignment for n in needs if n.kind == kind)
             self.spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
 
-    def _part(self, root: Value, arena: Buffer) -> Buffer:
+    def _part(self, value: Value, arena: Buffer) -> Buffer:
         """Return the buffer in which a value of the arena lies: a part of the arena's, where there are such."""
         if not self.device.memory.parts:
             return arena
-        if root not in self._parts:
-            at, nbytes = self.memory_plan.offset[root], max(0, root.spec.dtype.nbytes(root.spec.extent[1]))
-            self._parts[root] = self.device.memory.part(arena, at, nbytes)
-        return self._parts[root]
+        plan, dtype = self.memory_plan, value.spec.dtype
+        root, start = plan.root[value], plan.starts.get(value, 0)
+        if (root, start) not in self._parts:
+            whole, skipped = max(0, root.spec.dtype.nbytes(root.spec.extent[1])), dtype.nbytes(start)
+            part = self.device.memory.part(arena, plan.offset[root] + skipped, whole - skipped)
+            self._parts[root, start] = part
+        return self._parts[root, start]
 
     def _keep_constraints(self) -> None:
         """Raise InvalidArgument where an operator's constraints do not hold for its memory.

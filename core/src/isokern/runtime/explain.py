@@ -105,6 +105,7 @@ def _slot(program: Inspectable, op: Op, value: Value) -> Location:
     plan, nbytes = program.memory_plan, value.spec.nbytes
     root = plan.root[value]
     memory, offset = ("arena", plan.offset[root]) if root in plan.offset else ("own", 0)
+    offset += value.spec.dtype.nbytes(plan.starts.get(value, 0))
     copied = {new: old for old, new in plan.copies.get(op, ())}
     if value in copied:
         return Location(value.vid, memory, offset, nbytes, copied[value].vid, "copy")

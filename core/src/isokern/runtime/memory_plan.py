@@ -3,7 +3,8 @@
 Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the
 last that reads it. It takes the memory of an operand where the declaration lets the output lie there (`aliases`), both
 have the same layout, and nothing reads that operand's memory afterwards. It is a view of its operand where the operator
-moves no element (a flatten of a dense tensor, a transpose that is another view of it).
+moves no element (a flatten of a dense tensor, a transpose that is another view of it). Operands of a concatenation may
+be computed in its memory (`concat_parts.py`).
 
 The other values are laid out in one arena, the largest first, each at the lowest byte that is free while it lives. An
 operator's workspace, where its size is known, lies at the arena's first byte while it runs, since a kernel gets a
@@ -22,23 +23,25 @@ from ..declare.normal_form import coalesce
 from ..graph.ir import COMPUTED, INPUT, Graph, Op, Value
 from ..layout import TensorDesc
 from ..status import InvalidArgument
+from .concat_parts import Joined, find_parts
 
 
 @dataclass
 class MemoryPlan:
     """A graph's memory plan.
 
-    `root` maps each value to the value whose memory it is in, usually itself. `offset` has the byte in the arena of
-    each root that lies there. `in_place` maps each operator whose output overwrites an operand to that operand; `views`
-    are the operators that need no call. `early` has the results that are computed where they lie in another shape, and
-    need no call either. `copies` has the pairs (from, to) to copy before an operator that updates a
-    value which another one still reads. `spaces` has the bytes of the workspace that an operator has at the arena's
-    beginning. `arena` is the size of the arena in bytes, `naive` the size of the computed values if each had memory of
-    its own.
+    `root` maps each value to the value whose memory it is in, usually itself; `starts` has the element there that a
+    computed value begins at. `offset` has the byte in the arena of each root that lies there. `in_place` maps each
+    operator whose output overwrites an operand to that operand; `views` are the operators that need no call. `early`
+    has the results that are computed where they lie in another shape, and need no call either. `copies` has the pairs
+    (from, to) to copy before an operator that updates a value which another one still reads. `spaces` has the bytes of
+    the workspace that an operator has at the arena's beginning. `arena` is the size of the arena in bytes, `naive` the
+    size of the computed values if each had memory of its own.
     """
 
     graph: Graph
     root: dict[Value, Value] = field(default_factory=dict)
+    starts: dict[Value, int] = field(default_factory=dict)
     offset: dict[Value, int] = field(default_factory=dict)
     in_place: dict[Op, Value] = field(default_factory=dict)
     views: set[Op] = field(default_factory=set)
@@ -73,6 +76,7 @@ class MemoryPlan:
             start = self.offset[root] // spec.dtype.itemsize * spec.dtype.block
         else:
             return spec
+        start += self.starts.get(value, 0)
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
@@ -83,15 +87,31 @@ def plan_memory(
     spaces: Mapping[Op, int] | None = None,
     early: bool = False,
     place: bool = True,
+    join: bool = False,
 ) -> MemoryPlan:
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
     `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
-    alive when their operator runs. Without `place` nothing has a place in the arena yet (`place_values`). Inputs that
-    are `mutable`, by name, are updated in place; InvalidArgument where one is read after its update. With `early`, for
-    a graph whose results lie in no memory of an input, a result that is another shape of a computed value has that
-    value computed in its memory.
+    alive when their operator runs. Without `place` what lies in the arena may have no place yet (`place_values`).
+    Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one is read after its update. With
+    `early`, for a graph whose results lie in no memory of an input, a result that is another shape of a computed value
+    has that value computed in its memory. With `join`, operands of concatenations are computed in the memory of the
+    result where the arena grows by at most an eighth, since that lives longer then.
     """
+    parts = find_parts(graph, set(graph.outputs)) if join and reuse else Joined()
+    made = _plan(graph, reuse, mutable, spaces, early, parts)
+    if place or parts.joined:
+        made = place_values(made, made.spaces, reuse)
+    if parts.joined:
+        apart = place_values(_plan(graph, reuse, mutable, spaces, early, Joined()), made.spaces, reuse)
+        return made if 8 * made.arena <= 9 * apart.arena else apart
+    return made
+
+
+def _plan(
+    graph: Graph, reuse: bool, mutable: Collection[str], spaces: Mapping[Op, int] | None, early: bool, parts: Joined
+) -> MemoryPlan:
+    """Return a plan without places in the arena, in which parts of concatenations lie in their wholes."""
     made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
@@ -104,31 +124,36 @@ def plan_memory(
             ends[value] = last.get(value, -1) if value.role == INPUT and value.name in made.mutable else len(graph.ops)
     for at, op in enumerate(graph.ops):
         made.naive += sum(_bytes(v) for v in op.outputs)
-        shared = _share(made, op, at, ends, kept, last) if reuse and not op.operator.inout else None
+        free = reuse and not op.operator.inout and not any(v in parts.places for v in op.outputs)
+        shared = _share(made, op, at, ends, kept, last) if free else None
         updated = {new: old for old, new in op.updated}
         for value in op.outputs:
-            root = value
+            root, start = parts.places.get(value, (value, 0))
             if value in updated:
                 root = _update_in_place(made, op, at, value, updated[value], ends, kept, reuse)
             if shared is not None and shared[0] is value:
-                root = made.root[shared[1]]
+                root, start = made.root[shared[1]], made.starts.get(shared[1], 0)
                 if shared[2]:
                     made.views.add(op)
                 else:
                     made.in_place[op] = shared[1]
+            if value in updated and root is not value:
+                start = made.starts.get(updated[value], 0)
             made.root[value] = root
+            made.starts[value] = start
+            made.views |= {op} & parts.joined
             ends[root] = max(ends.get(root, at), last.get(value, at))
             first = made.life[root][0] if root in made.life else at
             if root.role == COMPUTED:
                 made.life[root] = (first, ends[root])
-        if early and reuse and _is_result_alone(made, op, at, ends, kept):
+        if early and reuse and not parts.joined and _is_result_alone(made, op, at, ends, kept):
             (result,), (only,) = op.outputs, op.given
             old = made.root[only]
             made.root |= {v: result for v, root in made.root.items() if root is old}
             made.life.pop(old)
             made.views.add(op)
             made.early.add(result)
-    return place_values(made, made.spaces, reuse) if place else made
+    return made
 
 
 def place_values(made: MemoryPlan, spaces: Mapping[Op, int], reuse: bool = True) -> MemoryPlan:

@@ -36,19 +36,30 @@ static __attribute__((noinline, unused)) void ik_round_f64(
     int32_t dtype, const void *from, int64_t stride, int64_t n, double *to)
 { stride == 1 ? ik_round_loop_f64(dtype, from, 1, n, to) : ik_round_loop_f64(dtype, from, stride, n, to); }
 
-/* In 32 bits, so that a vector has more of them. */
-static IK_INLINE int32_t ik_clamp_i32(int32_t x, int32_t low, int32_t high)
-{ return x < low ? low : x > high ? high : x; }
+/* Floats truncated to integers of 8 and 16 bits, whose limits floats hold; NaN becomes 0. */
+static IK_INLINE int32_t ik_narrow_f32(float x, float low, float high)
+{
+    x = low == 0 || x == x ? x : 0;
+    x = x > low ? x : low;
+    return (int32_t)(x < high ? x : high);
+}
+
+static IK_INLINE int32_t ik_narrow_f64(double x, double low, double high)
+{
+    x = low == 0 || x == x ? x : 0;
+    x = x > low ? x : low;
+    return (int32_t)(x < high ? x : high);
+}
 
 /* Floats truncated to each integer type, which saturates: its code, its type in memory, and a float of the type `c` as
  * one. */
 #define IK_TRUNCATED(X, c) \
-    X(IK_I8, int8_t, ik_clamp_i32(ik_##c##_to_i32(v), INT8_MIN, INT8_MAX)) \
-    X(IK_I16, int16_t, ik_clamp_i32(ik_##c##_to_i32(v), INT16_MIN, INT16_MAX)) \
+    X(IK_I8, int8_t, ik_narrow_##c(v, INT8_MIN, INT8_MAX)) \
+    X(IK_I16, int16_t, ik_narrow_##c(v, INT16_MIN, INT16_MAX)) \
     X(IK_I32, int32_t, ik_##c##_to_i32(v)) \
     X(IK_I64, int64_t, ik_##c##_to_i64(v)) \
-    X(IK_U8, uint8_t, ik_clamp_i32(ik_##c##_to_i32(v), 0, UINT8_MAX)) \
-    X(IK_U16, uint16_t, ik_clamp_i32(ik_##c##_to_i32(v), 0, UINT16_MAX)) \
+    X(IK_U8, uint8_t, ik_narrow_##c(v, 0, UINT8_MAX)) \
+    X(IK_U16, uint16_t, ik_narrow_##c(v, 0, UINT16_MAX)) \
     X(IK_U32, uint32_t, ik_##c##_to_u32(v)) \
     X(IK_U64, uint64_t, ik_##c##_to_u64(v))
 

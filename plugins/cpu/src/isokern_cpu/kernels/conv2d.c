@@ -140,6 +140,7 @@ IK_KERNEL(conv2d)
 #define IK_TILE_OFFSETS
 #include "gemm_tile.h"
 #include "conv2d_block.h"
+#include "pixel_tile.h"
 #include "conv2d_panels.h"
 const ik_conv_loops IK_SHARED(
     IK_OF(conv2d)) = { IK_OF(conv_tasks), IK_OF(panel_tasks), IK_OF(plane_tasks), IK_OF(pack_panels) };

@@ -41,26 +41,11 @@ typedef struct ik_conv {
 
     /* Only with prepacked filters */
     int64_t panel_width, panels, tile; /* outputs in a panel, panels of a group, pixels of a tile */
-    int64_t line, lines; /* a band is some lines, not rows: a row of y, or, where x is in place, some tiles */
+    bool flat; /* lines are runs of tiles, else rows of y: where x is in place, or planes have the pixels of y */
+    int64_t line, lines; /* a band is some lines: their pixels, and those of an image */
     int64_t round, image; /* images that are processed at one time, and the first of them */
     int64_t sum_bytes;    /* bytes of sums in a slice; its planes follow, if they are local */
 } ik_conv;
-
-/* A tile of a convolution with prepacked filters: some adjacent pixels i of a line times the outputs o of a panel.
- *
- *     to[i, o] = from[i, o] + Σ_p x[offsets[p] + i] * w[p, o]
- */
-typedef struct ik_pixel_tile {
-    int64_t k; /* products p */
-    const void *x;
-    const int64_t *offsets;
-    const void *w;
-    const void *from;
-    int64_t from_row; /* 0: the same for all pixels */
-    void *to;
-    bool relu;            /* negative results become zero */
-    const char *prefetch; /* null, or where k cache lines are prefetched */
-} ik_pixel_tile;
 
 /* The loops for one type: for filters as given, then for prepacked filters. */
 typedef struct ik_conv_loops {
@@ -68,17 +53,14 @@ typedef struct ik_conv_loops {
 } ik_conv_loops;
 
 enum { IK_CONV_K = 384, IK_DEPTHWISE_BYTES = 24 << 10, IK_DEPTHWISE_ROWS = 7 };
-/* For prepacked filters: bytes of a cache line, of the products of a panel in a block, of a band's sums, of its planes,
- * and of the planes processed at one time; fewest products per output for which they pay; cache lines prefetched at one
- * time. */
+/* For prepacked filters: bytes of the products of a panel in a block, of a band's sums, of its planes, and of the
+ * planes processed at one time; fewest products per output for which they pay. */
 enum {
-    IK_LINE = 64,
     IK_PANEL_BYTES = 64 << 10,
     IK_PANEL_SUMS = 128 << 10,
     IK_PANEL_PLANES = 256 << 10,
     IK_PANEL_IMAGES = 2 << 20,
-    IK_PANEL_PRODUCTS = 32,
-    IK_PANEL_PREFETCH = 16
+    IK_PANEL_PRODUCTS = 32
 };
 
 /* The entry for the width in a list of one, two (height, width) or four (top, left, …) integers. */
@@ -91,6 +73,7 @@ static inline void ik_conv_choose_blocking(ik_conv *v, int64_t size, int64_t til
     const int64_t *xs = v->tx->strides, *ws = v->tw->strides, *ys = v->ty->strides;
     v->depthwise = v->channels == 1 && v->groups > 1;
     v->x_in_place = !v->depthwise && v->point && v->plain && xs[3] == 1 && (xs[2] == v->iw || v->ih == 1);
+    v->flat = v->x_in_place;
     v->phases = ik_min(v->sh, (v->kh - 1) * v->dh + 1);
     v->shared = v->depthwise || v->panel_width > 0;
     v->planes = v->shared ? ik_min(v->sw, (v->kw - 1) * v->dw + 1) : v->kw;
@@ -180,15 +163,15 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
     v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
-    /* Where x is in place, lines of whole vectors that are several tiles, or fewer if threads would have no work. */
-    v->line = v->x_in_place ? 8 * v->tile : v->ow;
+    /* Lines of whole vectors that are several tiles, or fewer if threads would have no work. */
+    v->line = v->flat ? 8 * v->tile : v->ow;
     const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;
-    while (v->x_in_place && v->line > v->tile && columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads())
+    while (v->flat && v->line > v->tile && columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads())
         v->line /= 2;
     v->lines = ik_ceil_div(pixels, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
     v->max_k = ik_ceil_div(v->k, v->k_blocks);
-    v->local = !v->x_in_place && v->lines >= 12 * ik_threads();
+    v->local = !v->flat && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
     /* Bytes of a row in the planes of a group. */

@@ -14,6 +14,11 @@ enum { IK_VECTOR = 32 };
 enum { IK_VECTOR = 16 };
 #endif
 
+typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
+typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
+typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
+typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
+
 /* Copy past the caches to memory that will not be read soon. Any alignment. */
 static inline void ik_stream_copy(void *to, const void *from, int64_t bytes)
 {

@@ -47,11 +47,6 @@ enum { IK_BLOCK_BYTES = 192 << 10, IK_BLOCK_K = 256 };
 /* Whether rows so many bytes apart put the rows of a tile into one set of the level-1 cache, which has 8 or 12 ways. */
 static inline bool ik_rows_clash(int64_t bytes) { return bytes % 4096 == 0 && IK_TILE_ROWS > 8; }
 
-typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
-typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
-typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));
-typedef uint64_t ik_u64s __attribute__((vector_size(IK_VECTOR)));
-
 #if defined(__AVX512F__)
 static inline __m512 fma_f32(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 static inline __m512d fma_f64(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
@@ -249,7 +244,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
             *(IK_OF(loose) *)(to + j * IK_OF(lanes)) = sum[i][j];
 }
 
-static void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
+static __attribute__((unused)) void IK_OF(tile)(int64_t rows, int64_t vecs, const ik_tile *t)
 {
 #ifndef IK_TALL_TILES
     if ((IK_T)1 / 2 == 0) { /* integers: row by row, instead of a function for every height */

@@ -7,13 +7,10 @@
  *
  *     Σ (a - za)(b - zb) = Σ a' b' - za' Σ b' - zb' Σ (a - za)
  *
- * All is modulo 2^32. Define before:
- * - GROUP; narrow, the type of a number, unsigned; splat_group and fma_group, for gemm_tile.h;
- * - shift_of(dtype, left, zero): the shift of numbers of a dtype and zero point in the left factor, or the right one;
- * - group_vector(dtype, from, step, shifts, to), which makes groups of AT_ONCE lines that lie side by side in memory,
- *   the numbers of each `step` bytes apart. */
+ * All is modulo 2^32. Include byte_pairs.h or byte_quads.h before. */
 #ifndef IK_INTEGER_PRODUCTS_H
 #define IK_INTEGER_PRODUCTS_H
+#include "byte_groups.h"
 #include "gemm_core.h"
 #include "operators/matmul_integer.h"
 
@@ -37,9 +34,6 @@ typedef struct byte_product {
 
 static const byte_product *product(const ik_gemm_args *g) { return g->own; }
 
-static inline __attribute__((always_inline)) int32_t byte_at(const int32_t dtype, const char *from)
-{ return dtype == IK_I8 ? *(const int8_t *)from : *(const uint8_t *)from; }
-
 /* to[i] = from[i * step] - shift, and zeros up to a whole group. */
 static inline __attribute__((always_inline)) void shift_each(
     const int32_t dtype, const char *from, const int64_t step, int64_t n, narrow shift, narrow *to)
@@ -58,24 +52,6 @@ static void shift_run(int32_t dtype, const char *from, int64_t step, int64_t n, 
         shift_each(IK_I8, from, 1, n, shift, to);
     else
         shift_each(IK_U8, from, 1, n, shift, to);
-}
-
-/* to[j] = the group of line j, less its shift, for n lines `line` bytes apart; its `count` numbers are `step` apart. */
-static void group_lines(int32_t dtype, int64_t count, const char *from, int64_t step, int64_t line, int64_t n,
-    const narrow *shifts, uint32_t *to)
-{
-    int64_t whole = line == 1 && count == GROUP ? n / AT_ONCE * AT_ONCE : 0;
-    for (int64_t j = 0; j < whole; j += AT_ONCE)
-        if (dtype == IK_I8)
-            group_vector(IK_I8, from + j, step, shifts + j, to + j);
-        else
-            group_vector(IK_U8, from + j, step, shifts + j, to + j);
-    for (int64_t j = whole; j < n; j++) {
-        uint32_t group = 0;
-        for (int64_t q = 0; q < count; q++)
-            group |= (uint32_t)(narrow)(byte_at(dtype, from + q * step + j * line) - shifts[j]) << 32 / GROUP * q;
-        to[j] = group;
-    }
 }
 
 /* to[p * width + j] = group p of line j, for n lines that are contiguous in k, `line` bytes apart. */

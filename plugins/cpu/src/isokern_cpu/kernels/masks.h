@@ -1,7 +1,7 @@
 /* Vectors of F32 of which only some lanes are in memory, as at the edges of an image; from AVX2 on (IK_MASKS). */
 #ifndef IK_MASKS_H
 #define IK_MASKS_H
-#include "gemm_tile.h"
+#include "convert.h"
 
 #if defined(__AVX2__)
 #define IK_MASKS

@@ -82,6 +82,7 @@ static void store_f32(int32_t dtype, const float *from, void *to, int64_t stride
 
 #define IK_FILE "pool2d.c"
 #include "each_type.h"
+#include "pool2d_vectors.h"
 
 /* Read one or two integers as (height, width); `otherwise` where the list is empty. */
 static void pair(const ik_ints *given, const int64_t *otherwise, int64_t *to)
@@ -147,6 +148,14 @@ IK_KERNEL(pool2d)
         p.rows = ik_max(1, ik_min(ik_min(ROWS, near), ik_min(COLUMNS / p.pitch, OUTPUTS / n)));
     }
     p.in_place = x->strides[3] == 1 && x->dtype == (exact ? IK_F64 : IK_F32);
+#ifdef IK_MASKS
+    if (p.mode == LARGEST && p.step[1] == 2 && p.kernel[1] == 3 && p.spread[0] == 1 && p.spread[1] == 1
+        && x->dtype == IK_F32 && x->strides[3] == 1 && y->strides[3] == 1) {
+        const int64_t all = y->shape[0] * y->shape[1] * y->shape[2];
+        ik_parallel_for(all, IK_THREAD_BYTES / 4 / ik_max(1, work) + 1, max_rows, &p);
+        return IK_SUCCESS;
+    }
+#endif
     int64_t rows = y->shape[0] * y->shape[1] * y->shape[2], grain = IK_THREAD_BYTES / 4 / ik_max(1, work) + 1;
     ik_parallel_for(rows, grain, exact ? rows_f64 : rows_f32, &p);
     return IK_SUCCESS;
