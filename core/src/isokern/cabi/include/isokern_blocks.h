@@ -96,11 +96,14 @@ static IK_INLINE void ik_make_Q5_1(ik_block_out block, const float *v)
     ik_put_fives(block + 4, v, low, ik_block_inverse(d), 0.5f);
 }
 
-/* -1, 0 or 1 of a scaled value, as 0, 1 or 2. */
-static IK_INLINE uint32_t ik_block_trit(float x)
+/* -1, 0 or 1 of a scaled value of at most 1, half away from zero, as 0, 1 or 2; a NaN is 0. */
+static IK_INLINE uint32_t ik_block_trit(float x) { return 1u + (x >= 0.5f) - (x <= -0.5f); }
+
+/* The factor for trits of a magnitude d; 0 where it is not finite. */
+static IK_INLINE float ik_trit_inverse(float d)
 {
-    const int32_t near = ik_block_byte(x);
-    return (uint32_t)(near < -1 ? 0 : near > 1 ? 2 : near + 1);
+    const float inverse = ik_block_inverse(d);
+    return ik_is_finite(inverse) ? inverse : 0.0f;
 }
 
 /* Quantise 256 values to trits times the largest magnitude: four in a byte, for each half of the block, or five, as the
@@ -108,7 +111,7 @@ static IK_INLINE uint32_t ik_block_trit(float x)
  * byte, 16 values 4 apart. */
 static IK_INLINE void ik_make_TQ2_0(ik_block_out block, const float *v)
 {
-    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_block_inverse(d);
+    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_trit_inverse(d);
     for (int i = 0; i < 64; i++) {
         uint32_t byte = 0;
         for (int n = 0; n < 4; n++)
@@ -120,7 +123,7 @@ static IK_INLINE void ik_make_TQ2_0(ik_block_out block, const float *v)
 
 static IK_INLINE void ik_make_TQ1_0(ik_block_out block, const float *v)
 {
-    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_block_inverse(d);
+    const float d = ik_float(ik_bits(ik_block_extreme(v, 256)) & 0x7fffffffu), inverse = ik_trit_inverse(d);
     for (int i = 0; i < 52; i++) {
         const int from = i < 32 ? i
             : i < 48            ? 128 + i
@@ -148,11 +151,9 @@ static IK_INLINE void ik_make_Q8_K(ik_block_out block, const float *v)
     for (int run = 0; run < 16; run++) {
         int32_t sum = 0;
         for (int i = 0; i < 16; i++) {
-            const float x = v[16 * run + i] * inverse, size = x < 0.0f ? -x : x;
-            int32_t near = ik_is_finite(x) ? (int32_t)size : 0;
-            const float rest = size - (float)near;
-            near += ik_is_finite(x) && (rest > 0.5f || (rest == 0.5f && (near & 1) != 0));
-            near = x < 0.0f ? -near : near > 127 ? 127 : near;
+            /* The sum has no room for a fraction, so it is rounded, half to even. */
+            const float x = v[16 * run + i] * inverse, lifted = x + 12582912.0f, whole = lifted - 12582912.0f;
+            const int32_t near = ik_is_finite(x) ? (int32_t)(whole > 127.0f ? 127.0f : whole) : 0;
             block[4 + 16 * run + i] = (uint8_t)near;
             sum += near;
         }
@@ -186,21 +187,24 @@ static IK_INLINE void ik_make_MXFP4(ik_block_out block, const float *v)
     e = e < 0 ? 0 : e;
     block[0] = (uint8_t)(ik_is_finite(far) ? e : 255);
     const float d = ik_layout_power(block);
-    for (int k = 0; k < IK_BLOCK / 2; k++) {
-        uint32_t pair = 0;
-        for (int side = 0; side < 2; side++) {
-            const float x = v[k + side * (IK_BLOCK / 2)];
-            uint32_t best = 0;
-            float smallest = x < 0.0f ? -x : x;
-            for (uint32_t code = 1; code < 16 && ik_is_finite(far); code++) {
-                const float off = d * (float)ik_layout_twice_fp4((int32_t)code) - x, error = off < 0.0f ? -off : off;
-                best = error < smallest ? code : best;
-                smallest = error < smallest ? error : smallest;
-            }
-            pair |= best << 4 * side;
-        }
-        block[1 + k] = (uint8_t)pair;
+    uint32_t best[IK_BLOCK];
+    float error[IK_BLOCK];
+    for (int k = 0; k < IK_BLOCK; k++) {
+        best[k] = 0;
+        error[k] = v[k] < 0.0f ? -v[k] : v[k];
     }
+    for (uint32_t code = 1; code < 8; code++) {
+        const float level = d * (float)ik_layout_twice_fp4((int32_t)code);
+        for (int k = 0; k < IK_BLOCK; k++) {
+            const float own = v[k] < 0.0f ? -v[k] : v[k], off = level - own, rest = off < 0.0f ? -off : off;
+            best[k] = rest < error[k] ? code : best[k];
+            error[k] = rest < error[k] ? rest : error[k];
+        }
+    }
+    for (int k = 0; k < IK_BLOCK; k++)
+        best[k] = !ik_is_finite(far) ? 0 : best[k] + (v[k] < 0.0f && best[k] != 0 ? 8 : 0);
+    for (int k = 0; k < IK_BLOCK / 2; k++)
+        block[1 + k] = (uint8_t)(best[k] | best[k + IK_BLOCK / 2] << 4);
 }
 
 #endif

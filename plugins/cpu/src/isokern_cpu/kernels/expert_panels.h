@@ -124,8 +124,8 @@ static void run_waves(const experts *e, panel_job job, int64_t few, ik_task *con
             return;
         const int64_t each = ik_ceil_div(X_ROWS * v.tiles, v.count); /* rows of a segment */
         ik_parallel_for(v.tiles, DOT_BYTES / (4 * ik_max(1, X_ROWS * e->k)), convert_tiles, &v);
-        ik_parallel_for(v.count * v.panels,
-            ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(job.dtype, e->k) * each)), multiply_segments, &v);
+        ik_parallel_for(v.count * v.panels, ik_max(1, DOT_BYTES / ik_max(1, panel_bytes(job.dtype, e->k) * each)),
+            multiply_segments, &v);
     }
 }
 #endif
