@@ -16,6 +16,7 @@ from .memory import ALIGNMENT, Buffer, Bytes, Mapping, Memory
 
 POOLED = 1 << 12  # bytes up to which memory of the outputs of repeated calls comes from pools
 KEPT = 64  # free blocks that a pool keeps
+IN_HEAP = 1 << 20  # bytes up to which it comes from a heap, where there is one
 POOLS = 64  # pools after which all are emptied: 16 MiB at most
 SLAB = 1 << 25  # bytes of a mapping for several constants
 
@@ -178,14 +179,27 @@ class HostBuffer(Buffer):
         self.view = np.empty(0, np.uint8)
 
 
+class PooledBuffer(HostBuffer):
+    """Memory of a heap; slots take half the time of a dict to be filled."""
+
+    __slots__ = ("address", "dtype", "handle", "memory", "nbytes")
+
+
 class HostMemory(Memory):
-    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`."""
+    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`.
+
+    Outputs of repeated calls come from pools, or from a heap in C where the device's library has one: `heap_class`
+    makes it of a function that it calls when more than `heap.limit` bytes are in use.
+    """
 
     wraps = True
     buffer: ClassVar[type[HostBuffer]] = HostBuffer
+    heap: Any = None
 
-    def __init__(self) -> None:
+    def __init__(self, heap_class: Callable[[Callable[[], None]], Any] | None = None) -> None:
         super().__init__()
+        if heap_class is not None:
+            self.heap = heap_class(self._note_heap)
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks
         self._slab: Callable[[], Bytes | None] = lambda: None  # a weak reference
         self._begin = 0  # of what is free in it
@@ -215,7 +229,9 @@ class HostMemory(Memory):
         return self._count(HostBuffer(self, array_at(address, (nbytes,), owner=slab), U8))
 
     def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
-        """Return a function that allocates without clearing; small memory comes from a pool."""
+        """Return a function that allocates without clearing; small memory comes from a pool, or from the heap."""
+        if self.is_of_heap(nbytes):
+            return self._heap_allocator(nbytes, element)
         if nbytes > POOLED or self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN:
             return super().allocator(nbytes, element)
         pool = self._pool(nbytes)
@@ -236,6 +252,37 @@ class HostMemory(Memory):
 
         return allocate
 
+    def is_of_heap(self, nbytes: int) -> bool:
+        """Return whether the heap gives memory of that size to repeated calls."""
+        plain = self.buffer is HostBuffer and type(self).allocate_buffer is _PLAIN
+        return plain and self.heap is not None and nbytes <= IN_HEAP
+
+    def _heap_allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
+        take, new_buffer = self.heap.take, object.__new__
+
+        def allocate() -> Buffer:
+            try:
+                handle = take(nbytes)
+            except MemoryError:
+                raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+            buffer = new_buffer(PooledBuffer)
+            buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
+            buffer.address, buffer.handle = handle.address, handle
+            return buffer
+
+        return allocate
+
+    def _note_heap(self) -> None:
+        with self._lock:
+            self._note_peak()
+
+    def _note_peak(self) -> None:
+        if self.heap is None:
+            super()._note_peak()
+            return
+        self._peak = max(self._peak, self._live + self.heap.live)
+        self.heap.limit = self._peak - self._live  # what may be in use there without a new peak
+
     def _pool(self, nbytes: int) -> _Pool:
         """Return the pool for a size; what the others keep is freed when there are many."""
         with self._lock:
@@ -249,6 +296,8 @@ class HostMemory(Memory):
 
     def _count_pooled(self) -> tuple[int, int]:
         """Return the bytes and the number of pooled buffers in use."""
+        if self.heap is not None:
+            return self.heap.live, self.heap.used
         with self._lock:
             used = [(pool.nbytes, pool.made - len(pool.free)) for pool in self._pools.values()]
         return sum(nbytes * n for nbytes, n in used), sum(n for _, n in used)

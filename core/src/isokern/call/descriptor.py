@@ -21,9 +21,10 @@ from ..backend import (
     current_stream,
     running_stream,
 )
-from ..backend.buffer_view import facts_of
+from ..backend.buffer_view import Facts, facts_of
 from ..backend.dispatch import Candidate, choose, consider, say_parts
 from ..backend.hints import NONE, check_hints
+from ..backend.kernels import NativeStep
 from ..cabi.plan import Plan
 from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
@@ -136,6 +137,11 @@ class Descriptor:
         """Return the positions in `_descs` of inputs that an output may be."""
         names = self.operator.operand_names(len(self.inputs))
         return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
+
+    @property
+    def facts(self) -> list[Facts | None]:
+        """What the tensors of a call are compared by, outputs first; None for an absent one."""
+        return self._expected
 
     @property
     def variant(self) -> str:
@@ -263,6 +269,10 @@ class Descriptor:
                 launch(handles, None, 0, stream)
 
         return run
+
+    def native_steps(self) -> list[NativeStep] | None:
+        """Return the calls of C that a call consists of (`Kernel.native_steps`); None where it is no such."""
+        return None if self._empty else self._kernel.native_steps()
 
     def _report(self, seconds: float) -> None:
         """Print what ISOKERN_DEBUG shows of a call that took `seconds`."""

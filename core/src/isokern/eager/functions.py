@@ -28,6 +28,7 @@ from ..tensors import Tensor, as_tensor
 from . import conveniences
 from .calls import call, find_target, list_outputs, make_tensors, pair_operands
 from .foreign import give_foreign, take_foreign
+from .quick import when_quick
 from .repeated import calls_of, key_of
 
 
@@ -35,7 +36,7 @@ def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that finds calls of the operator that were made before, and has the others described."""
     calls = calls_of(op)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = None
         try:  # what is usual is written out, which takes half as long
             if kwargs:
@@ -54,6 +55,14 @@ def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
             return known(*found[1:])
         return describe(*args, **kwargs)
 
+    def find_quickly(module: Any) -> None:
+        nonlocal find
+        find = module.Finder(calls, describe).find
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return find(args, kwargs)
+
+    when_quick(find_quickly)
     return function
 
 
