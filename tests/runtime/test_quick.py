@@ -228,7 +228,7 @@ def test_memory_that_is_not_there_is_a_typed_error(module, cpu):
     with pytest.raises(OverflowError):
         cpu.memory.heap.take(-1)
     with pytest.raises(isokern.OutOfMemory):
-        cpu.memory._heap_allocator(1 << 62, isokern.U8)()
+        cpu.memory._take(1 << 62, isokern.U8)
 
 
 def test_functions_begin_in_python_and_go_on_in_c(module):
@@ -244,3 +244,36 @@ def test_devices_without_the_module_do_the_same(devices):
         for _ in range(3):
             assert isokern.concat([x, x]).numpy().tolist() == [[1, -2], [1, -2]]
             assert isokern.cumsum(x, axis=1).numpy().tolist() == [[1, -1]]
+
+
+def test_tensors_that_are_written_to_are_checked(module, cpu):
+    x = isokern.tensor([[1.0, -2.0], [3.0, -4.0]], device=cpu)
+    y = isokern.zeros((2, 2), device=cpu)
+    isokern.neg(x, out=y)
+    known = _calls("neg", x, out=y)
+    assert type(known) is module.Call
+    for _ in range(3):
+        assert isokern.neg(x, out=y) is y and y.numpy().tolist() == [[-1, 2], [-3, 4]]
+    for n in range(3):  # y is an input, too
+        assert np.array_equal(isokern.add(y, x, out=y).numpy(), n * x.numpy())
+    both = isokern.zeros((3, 2), device=cpu)
+    isokern.neg(both[:2], out=isokern.zeros((2, 2), device=cpu))
+    for _ in range(3):
+        with pytest.raises(InvalidArgument, match="overlap"):
+            isokern.neg(both[:2], out=both[1:])
+        with pytest.raises(InvalidArgument, match="overlap"):
+            isokern.cumsum(both, axis=0, out=both)  # which may not be its input
+    fixed = np.zeros((2, 2), np.float32)
+    fixed.flags.writeable = False
+    held = isokern.from_numpy(fixed, device=cpu)
+    for _ in range(3):
+        with pytest.raises(InvalidArgument, match="read-only"):
+            isokern.neg(x, out=held)
+    y.buffer.close()
+    with pytest.raises(InvalidArgument, match="closed"):
+        isokern.neg(x, out=y)
+    for wrong in ([x], [x, y]):
+        with pytest.raises(TypeError):
+            known(wrong)
+    with pytest.raises(TypeError):
+        known([x], x[:1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 from weakref import ref
 
@@ -109,7 +109,7 @@ def _map(nbytes: int) -> Bytes:
 class _Memory:
     """The object that NumPy makes an array of, and keeps as long as there is an array over the same memory."""
 
-    __slots__ = ("__array_interface__", "owner")
+    __slots__ = ("__array_interface__", "__weakref__", "owner")
 
     def __init__(self, interface: dict[str, Any], owner: Any) -> None:
         self.__array_interface__, self.owner = interface, owner
@@ -136,9 +136,9 @@ class HostBuffer(Buffer):
     """Memory of the host process, which `view` and every array over it keep alive."""
 
     def _make_view(self) -> Bytes:
-        return array_at(self.address, (self.nbytes,), owner=self.handle)
+        return array_at(self.address, (self.nbytes,), owner=self.handle, writable=self.writable)
 
-    view = cached_property(_make_view)  # when first asked for, where a pool gave the memory
+    view = cached_property(_make_view)  # when first asked for, where it was not there before
 
     def __init__(
         self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None
@@ -231,7 +231,7 @@ class HostMemory(Memory):
     def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
         """Return a function that allocates without clearing; small memory comes from a pool, or from the heap."""
         if self.is_of_heap(nbytes):
-            return self._heap_allocator(nbytes, element)
+            return partial(self._take, nbytes, element)
         if nbytes > POOLED or self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN:
             return super().allocator(nbytes, element)
         pool = self._pool(nbytes)
@@ -253,24 +253,29 @@ class HostMemory(Memory):
         return allocate
 
     def is_of_heap(self, nbytes: int) -> bool:
-        """Return whether the heap gives memory of that size to repeated calls."""
+        """Return whether memory of that size is the heap's."""
         plain = self.buffer is HostBuffer and type(self).allocate_buffer is _PLAIN
         return plain and self.heap is not None and nbytes <= IN_HEAP
 
-    def _heap_allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
-        take, new_buffer = self.heap.take, object.__new__
+    def _take(self, nbytes: int, element: DType, zero: bool = False) -> Buffer:
+        """Return memory of the heap."""
+        try:
+            handle = self.heap.take(nbytes, zero)
+        except MemoryError:
+            raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+        buffer = object.__new__(PooledBuffer)
+        buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
+        buffer.address, buffer.handle = handle.address, handle
+        return buffer
 
-        def allocate() -> Buffer:
-            try:
-                handle = take(nbytes)
-            except MemoryError:
-                raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
-            buffer = new_buffer(PooledBuffer)
-            buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
-            buffer.address, buffer.handle = handle.address, handle
-            return buffer
-
-        return allocate
+    def alloc(
+        self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
+    ) -> Buffer:
+        """Return a buffer, from the heap where that has it; see `Memory.alloc`."""
+        usual = type(nbytes) is int and nbytes >= 0 and kind == "default" and alignment == ALIGNMENT
+        if usual and isinstance(element, DType) and self.is_of_heap(nbytes):
+            return self._take(nbytes, element, not empty)
+        return super().alloc(nbytes, element, kind=kind, alignment=alignment, empty=empty)
 
     def _note_heap(self) -> None:
         with self._lock:
@@ -304,6 +309,11 @@ class HostMemory(Memory):
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """Return a buffer over the smallest run of bytes that holds every element of `array`, without a copy."""
+        if self.buffer is HostBuffer and array.flags.c_contiguous and array.size:
+            made, address = object.__new__(HostBuffer), array.__array_interface__["data"][0]
+            made.memory, made.nbytes, made.dtype, made.writable = self, array.nbytes, element, array.flags.writeable
+            made.address, made.handle = address, Address(address, array)
+            return made
         low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         if high == low:
             view = np.empty(0, np.uint8)

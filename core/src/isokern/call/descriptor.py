@@ -51,7 +51,8 @@ class Descriptor:
 
     It is immutable: many threads may `calculate` with different tensors at once. `variant` is the kernel variant that
     runs, `considered` every candidate with its answer. Where no variant takes the call, `fallback`, if given, makes its
-    kernel (see `isokern.create`), and `made_of` names the operators that run.
+    kernel (see `isokern.create`), and `made_of` names the operators that run. `aliasable` are the places of the inputs
+    that an output may be, behind the outputs.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Descriptor:
         self._space = _NOTHING if self._empty else self._kernel.workspace
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
-        self._aliasable = self._alias_positions()
+        self.aliasable = self._alias_positions()
         if debug.LEVEL and self.made_of:
             debug.say(f"{self!r}: {say_parts(self.made_of)}, with {self._space.size} bytes of workspace")
 
@@ -444,7 +445,7 @@ class Descriptor:
             if b is None or a.desc.numel == 0 or b.desc.numel == 0:
                 continue
             same = (a.buffer is b.buffer and a.desc is b.desc) or _elements(a) == _elements(b)
-            if position in self._aliasable and (same or self.operator.inout):
+            if position in self.aliasable and (same or self.operator.inout):
                 continue
             if _overlap(a, b):
                 may = self.operator.aliases

@@ -77,7 +77,7 @@ def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         checked((out, *inputs))
         return out
 
-    return run
+    return quicken(descriptor, run, into=True)
 
 
 def _ask_policy(
@@ -140,10 +140,15 @@ def is_kept(named: Mapping[str, Any]) -> bool:
 
 def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
     """Keep what a call needs for the next one of its kind."""
+    use(descriptor.device.calls)
+    make = _repeat if len(found) == 2 else _repeat_into
+    keep(descriptor.operator, found[0], make(descriptor, attrs))
+
+
+def keep(operator: Operator, key: Hashable, call: Call) -> None:
+    """Keep a call by its key; all are forgotten when there are many."""
     tables = list(_known.values())  # of which another thread may add one meanwhile
     if sum(map(len, tables)) >= KNOWN:
         for calls in tables:
             calls.clear()
-    use(descriptor.device.calls)
-    make = _repeat if len(found) == 2 else _repeat_into
-    calls_of(descriptor.operator)[found[0]] = make(descriptor, attrs)
+    calls_of(operator)[key] = call

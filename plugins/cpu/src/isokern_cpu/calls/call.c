@@ -19,14 +19,14 @@ static int is_usual(const call *c)
     return count < 0 ? -1 : count == 0;
 }
 
-PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count)
+PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
 {
     PyObject *inputs = PyTuple_New(count);
     if (inputs == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         PyTuple_SetItem(inputs, i, own(given[i]));
-    PyObject *result = PyObject_CallFunctionObjArgs(c->slowly, inputs, NULL);
+    PyObject *result = PyObject_CallFunctionObjArgs(c->slowly, inputs, out, NULL);
     Py_DECREF(inputs);
     return result;
 }
@@ -153,13 +153,53 @@ static PyObject *finish(PyObject **made, Py_ssize_t count)
     return all;
 }
 
-/* Make the call of `count` tensors (None where one is absent), which have the facts that it was made for. */
-PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count)
+/* Write the range of addresses of a tensor; -1 with an error. */
+static int read_span(const state *s, PyObject *tensor, uint64_t *low, uint64_t *high)
+{
+    PyObject *span = get_slot(&s->span, tensor);
+    const int failed = span == NULL || calls_address(s, PyTuple_GetItem(span, 0), low) != 0
+        || calls_address(s, PyTuple_GetItem(span, 1), high) != 0;
+    Py_XDECREF(span);
+    return failed ? -1 : 0;
+}
+
+/* Whether an input is the output itself, and may be. */
+static int is_alias(const call *c, Py_ssize_t i, PyObject *input, PyObject *out)
+{
+    if ((c->aliases >> i & 1) == 0 || input == out)
+        return (int)(c->aliases >> i & 1);
+    PyObject *one = get_slot(&c->state->buffer, input), *other = get_slot(&c->state->buffer, out);
+    const int same = one == other && PyTuple_GetItem(c->facts, i) == c->made[0].facts;
+    Py_XDECREF(one);
+    Py_XDECREF(other);
+    return same;
+}
+
+/* Whether a tensor may be written to, and shares no memory with an input that it may not be; else the slow way finds out
+ * what is wrong, or that nothing is. */
+static int is_output(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
+{
+    const state *s = c->state;
+    uint64_t low, high, start, end;
+    PyObject *buffer = get_slot(&s->buffer, out);
+    PyObject *writable = buffer == NULL ? NULL : PyObject_GetAttr(buffer, s->name_writable);
+    int fits = writable == Py_True && read_span(s, out, &low, &high) == 0;
+    for (Py_ssize_t i = 0; fits && i < count; i++)
+        fits = given[i] == Py_None || is_alias(c, i, given[i], out)
+            || (read_span(s, given[i], &start, &end) == 0 && (end <= low || high <= start));
+    Py_XDECREF(writable);
+    Py_XDECREF(buffer);
+    return fits;
+}
+
+/* Make the call of `count` tensors (None where one is absent), which have the facts that it was made for, as has `out`,
+ * which is null where the output is to be made. */
+PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
 {
     uint64_t data[CALLS_TENSORS] = { 0 }, space = 0;
-    PyObject *held[CALLS_TENSORS], *made[CALLS_OUTPUTS], *scratch = NULL, *result = NULL;
+    PyObject *held[CALLS_TENSORS + 1], *made[CALLS_OUTPUTS], *scratch = NULL, *result = NULL;
     Py_ssize_t holds = 0, makes = 0;
-    int usual = count > c->input_count ? 0 : is_usual(c);
+    int usual = count > c->input_count || c->into != (out != NULL) ? 0 : is_usual(c);
     if (usual < 0)
         return NULL;
     for (Py_ssize_t i = 0; usual && i < count; i++) {
@@ -171,7 +211,11 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count)
         else
             holds++;
     }
-    for (; usual && makes < c->output_count; makes++) {
+    if (usual && out != NULL) {
+        usual = is_output(c, given, count, out) && (held[holds] = find_memory(c->state, out, &data[0])) != NULL;
+        holds += usual;
+    }
+    for (; usual && out == NULL && makes < c->output_count; makes++) {
         const output *o = &c->made[makes];
         made[makes] = (o->allocate == Py_None ? make_pooled : make_allocated)(c, o, &data[makes]);
         if (made[makes] == NULL) {
@@ -182,14 +226,14 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count)
     if (usual && c->bytes != 0)
         usual = (scratch = find_space(c, &space)) != NULL;
     if (usual && run_steps(c, data, (void *)(uintptr_t)space) == 0)
-        result = finish(made, makes);
+        result = out != NULL ? own(out) : finish(made, makes);
     else {
         while (makes > 0)
             Py_DECREF(made[--makes]);
         if (!usual && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) /* no KeyboardInterrupt */
             PyErr_Clear();
         if (!usual && !PyErr_Occurred())
-            result = calls_run_slowly(c, given, count);
+            result = calls_run_slowly(c, given, count, out);
     }
     Py_XDECREF(scratch);
     while (holds > 0)

@@ -27,10 +27,12 @@ struct call {
     const char *setting; /* the text of `asked`; null for none */
     void *stream;
     uint64_t bytes; /* of workspace */
+    int into; /* whether a tensor is given for the output */
+    uint32_t aliases; /* a bit for each input that this may be */
     Py_ssize_t output_count, input_count, step_count;
     output made[CALLS_OUTPUTS];
     step steps[];
 };
 
-PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count);
+PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out);
 #endif

@@ -49,19 +49,21 @@ static int read_step(step *s, PyObject *given, Py_ssize_t tensors)
 static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "steps", "outputs", "facts", "bytes", "stream", "asked", "heap", "memory", "slowly",
-        "scratch", "need", NULL };
+        "scratch", "need", "aliases", NULL };
     unsigned long long bytes, stream;
     PyObject *steps, *outputs, *asked, *heap_given, *memory, *slowly, *scratch, *need, *module = PyType_GetModule(type);
     PyObject *facts;
+    long long aliases; /* -1 where the outputs are to be made */
     if (module == NULL)
         return NULL;
     const state *s = PyModule_GetState(module);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!KKOO!OOOO", names, &PyTuple_Type, &steps, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!KKOO!OOOOL", names, &PyTuple_Type, &steps, &PyTuple_Type,
             &outputs, &PyTuple_Type, &facts, &bytes, &stream, &asked, s->heap_type, &heap_given, &memory, &slowly,
-            &scratch, &need))
+            &scratch, &need, &aliases))
         return NULL;
     const Py_ssize_t made = PyTuple_Size(outputs), count = PyTuple_Size(steps), inputs = PyTuple_Size(facts);
-    if (s->tensor == NULL || made < 1 || made > CALLS_OUTPUTS || inputs + made > CALLS_TENSORS) {
+    if (s->tensor == NULL || made < 1 || made > CALLS_OUTPUTS || inputs + made > CALLS_TENSORS
+        || (aliases >= 0 && made != 1)) {
         PyErr_Format(PyExc_ValueError, "%zd outputs and %zd inputs; allowed: %d and in all %d, once `use` was called",
             made, inputs, (int)CALLS_OUTPUTS, (int)CALLS_TENSORS);
         return NULL;
@@ -81,6 +83,8 @@ static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     c->input_count = inputs;
     c->output_count = made;
     c->step_count = count;
+    c->into = aliases >= 0;
+    c->aliases = c->into ? (uint32_t)aliases : 0;
     int failed = asked != Py_None && (c->setting = PyUnicode_AsUTF8AndSize(asked, NULL)) == NULL;
     for (Py_ssize_t i = 0; !failed && i < made; i++)
         failed = read_output(&c->made[i], PyTuple_GetItem(outputs, i)) != 0;
@@ -137,9 +141,9 @@ static int has_facts(const state *s, PyObject *given, PyObject *expected)
 /* Call the object from Python, with a sequence of its inputs. */
 static PyObject *call_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *inputs, *given[CALLS_TENSORS], *result = NULL;
-    if (kwargs != NULL || !PyArg_ParseTuple(args, "O", &inputs)) {
-        PyErr_SetString(PyExc_TypeError, "a call takes one sequence of tensors");
+    PyObject *inputs, *given[CALLS_TENSORS], *result = NULL, *out = NULL;
+    if (kwargs != NULL || !PyArg_ParseTuple(args, "O|O", &inputs, &out)) {
+        PyErr_SetString(PyExc_TypeError, "a call takes one sequence of tensors, and perhaps one for the output");
         return NULL;
     }
     PyObject *tensors = PySequence_Tuple(inputs);
@@ -147,7 +151,9 @@ static PyObject *call_call(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     call *c = (call *)self;
     const Py_ssize_t count = PyTuple_Size(tensors);
-    int fits = count <= c->input_count, exact = 1;
+    int fits = count <= c->input_count && c->into == (out != NULL)
+        && (out == NULL || (out != Py_None && has_facts(c->state, out, c->made[0].facts)));
+    int exact = out == NULL || is_exactly(out, c->state->tensor);
     for (Py_ssize_t i = 0; fits && i < c->input_count; i++) {
         given[i] = i < count ? PyTuple_GetItem(tensors, i) : Py_None;
         fits = has_facts(c->state, given[i], PyTuple_GetItem(c->facts, i));
@@ -156,7 +162,7 @@ static PyObject *call_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!fits)
         PyErr_SetString(PyExc_TypeError, "the call was made for other tensors");
     else
-        result = exact ? calls_run(c, given, count) : calls_run_slowly(c, given, count);
+        result = exact ? calls_run(c, given, count, out) : calls_run_slowly(c, given, count, out);
     Py_DECREF(tensors);
     return result;
 }

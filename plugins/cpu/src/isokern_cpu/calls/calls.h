@@ -19,7 +19,7 @@ typedef struct state {
     PyObject *tensor, *pooled, *dtype, *invalid, *dumps, *debug, *current;
     slot desc, facts, buffer, span;               /* of a Tensor */
     slot memory, nbytes, element, address, handle; /* of a PooledBuffer; `element` is its dtype */
-    PyObject *name_handle, *name_address, *name_dict, *name_level, *name_name, *name_out, *name_facts;
+    PyObject *name_handle, *name_address, *name_dict, *name_level, *name_name, *name_out, *name_facts, *name_writable;
     PyObject *zero;
 } state;
 
@@ -28,7 +28,7 @@ typedef struct call call;
 
 PyObject *calls_take(heap *from, uint64_t nbytes, PyObject **address, PyObject **span);
 int calls_address(const state *s, PyObject *handle, uint64_t *address);
-PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count);
+PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject *out);
 
 static inline PyObject *get_slot(const slot *of, PyObject *object) { return of->get(of->descriptor, object, NULL); }
 

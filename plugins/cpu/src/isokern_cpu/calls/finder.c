@@ -133,8 +133,8 @@ static PyObject *make_key(const state *s, found *f, PyObject *args, PyObject *kw
 
 static PyObject *call_known(const state *s, PyObject *known, const found *f)
 {
-    if (f->out == NULL && is_exactly(known, s->call_type))
-        return calls_run((call *)known, f->tensors, f->count);
+    if (is_exactly(known, s->call_type))
+        return calls_run((call *)known, f->tensors, f->count, f->out);
     PyObject *inputs = PyTuple_New(f->count), *result = NULL;
     for (Py_ssize_t i = 0; inputs != NULL && i < f->count; i++)
         PyTuple_SetItem(inputs, i, own(f->tensors[i]));

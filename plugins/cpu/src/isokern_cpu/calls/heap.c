@@ -3,6 +3,7 @@
 #include "calls.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNMENT = 64, SIZES = 64, TABLE = 128, KEPT = 64, KEPT_BYTES = 1 << 18 };
 
@@ -215,11 +216,20 @@ static void drop_heap(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *take(PyObject *self, PyObject *nbytes)
+static PyObject *take(PyObject *self, PyObject *args)
 {
-    PyObject *address, *span;
-    uint64_t count = PyLong_AsUnsignedLongLong(nbytes);
-    return count == UINT64_MAX && PyErr_Occurred() ? NULL : calls_take((heap *)self, count, &address, &span);
+    unsigned long long nbytes;
+    int zero = 0;
+    PyObject *address, *span, *given;
+    if (!PyArg_ParseTuple(args, "O|p", &given, &zero))
+        return NULL;
+    nbytes = PyLong_AsUnsignedLongLong(given); /* which refuses what is negative, and "K" would not */
+    if (nbytes == UINT64_MAX && PyErr_Occurred())
+        return NULL;
+    PyObject *made = calls_take((heap *)self, nbytes, &address, &span);
+    if (made != NULL && zero)
+        memset((void *)(uintptr_t)((block *)made)->chunk->at, 0, nbytes);
+    return made;
 }
 
 static PyObject *get_live(PyObject *self, void *unused)
@@ -258,7 +268,7 @@ static PyGetSetDef heap_attributes[] = {
 };
 
 static PyMethodDef heap_methods[] = {
-    { "take", take, METH_O, "Return a Block of so many bytes; MemoryError where there are not so many." },
+    { "take", take, METH_VARARGS, "Return a Block of so many bytes, of 0 perhaps; MemoryError where there are none." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -83,6 +83,7 @@ static int start(PyObject *module)
         { &s->name_name, "name" },
         { &s->name_out, "out" },
         { &s->name_facts, "facts" },
+        { &s->name_writable, "writable" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if ((*texts[i].of = PyUnicode_InternFromString(texts[i].text)) == NULL)
