@@ -21,6 +21,8 @@ _FLOATING = "floats and complex numbers"
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Return the matrix product of the last two dims, the others broadcast; a vector is a row or a column."""
     for x in (x1, x2):
+        if x.__class__ is Tensor and x.desc.shape:
+            continue
         if is_scalar(x) or as_array("matmul", x).ndim == 0:
             raise BadTensorShape("matmul", f"{quote(x)}", allowed="arrays of rank 1 or more")
     a, b = together("matmul", x1, x2)
