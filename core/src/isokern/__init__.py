@@ -7,6 +7,7 @@ call the eager function of the same name (`isokern.softmax(x)`).
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import (
@@ -155,12 +156,17 @@ def __getattr__(name: str) -> Any:
         import_module(".eager.create", __name__)
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    elif name in _eager_names():
+    elif not _is_module(name) and name in _eager_names():
         value = import_module(".eager.functions", __name__).function(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and no operator is called that")
     globals()[name] = value
     return value
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a name is a module of the package, which `from isokern import …` asks for before it loads it."""
+    return name.isidentifier() and find_spec(f"{__name__}.{name}") is not None
 
 
 def _eager_names() -> set[str]:
