@@ -48,13 +48,14 @@ def test_a_view_is_the_same_each_time(x):
 
 
 def test_what_only_compares_equal_is_no_view_that_was_made(x):
-    x[1], x[0:2], x.reshape(6, 4), x.permute(0, 1, 2), x[1, 0]  # they are kept
+    x[1], x[0:2], x.reshape(6, 4), x.reshape(np.int64(6), 4), x.permute(0, 1, 2), x[1, 0]  # they are kept
     for wrong in (
         lambda: x[1.0],
         lambda: x[0.0:2],
         lambda: x[1.0, 0],
         lambda: x.reshape(6.0, 4),
         lambda: x.reshape((6.0, 4)),
+        lambda: x.reshape(np.int64(6).view(np.float64), 4),  # of the same bytes
         lambda: x.permute(0.0, 1, 2),
         lambda: x[2],
         lambda: x[0, 0, 0, 0],

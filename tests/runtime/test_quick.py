@@ -257,7 +257,9 @@ def test_tensors_that_are_written_to_are_checked(module, cpu):
     for n in range(3):  # y is an input, too
         assert np.array_equal(isokern.add(y, x, out=y).numpy(), n * x.numpy())
     both = isokern.zeros((3, 2), device=cpu)
-    isokern.neg(both[:2], out=isokern.zeros((2, 2), device=cpu))
+    isokern.neg(both[:2], out=isokern.zeros((3, 2), device=cpu)[1:])
+    assert type(_calls("neg", both[:2], out=both[1:])) is module.Call
+    isokern.cumsum(both, axis=0, out=isokern.zeros((3, 2), device=cpu))
     for _ in range(3):
         with pytest.raises(InvalidArgument, match="overlap"):
             isokern.neg(both[:2], out=both[1:])

@@ -42,6 +42,8 @@ def _apply(bodies: Bodies) -> Callable[[Tensor], Tensor]:
 
 def _combine(bodies: Bodies) -> Callable[[Any, Any], Tensor]:
     def apply(a: Any, b: Any) -> Tensor:
+        if a.__class__ is Tensor and b.__class__ is Tensor and a.desc.dtype is b.desc.dtype:
+            return compute(bodies, a, b)
         return compute(bodies, *meet(a, b))
 
     return apply
@@ -65,7 +67,7 @@ def _scale(mark: str) -> Callable[[Any, Any], Tensor]:
     whole = _combine(BINARY[{"*": "mul", "/": "div"}[mark]])
 
     def apply(a: Any, b: Any) -> Tensor:
-        if is_complex(a) and isinstance(b, Tensor) and b.dtype is PART[a.dtype]:
+        if b.__class__ is Tensor and is_complex(a) and b.desc.dtype is PART[a.desc.dtype]:
             return evaluate_parts((f"x {mark} u", f"y {mark} u"), *view_parts(a), b)
         return whole(a, b)
 

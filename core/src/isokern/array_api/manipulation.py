@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from ..arguments import is_integer
@@ -104,8 +103,10 @@ def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
 def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> Tensor:
     """Return x in another shape, one dim of which may be -1: a view where the strides have one, unless `copy`."""
     if copy is None and shape.__class__ is tuple:
-        with suppress(BadTensorStrides):  # it has no such view: the elements are copied
+        try:  # which takes less than `suppress`
             return x.reshape(shape)
+        except BadTensorStrides:  # it has no such view: the elements are copied
+            pass
     given = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(hasattr(d, "__index__") for d in given):
         raise BadTensorShape("reshape", f"shape={quote(shape)}", allowed="integers")

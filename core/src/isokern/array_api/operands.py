@@ -73,8 +73,12 @@ def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:
 
 def are_alike(values: Sequence[Any]) -> bool:
     """Return whether all are tensors of one dtype; its callers then need not look closer."""
-    like = values[0].desc.dtype if values and values[0].__class__ is Tensor else None
-    return like is not None and all(v.__class__ is Tensor and v.desc.dtype is like for v in values)
+    like = None
+    for v in values:
+        if v.__class__ is not Tensor or (like is not None and v.desc.dtype is not like):
+            return False
+        like = v.desc.dtype
+    return like is not None
 
 
 def together(where: str, *values: Any) -> list[Tensor]:

@@ -8,6 +8,7 @@ module everything is the same, and slower.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from marshal import dumps
 from typing import Any
 
@@ -110,6 +111,8 @@ def _make(
         scratch=device.default_stream.scratch,
         need=need,
         aliases=aliases,
+        running=partial(streams.running_stream, device),
+        default=device.default_stream,
     )
     return made
 

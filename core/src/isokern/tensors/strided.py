@@ -458,7 +458,12 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
     if element is None:
         plain = None if hasattr(data, "dtype") else {"float64": "F32", "complex128": "C64"}.get(array.dtype.name)
         element = plain or array.dtype.newbyteorder("=")
-    return empty(array.shape, dtype(element), device=device).copy_from(array)
+    made = empty(array.shape, dtype(element), device=device)
+    if made.dtype.numpy != array.dtype or made.buffer.view is None:
+        return made.copy_from(array)
+    made.numpy()[...] = array
+    made.buffer.memory.count_copy(array.nbytes)
+    return made
 
 
 def _restore(array: Array, element: DType, device: str) -> Tensor:

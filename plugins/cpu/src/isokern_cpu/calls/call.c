@@ -14,9 +14,15 @@ static int is_usual(const call *c)
     if (level == NULL || PyLong_AsLong(level) >= 2)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *streams = PyObject_GetAttr(s->current, s->name_dict);
-    Py_ssize_t count = streams == NULL ? -1 : PyDict_Size(streams);
+    const Py_ssize_t count = streams == NULL ? -1 : PyDict_Size(streams);
     Py_XDECREF(streams);
-    return count < 0 ? -1 : count == 0;
+    if (count <= 0)
+        return count == 0 ? 1 : -1;
+    PyObject *running =
+        PyObject_CallObject(c->running, NULL); /* the thread has made a stream current, or captured one */
+    const int usual = running == NULL ? -1 : running == c->stream_object;
+    Py_XDECREF(running);
+    return usual;
 }
 
 PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
@@ -175,8 +181,8 @@ static int is_alias(const call *c, Py_ssize_t i, PyObject *input, PyObject *out)
     return same;
 }
 
-/* Whether a tensor may be written to, and shares no memory with an input that it may not be; else the slow way finds out
- * what is wrong, or that nothing is. */
+/* Whether a tensor may be written to, and shares no memory with an input that it may not be; the slow way finds out
+ * else what is wrong, or that nothing is. */
 static int is_output(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
 {
     const state *s = c->state;

@@ -24,6 +24,7 @@ struct call {
     PyObject_VAR_HEAD state *state;
     heap *heap;
     PyObject *module, *memory, *slowly, *scratch, *need, *given_steps, *asked, *outputs, *facts;
+    PyObject *running, *stream_object; /* a function that returns the stream that the thread uses; the usual one */
     const char *setting; /* the text of `asked`; null for none */
     void *stream;
     uint64_t bytes; /* of workspace */

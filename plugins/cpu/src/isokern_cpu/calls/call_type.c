@@ -49,17 +49,17 @@ static int read_step(step *s, PyObject *given, Py_ssize_t tensors)
 static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "steps", "outputs", "facts", "bytes", "stream", "asked", "heap", "memory", "slowly",
-        "scratch", "need", "aliases", NULL };
+        "scratch", "need", "aliases", "running", "default", NULL };
     unsigned long long bytes, stream;
     PyObject *steps, *outputs, *asked, *heap_given, *memory, *slowly, *scratch, *need, *module = PyType_GetModule(type);
-    PyObject *facts;
+    PyObject *facts, *running, *usual;
     long long aliases; /* -1 where the outputs are to be made */
     if (module == NULL)
         return NULL;
     const state *s = PyModule_GetState(module);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!KKOO!OOOOL", names, &PyTuple_Type, &steps, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!KKOO!OOOOLOO", names, &PyTuple_Type, &steps, &PyTuple_Type,
             &outputs, &PyTuple_Type, &facts, &bytes, &stream, &asked, s->heap_type, &heap_given, &memory, &slowly,
-            &scratch, &need, &aliases))
+            &scratch, &need, &aliases, &running, &usual))
         return NULL;
     const Py_ssize_t made = PyTuple_Size(outputs), count = PyTuple_Size(steps), inputs = PyTuple_Size(facts);
     if (s->tensor == NULL || made < 1 || made > CALLS_OUTPUTS || inputs + made > CALLS_TENSORS
@@ -73,9 +73,9 @@ static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     c->state = PyModule_GetState(module);
     c->heap = (heap *)own(heap_given);
-    PyObject *all[] = { module, memory, slowly, scratch, need, steps, asked, outputs, facts };
+    PyObject *all[] = { module, memory, slowly, scratch, need, steps, asked, outputs, facts, running, usual };
     PyObject **fields[] = { &c->module, &c->memory, &c->slowly, &c->scratch, &c->need, &c->given_steps, &c->asked,
-        &c->outputs, &c->facts };
+        &c->outputs, &c->facts, &c->running, &c->stream_object };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *fields[i] = own(all[i]);
     c->stream = (void *)(uintptr_t)stream;
@@ -109,6 +109,8 @@ static int traverse_call(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(c->given_steps);
     Py_VISIT(c->outputs);
     Py_VISIT(c->facts);
+    Py_VISIT(c->running);
+    Py_VISIT(c->stream_object);
     return 0;
 }
 
@@ -118,7 +120,7 @@ static void drop_call(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     PyObject *all[] = { c->module, (PyObject *)c->heap, c->memory, c->slowly, c->scratch, c->need, c->given_steps,
-        c->asked, c->outputs, c->facts };
+        c->asked, c->outputs, c->facts, c->running, c->stream_object };
     for (size_t i = sizeof all / sizeof *all; i-- > 0;)
         Py_XDECREF(all[i]);
     PyObject_GC_Del(self);
