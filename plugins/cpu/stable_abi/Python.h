@@ -27,6 +27,8 @@ typedef ssize_t Py_ssize_t;
 
 extern struct _object _Py_NoneStruct;
 #define Py_None ((PyObject *)&_Py_NoneStruct)
+extern struct _object _Py_TrueStruct;
+#define Py_True ((PyObject *)&_Py_TrueStruct)
 
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
