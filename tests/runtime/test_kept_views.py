@@ -78,6 +78,11 @@ def test_many_views_are_forgotten(device):
     assert not buffer_view._NONE
 
 
+def test_float64_is_quantised(device):
+    x = np.linspace(-1, 1, 64)  # whose dtype NumPy takes None for
+    assert isokern.tensor(x, "Q8_0", device=device).raw.shape == (68,)
+
+
 def test_an_array_over_a_tensor_is_its_memory(device):
     for element in ("F32", "F64", "I8", "BF16", "F8E5M2", "BOOL", "C64"):
         if element not in ("F32", "I8", "BOOL") and device.name.startswith("kunlun"):
