@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 KERNELS = Path("src/isokern_cpu/kernels")  # relative to ROOT, as all paths here
 NATIVE = Path("src/isokern_cpu/native")
+CALLS = Path("src/isokern_cpu/calls")  # an extension of its own
 GENERATED = Path("generated")
 CORE = ROOT.parents[1] / "core" / "src"  # exists only in a checkout
 SETTING = "ISOKERN_CPU_LEVELS"
@@ -231,7 +232,7 @@ def write_ninja(folder: Path) -> None:
 
     settings = json.loads((folder / "settings.json").read_text())
     target, built = Path(settings["target"]), sources(settings["levels"])
-    library, extension = target / "libisokern_cpu.so", target / "_native.abi3.so"
+    library, extension, calls = (target / name for name in ("libisokern_cpu.so", "_native.abi3.so", "_calls.abi3.so"))
     darwin = sys.platform == "darwin"
     name = ["-install_name", f"@rpath/{library.name}"] if darwin else [f"-Wl,-soname,{library.name}"]
     rpath = "-Wl,-rpath,@loader_path" if darwin else "-Wl,-rpath,$ORIGIN"
@@ -323,12 +324,8 @@ def write_ninja(folder: Path) -> None:
                 objects.append(compile_to(folder / level / output, path, *told, *numbered, needs=needs))
         linked = [*settings["ldflags"], *settings["cflags"]]
         w.build(str(library), "link", objects, variables={"flags": words("-shared", "-pthread", *name, *linked)})
-        quiet = [
-            "-DPy_LIMITED_API=0x030a0000",
-            "-w",
-            f"-I{python_h}",
-        ]  # warnings in cffi's code and Python's headers are not ours to fix
-        glue = compile_to(folder / "_native.o", native, *quiet)
+        python = ["-DPy_LIMITED_API=0x030a0000", "-isystem", python_h]
+        glue = compile_to(folder / "_native.o", native, *python, "-w")  # warnings in cffi's code are not ours to fix
         w.build(
             str(extension),
             "link",
@@ -336,12 +333,17 @@ def write_ninja(folder: Path) -> None:
             implicit=str(library),
             variables={"flags": words(*bundle, *linked), "libs": words(f"-L{target}", "-lisokern_cpu", rpath)},
         )
+        parts = [
+            compile_to(folder / "calls" / f"{p.stem}.o", p, *python, "-fvisibility=hidden")
+            for p in sorted(CALLS.glob("*.c"))
+        ]
+        w.build(str(calls), "link", parts, variables={"flags": words(*bundle, *linked), "libs": words(rpath)})
 
 
 def _folders() -> list[Path]:
     """Return the folders where an added or deleted file makes another ninja file necessary."""
     levels = (KERNELS / name for name in (*OWN_LEVELS, *OWN_FEATURES))
-    return [p for p in [KERNELS, NATIVE, GENERATED / "operators", *levels] if p.is_dir()]
+    return [p for p in [KERNELS, NATIVE, CALLS, GENERATED / "operators", *levels] if p.is_dir()]
 
 
 def main(folder: Path, step: str) -> None:

@@ -44,7 +44,7 @@ class BuildKernels(build_ext):
 
 
 setup(
-    ext_modules=[Extension("isokern_cpu._native", [], py_limited_api=True)],
+    ext_modules=[Extension(f"isokern_cpu.{name}", [], py_limited_api=True) for name in ("_native", "_calls")],
     cmdclass={"build_ext": BuildKernels},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for all Pythons: cffi uses only the stable ABI
 )

@@ -243,15 +243,18 @@ def test_extension_needs_no_python_headers(tmp_path):
     flags += [f"-I{folder}" for folder in folders]
     library = tmp_path / "isokern_cpu" / "libisokern_cpu.so"
     subprocess.run([CC, *flags, str(tmp_path / "_native.c"), str(library), "-o", str(target)], check=True)
+    calls = [*map(str, CPU.glob("src/isokern_cpu/calls/*.c"))]
+    subprocess.run([CC, *flags, *calls, "-o", str(target.with_name("_calls.abi3.so"))], check=True)
     script = (
-        "import isokern, isokern_cpu; print(isokern_cpu.__file__);"
-        " print(isokern.add([1.0, 2.0], 0.5, device='cpu').numpy())"
+        "import isokern, isokern_cpu; print(isokern_cpu.__file__); x = isokern.tensor([1.0, 2.0], device='cpu');"
+        " print(*[isokern.concat([isokern.cumsum(x, axis=0), x]).numpy() for _ in range(3)][2])"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.stdout.splitlines() == [str(tmp_path / "isokern_cpu" / "__init__.py"), "[1.5 2.5]"], done.stderr
+    said = [str(tmp_path / "isokern_cpu" / "__init__.py"), "1.0 3.0 1.0 2.0"]
+    assert done.stdout.splitlines() == said, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import dataclasses
 import gc
 import inspect
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -23,6 +25,14 @@ def test_every_operator_has_one(device):
         assert op.name in dir(isokern)
     with pytest.raises(AttributeError, match="no operator"):
         isokern.sofmax  # noqa: B018  # the attribute access is the test
+
+
+def test_a_module_is_found_without_loading_the_operators():
+    code = (
+        "import sys; from isokern import settings; assert 'isokern.ops' not in sys.modules;"
+        " import isokern; assert not hasattr(isokern, 'no.name'); assert 'isokern.ops' in sys.modules; isokern.relu"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):

@@ -7,7 +7,7 @@ call the eager function of the same name (`isokern.softmax(x)`).
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import (
@@ -165,8 +165,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether a name is that of a module of this package, which importing it makes an attribute."""
-    return any(module.name == name for module in iter_modules(__path__))
+    """Return whether a name is a module of the package, which `from isokern import …` asks for before it loads it."""
+    return name.isidentifier() and find_spec(f"{__name__}.{name}") is not None
 
 
 def _has_function(name: str) -> bool:

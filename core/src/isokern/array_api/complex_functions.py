@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dtypes import BOOL
 from ..eager.functions import function
 from ..tensors import Tensor
 from .complex_bodies import (
@@ -24,27 +23,41 @@ from .complex_bodies import (
     Bodies,
     swap,
 )
-from .complex_parts import PART, evaluate, evaluate_parts, is_complex, make_empty, meet, view_floats, view_parts
+from .complex_parts import (
+    PART,
+    compute,
+    evaluate,
+    evaluate_parts,
+    is_complex,
+    make_empty,
+    meet,
+    view_floats,
+    view_parts,
+)
 
 
 def _apply(bodies: Bodies) -> Callable[[Tensor], Tensor]:
-    return lambda x: evaluate_parts(bodies, *view_parts(x))
+    return lambda x: compute(bodies, x)
 
 
 def _combine(bodies: Bodies) -> Callable[[Any, Any], Tensor]:
     def apply(a: Any, b: Any) -> Tensor:
-        return evaluate_parts(bodies, *(part for z in meet(a, b) for part in view_parts(z)))
+        if a.__class__ is Tensor and b.__class__ is Tensor and a.desc.dtype is b.desc.dtype:
+            return compute(bodies, a, b)
+        return compute(bodies, *meet(a, b))
 
     return apply
 
 
 def _test(body: str) -> Callable[[Tensor], Tensor]:
-    return lambda x: evaluate(body, *view_parts(x), dtype=BOOL)
+    return lambda x: compute(body, x)
 
 
 def _compare(body: str) -> Callable[..., Tensor]:
     def apply(a: Any, b: Any, out: Tensor | None = None) -> Tensor:
-        return evaluate(body, *(part for z in meet(a, b) for part in view_parts(z)), out=out, dtype=BOOL)
+        if out is None:
+            return compute(body, *meet(a, b))
+        return evaluate(body, *(part for z in meet(a, b) for part in view_parts(z)), out=out)
 
     return apply
 
@@ -54,7 +67,7 @@ def _scale(mark: str) -> Callable[[Any, Any], Tensor]:
     whole = _combine(BINARY[{"*": "mul", "/": "div"}[mark]])
 
     def apply(a: Any, b: Any) -> Tensor:
-        if is_complex(a) and isinstance(b, Tensor) and b.dtype is PART[a.dtype]:
+        if b.__class__ is Tensor and is_complex(a) and b.desc.dtype is PART[a.desc.dtype]:
             return evaluate_parts((f"x {mark} u", f"y {mark} u"), *view_parts(a), b)
         return whole(a, b)
 

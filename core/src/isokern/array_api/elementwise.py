@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..dtypes import BOOL
+from ..dtypes import BOOL, F32, F64
 from ..eager.functions import function as eager
 from ..status import BadTensorDtype, quote
 from ..tensors import Tensor
 from .complex_functions import integer_power as complex_integer_power
-from .complex_parts import view_part
+from .complex_parts import evaluate, view_part
 from .dtypes import astype, is_scalar
-from .operands import as_array, common_shape, together
+from .operands import as_array, as_scalar, common_shape, together
 from .operators import COMPLEX, function
 from .powers import integer_power
 
@@ -106,12 +106,21 @@ def _negate_unsigned(x: Tensor) -> Any:
     return function("sub")(function("fill")(shape=x.shape, dtype=x.dtype, device=x.device), x)
 
 
+_NEAR = "((x - remainder(x, y)) / y)"
+_WHOLE = f"(floor({_NEAR}) + 1 if {_NEAR} - floor({_NEAR}) > 0.5 else floor({_NEAR}))"
+_FOUND = f"({_WHOLE} if {_NEAR} - {_NEAR} == 0 and y - y == 0 else floor(x / y))"
+_FLOOR_DIVIDE = f"(copysign({_FOUND}, x / y) if {_FOUND} == 0 else {_FOUND})"
+
+
 def _divide_floats(a: Tensor, b: Tensor) -> Any:
     """Return a/b rounded down: (a - a mod b) / b is an integer but for rounding, which is taken back.
 
     Where that is not finite, the quotient itself says what the result is, as the standard's special cases do (a number
-    by an infinity is ±0, where NumPy has -1 for different signs). The sign of a zero is the quotient's.
+    by an infinity is ±0, where NumPy has -1 for different signs). The sign of a zero is the quotient's. In F32 and F64
+    one loop does it; narrower floats are rounded after each step.
     """
+    if a.dtype in (F32, F64):
+        return evaluate(_FLOOR_DIVIDE, a, b)
     call = function
     quotient = call("div")(a, b)
     down = call("floor")(quotient)
@@ -174,7 +183,9 @@ def _declare_binary(name: str, operator: str, kinds: str) -> Callable[[Any, Any]
 
     def apply(x1: Any, x2: Any, /) -> Any:
         a, b = x1, x2
-        if a.__class__ is not Tensor or b.__class__ is not Tensor or a.desc.dtype is not b.desc.dtype:
+        if a.__class__ is Tensor and b.__class__ in (int, float):
+            b = as_scalar(name, b, a.desc.dtype, a.device)
+        elif a.__class__ is not Tensor or b.__class__ is not Tensor or a.desc.dtype is not b.desc.dtype:
             a, b = together(name, x1, x2)
         compute = by_kind.get(a.dtype.kind)
         if compute is None:

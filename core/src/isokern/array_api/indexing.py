@@ -141,6 +141,9 @@ def _find_true(x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
 def select(x: Tensor, items: tuple[Any, ...]) -> Tensor:
     """Return a copy of what an index with masks or arrays of integers selects."""
     mask = items[0] if len(items) == 1 and x.ndim else None
+    if mask.__class__ is Tensor and mask.desc.dtype is I64:
+        gathered: Tensor = function("gather")(x, mask)  # along the first axis
+        return gathered
     if isinstance(mask, Tensor) and mask.dtype is BOOL and mask.shape == x.shape and x.dtype.kind != "c":
         flat, count = function("masked_select")(x, mask)
         chosen: Tensor = flat[: int(count.item())]

@@ -11,7 +11,7 @@ from ..tensors import Tensor
 from .complex_parts import is_complex
 from .dtypes import is_scalar
 from .factorizations import factor_qr
-from .operands import as_array, axes_of, axis_of, change_shape, common_shape, takes_array, together
+from .operands import are_alike, as_array, axes_of, axis_of, change_shape, common_shape, takes_array, together
 from .operators import function
 from .statistical import prod, sum
 
@@ -20,10 +20,12 @@ _FLOATING = "floats and complex numbers"
 
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Return the matrix product of the last two dims, the others broadcast; a vector is a row or a column."""
-    for x in (x1, x2):
-        if is_scalar(x) or as_array("matmul", x).ndim == 0:
-            raise BadTensorShape("matmul", f"{quote(x)}", allowed="arrays of rank 1 or more")
-    a, b = together("matmul", x1, x2)
+    a, b = x1, x2
+    if not (are_alike((a, b)) and a.desc.shape and b.desc.shape):
+        for x in (x1, x2):
+            if is_scalar(x) or as_array("matmul", x).ndim == 0:
+                raise BadTensorShape("matmul", f"{quote(x)}", allowed="arrays of rank 1 or more")
+        a, b = together("matmul", x1, x2)
     made: Tensor = function("matmul")(a, b)
     return made
 

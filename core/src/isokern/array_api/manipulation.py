@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import is_integer
-from ..status import BadTensorShape, InvalidArgument, quote
+from ..status import BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from ..tensors import Tensor
 from .dtypes import astype, result_type
-from .operands import as_array, axes_of, axis_of, change_shape, common_shape, flatten, takes_array
+from .operands import are_alike, as_array, axes_of, axis_of, change_shape, common_shape, flatten, takes_array
 from .operators import function
 from .searching import searchsorted
 
@@ -30,6 +30,8 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 def _alike(where: str, arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, (tuple, list)) or not arrays:
         raise InvalidArgument(where, f"arrays={quote(arrays)}", allowed="a list of one array or more")
+    if are_alike(arrays):
+        return [*arrays]
     held = [as_array(where, x) for x in arrays]
     wanted = result_type(*held)
     return [astype(x, wanted, copy=False) for x in held]
@@ -100,6 +102,11 @@ def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
 @takes_array
 def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> Tensor:
     """Return x in another shape, one dim of which may be -1: a view where the strides have one, unless `copy`."""
+    if copy is None and shape.__class__ is tuple:
+        try:  # which takes less than `suppress`
+            return x.reshape(shape)
+        except BadTensorStrides:  # it has no such view: the elements are copied
+            pass
     given = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(hasattr(d, "__index__") for d in given):
         raise BadTensorShape("reshape", f"shape={quote(shape)}", allowed="integers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..layout import broadcast_shapes
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
+from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, tensor
 from ..tensors.views import IndexOutOfRange
 from .complex_parts import to_complex
@@ -71,8 +71,20 @@ def as_scalar(where: str, value: Any, dtype: DType, device: Any) -> Tensor:
     return made
 
 
+def are_alike(values: Sequence[Any]) -> bool:
+    """Return whether all are tensors of one dtype; its callers then need not look closer."""
+    like = None
+    for v in values:
+        if v.__class__ is not Tensor or (like is not None and v.desc.dtype is not like):
+            return False
+        like = v.desc.dtype
+    return like is not None
+
+
 def together(where: str, *values: Any) -> list[Tensor]:
     """Return arrays and numbers as tensors of one dtype, that in which the arrays meet, on the first array's device."""
+    if are_alike(values):
+        return [*values]
     first = next((v for v in values if isinstance(v, Tensor)), None)
     device = None if first is None else first.device
     arrays = [None if is_scalar(v) else as_array(where, v, device) for v in values]
@@ -110,6 +122,8 @@ def axes_of(where: str, axis: Any, rank: int) -> tuple[int, ...]:
 
 def axis_of(where: str, axis: Any, rank: int) -> int:
     """Return an axis counted from the front."""
+    if axis.__class__ is int and -rank <= axis < rank:
+        return int(axis % rank)
     return axes_of(where, (axis,), rank)[0]
 
 
@@ -120,17 +134,20 @@ def flatten(x: Tensor) -> Tensor:
 
 def change_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return x in another shape: a view where the strides have one, else a copy."""
-    if x.desc.reshape(shape) is not None:
+    try:
         return x.reshape(shape)
+    except BadTensorStrides:  # it has no such view
+        pass
     copied: Tensor = function("reshape")(x, shape=shape)
     return copied
 
 
 def common_shape(where: str, *arrays: Tensor) -> tuple[int, ...]:
     """Return the shape to which all broadcast."""
-    shape: tuple[int, ...] | None = ()
-    for a in arrays:
-        shape = None if shape is None else broadcast_shapes(shape, a.shape)
+    shape: tuple[int, ...] | None = arrays[0].shape if arrays else ()
+    for a in arrays[1:]:
+        if shape is not None and shape != a.desc.shape:
+            shape = broadcast_shapes(shape, a.desc.shape)
     if shape is None:
         given = ", ".join(str(a.shape) for a in arrays)
         raise BadTensorShape(where, f"shapes {given}", allowed="dims that are equal or 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import TypeVar
 
@@ -11,18 +12,30 @@ from ..status import BadTensorStrides, InvalidArgument
 from .memory import Buffer, Memory, Place
 
 View = TypeVar("View", bound="BufferView")
+VIEWS = 256  # of one description that are kept
+_NONE: dict[Hashable, Facts] = {}  # of those that have no views
 
 
 class Facts:
     """What a descriptor compares a tensor by: its description, and the memory that it is in.
 
     Nearly always (`facts_of`) equal facts are one object, so that calls compare identities; `same` says it for sure.
+    `extent` are the first byte of the buffer that it touches and one past the last, `views` the facts of views that
+    were asked for, by what they were asked for.
     """
 
-    __slots__ = ("desc", "memory")
+    __slots__ = ("desc", "extent", "memory", "views")
 
     def __init__(self, desc: TensorDesc, memory: Memory) -> None:
-        self.desc, self.memory = desc, memory
+        self.desc, self.memory, self.extent = desc, memory, desc.byte_range
+        self.views: dict[Hashable, Facts] = _NONE
+
+    def add_view(self, key: Hashable, desc: TensorDesc) -> Facts:
+        """Keep the description of a view under a key; all are forgotten when there are many."""
+        if len(self.views) >= VIEWS or self.views is _NONE:
+            self.views = {}
+        found = self.views[key] = facts_of(desc, self.memory)
+        return found
 
     def same(self, other: Facts | None) -> bool:
         """Return whether both say the same."""
@@ -44,10 +57,11 @@ class BufferView:
     __slots__ = ("__weakref__", "buffer", "desc", "facts", "span")
 
     def __init__(self, desc: TensorDesc, buffer: Buffer) -> None:
-        if not isinstance(desc, TensorDesc) or not isinstance(buffer, Buffer):
+        if desc.__class__ is not TensorDesc or not isinstance(buffer, Buffer):
             given = f"{type(desc).__name__} and {type(buffer).__name__}"
             raise InvalidArgument(type(self).__name__, f"given {given}", allowed="a TensorDesc and a Buffer")
-        low, high = desc.byte_range
+        facts = facts_of(desc, buffer.memory)
+        low, high = facts.extent
         if high > buffer.nbytes or low < 0:
             raise BadTensorStrides(
                 type(self).__name__,
@@ -61,8 +75,7 @@ class BufferView:
                 f"{desc} over an address that {itemsize} does not divide",
                 hint="copy it: np.require(a, requirements='A')",
             )
-        self.desc, self.buffer = desc, buffer
-        self.facts = facts_of(desc, buffer.memory)
+        self.desc, self.buffer, self.facts = desc, buffer, facts
         self.span = (buffer.address + low, buffer.address + high)
 
     @classmethod

@@ -43,6 +43,11 @@ class Device(Place):
 
     prepack_cache: PrepackCache = field(init=False)
 
+    @property
+    def calls(self) -> Any:
+        """The module in C by which eager calls that were made before are found and made; None for none."""
+        return None
+
     def __post_init__(self) -> None:
         self.memory.attach(self)
         self.prepack_cache = PrepackCache()

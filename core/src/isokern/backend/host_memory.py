@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 from weakref import ref
 
@@ -16,6 +16,7 @@ from .memory import ALIGNMENT, Buffer, Bytes, Mapping, Memory
 
 POOLED = 1 << 12  # bytes up to which memory of the outputs of repeated calls comes from pools
 KEPT = 64  # free blocks that a pool keeps
+IN_HEAP = 1 << 20  # bytes up to which it comes from a heap, where there is one
 POOLS = 64  # pools after which all are emptied: 16 MiB at most
 SLAB = 1 << 25  # bytes of a mapping for several constants
 
@@ -108,7 +109,7 @@ def _map(nbytes: int) -> Bytes:
 class _Memory:
     """The object that NumPy makes an array of, and keeps as long as there is an array over the same memory."""
 
-    __slots__ = ("__array_interface__", "owner")
+    __slots__ = ("__array_interface__", "__weakref__", "owner")
 
     def __init__(self, interface: dict[str, Any], owner: Any) -> None:
         self.__array_interface__, self.owner = interface, owner
@@ -135,9 +136,9 @@ class HostBuffer(Buffer):
     """Memory of the host process, which `view` and every array over it keep alive."""
 
     def _make_view(self) -> Bytes:
-        return array_at(self.address, (self.nbytes,), owner=self.handle)
+        return array_at(self.address, (self.nbytes,), owner=self.handle, writable=self.writable)
 
-    view = cached_property(_make_view)  # when first asked for, where a pool gave the memory
+    view = cached_property(_make_view)  # when first asked for, where it was not there before
 
     def __init__(
         self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None
@@ -178,11 +179,22 @@ class HostBuffer(Buffer):
         self.view = np.empty(0, np.uint8)
 
 
+class PooledBuffer(HostBuffer):
+    """Memory of a heap; slots take half the time of a dict to be filled."""
+
+    __slots__ = ("address", "dtype", "handle", "memory", "nbytes")
+
+
 class HostMemory(Memory):
-    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`."""
+    """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`.
+
+    Outputs of repeated calls come from pools, or from a heap in C where the device's library has one: `heap_class`
+    makes it of a function that it calls when more than `heap.limit` bytes are in use.
+    """
 
     wraps = True
     buffer: ClassVar[type[HostBuffer]] = HostBuffer
+    heap: Any = None
 
     @property
     def parts(self) -> bool:  # type: ignore[override]
@@ -195,8 +207,10 @@ class HostMemory(Memory):
             return super().part(buffer, offset, nbytes)
         return HostBuffer(self, buffer.view[offset : offset + nbytes], buffer.dtype, buffer.kind)
 
-    def __init__(self) -> None:
+    def __init__(self, heap_class: Callable[[Callable[[], None]], Any] | None = None) -> None:
         super().__init__()
+        if heap_class is not None:
+            self.heap = heap_class(self._note_heap)
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks
         self._slab: Callable[[], Bytes | None] = lambda: None  # a weak reference
         self._begin = 0  # of what is free in it
@@ -226,7 +240,9 @@ class HostMemory(Memory):
         return self._count(HostBuffer(self, array_at(address, (nbytes,), owner=slab), U8))
 
     def allocator(self, nbytes: int, element: DType) -> Callable[[], Buffer]:
-        """Return a function that allocates without clearing; small memory comes from a pool."""
+        """Return a function that allocates without clearing; small memory comes from a pool, or from the heap."""
+        if self.is_of_heap(nbytes):
+            return partial(self._take, nbytes, element)
         if nbytes > POOLED or self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN:
             return super().allocator(nbytes, element)
         pool = self._pool(nbytes)
@@ -247,6 +263,42 @@ class HostMemory(Memory):
 
         return allocate
 
+    def is_of_heap(self, nbytes: int) -> bool:
+        """Return whether memory of that size is the heap's."""
+        plain = self.buffer is HostBuffer and type(self).allocate_buffer is _PLAIN
+        return plain and self.heap is not None and nbytes <= IN_HEAP
+
+    def _take(self, nbytes: int, element: DType, zero: bool = False) -> Buffer:
+        """Return memory of the heap."""
+        try:
+            handle = self.heap.take(nbytes, zero)
+        except MemoryError:
+            raise OutOfMemory("alloc", f"{nbytes} bytes of host memory") from None
+        buffer = object.__new__(PooledBuffer)
+        buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
+        buffer.address, buffer.handle = handle.address, handle
+        return buffer
+
+    def alloc(
+        self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
+    ) -> Buffer:
+        """Return a buffer, from the heap where that has it; see `Memory.alloc`."""
+        usual = type(nbytes) is int and nbytes >= 0 and kind == "default" and alignment == ALIGNMENT
+        if usual and isinstance(element, DType) and self.is_of_heap(nbytes):
+            return self._take(nbytes, element, not empty)
+        return super().alloc(nbytes, element, kind=kind, alignment=alignment, empty=empty)
+
+    def _note_heap(self) -> None:
+        with self._lock:
+            self._note_peak()
+
+    def _note_peak(self) -> None:
+        if self.heap is None:
+            super()._note_peak()
+            return
+        self._peak = max(self._peak, self._live + self.heap.live)
+        self.heap.limit = self._peak - self._live  # what may be in use there without a new peak
+
     def _pool(self, nbytes: int) -> _Pool:
         """Return the pool for a size; what the others keep is freed when there are many."""
         with self._lock:
@@ -260,12 +312,19 @@ class HostMemory(Memory):
 
     def _count_pooled(self) -> tuple[int, int]:
         """Return the bytes and the number of pooled buffers in use."""
+        if self.heap is not None:
+            return self.heap.live, self.heap.used
         with self._lock:
             used = [(pool.nbytes, pool.made - len(pool.free)) for pool in self._pools.values()]
         return sum(nbytes * n for nbytes, n in used), sum(n for _, n in used)
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
         """Return a buffer over the smallest run of bytes that holds every element of `array`, without a copy."""
+        if self.buffer is HostBuffer and array.flags.c_contiguous and array.size:
+            made, address = object.__new__(HostBuffer), array.__array_interface__["data"][0]
+            made.memory, made.nbytes, made.dtype, made.writable = self, array.nbytes, element, array.flags.writeable
+            made.address, made.handle = address, Address(address, array)
+            return made
         low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         if high == low:
             view = np.empty(0, np.uint8)

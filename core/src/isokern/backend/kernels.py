@@ -13,6 +13,10 @@ from ..status import InvalidArgument
 from .memory import Workspace
 from .streams import Stream
 
+# A call of C by which a launch is made: the function, the plan, the places of the plan's tensors among the kernel's (-1
+# is the workspace, -2 an absent one), and what raises the error of a status
+NativeStep = tuple[int, int, tuple[int, ...], Callable[[int], None]]
+
 
 class Declined(Exception):
     """Raised by a variant's `build` that cannot do what `supported` promised; the text is the reason.
@@ -61,6 +65,13 @@ class Kernel(ABC):
     def launcher(self) -> Callable[[Sequence[Any], Any, int, Stream], None]:
         """Return `launch`, as cheap as the backend can make it: for calls that are repeated."""
         return self.launch
+
+    def native_steps(self) -> list[NativeStep] | None:
+        """Return the calls of C that a launch on a device of the host consists of, None where it is none such.
+
+        What raises an error keeps the plan.
+        """
+        return None
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any

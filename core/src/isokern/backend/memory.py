@@ -6,6 +6,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -188,7 +189,8 @@ class Buffer(ABC):
         if self.alive and self._mapped is not None:
             self.unmap_for_gpu()
         self.alive = False
-        vars(self).pop("handle", None)  # a call that meets a closed buffer fails on the missing handle
+        with suppress(AttributeError):
+            del self.handle  # a call that meets a closed buffer fails on the missing handle
         if self._in_use is not None:
             self._in_use.end()
 
@@ -343,6 +345,7 @@ class Memory(ABC):
         """Restart `peak` from the bytes that are live now."""
         with self._lock:
             self._peak = self.live
+            self._note_peak()
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
         """Copy bytes from a buffer of another device into one of this memory, without the host; False where it cannot.

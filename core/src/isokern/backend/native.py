@@ -25,7 +25,7 @@ from ..dtypes import DType
 from ..ops import by_kind
 from ..status import InvalidArgument, OutOfMemory, Status, raise_for
 from .device import Device
-from .kernels import Kernel, KernelVariant, PackedLayout
+from .kernels import Kernel, KernelVariant, NativeStep, PackedLayout
 from .limits import Limit
 from .memory import Buffer, Memory, Workspace
 from .streams import Event, Recording, Stream, check_stream, current_stream
@@ -36,10 +36,14 @@ FMA_ROUNDS = 2000  # tens of microseconds: long compared with a fork and join, s
 
 
 class NativeLibrary:
-    """The verbs of one native library."""
+    """The verbs of one native library.
 
-    def __init__(self, ffi: Any, lib: Any) -> None:
-        self.ffi, self.lib = ffi, lib
+    `calls` is a module in C that finds and makes eager calls that were made before (see eager/quick.py), None where the
+    plug-in has none.
+    """
+
+    def __init__(self, ffi: Any, lib: Any, calls: Any = None) -> None:
+        self.ffi, self.lib, self.calls = ffi, lib, calls
         text = ffi.string
         self._variants: dict[str, list[tuple[int, str, int]]] = {}
         count = ffi.new("uint32_t *")
@@ -55,6 +59,11 @@ class NativeLibrary:
         module = sys.modules.get(getattr(self.lib, "__name__", "").rpartition(".")[0])
         file = getattr(module, "__file__", None)
         return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+    @cached_property
+    def call_address(self) -> int:
+        """The address of the verb by which kernels are launched."""
+        return int(self.ffi.cast("uintptr_t", self.ffi.addressof(self.lib, "ik_call_packed")))
 
     @property
     def levels(self) -> list[str]:
@@ -191,6 +200,13 @@ class NativeKernel(Kernel):
                 self.library.fail(status, self.plan.operator)
 
         return launch
+
+    def native_steps(self) -> list[NativeStep]:
+        """Return the one call of the verb that `launch` makes."""
+        return [(self.library.call_address, self.plan.address, tuple(range(len(self.plan.table))), self._fail)]
+
+    def _fail(self, status: int) -> None:
+        self.library.fail(status, self.plan.operator)
 
     def pack(self, position: int, source: Any, target: Any, stream: Stream) -> None:
         """Pack the input: one foreign call."""
@@ -358,6 +374,11 @@ class NativeDevice(Device):
     def digest(self) -> str:
         """The digest of the library's file."""
         return self.library.digest
+
+    @property
+    def calls(self) -> Any:
+        """The module in C that makes repeated calls, where the library has one."""
+        return self.library.calls
 
     def stream(self) -> NativeStream:
         """Return a new stream."""

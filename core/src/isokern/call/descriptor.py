@@ -21,9 +21,10 @@ from ..backend import (
     current_stream,
     running_stream,
 )
-from ..backend.buffer_view import facts_of
+from ..backend.buffer_view import Facts, facts_of
 from ..backend.dispatch import Candidate, choose, consider, say_parts
 from ..backend.hints import NONE, check_hints
+from ..backend.kernels import NativeStep
 from ..cabi.plan import Plan
 from ..declare.operator import Operator, Resolved
 from ..layout import TensorDesc
@@ -50,7 +51,8 @@ class Descriptor:
 
     It is immutable: many threads may `calculate` with different tensors at once. `variant` is the kernel variant that
     runs, `considered` every candidate with its answer. Where no variant takes the call, `fallback`, if given, makes its
-    kernel (see `isokern.create`), and `made_of` names the operators that run.
+    kernel (see `isokern.create`), and `made_of` names the operators that run. `aliasable` are the places of the inputs
+    that an output may be, behind the outputs.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Descriptor:
         self._space = _NOTHING if self._empty else self._kernel.workspace
         self._needs_space = self._space.size > 0
         self._output_positions = range(len(self.outputs))
-        self._aliasable = self._alias_positions()
+        self.aliasable = self._alias_positions()
         if debug.LEVEL and self.made_of:
             debug.say(f"{self!r}: {say_parts(self.made_of)}, with {self._space.size} bytes of workspace")
 
@@ -136,6 +138,11 @@ class Descriptor:
         """Return the positions in `_descs` of inputs that an output may be."""
         names = self.operator.operand_names(len(self.inputs))
         return frozenset(len(self.outputs) + i for i, n in enumerate(names) if n in self.operator.aliases)
+
+    @property
+    def facts(self) -> list[Facts | None]:
+        """What the tensors of a call are compared by, outputs first; None for an absent one."""
+        return self._expected
 
     @property
     def variant(self) -> str:
@@ -263,6 +270,10 @@ class Descriptor:
                 launch(handles, None, 0, stream)
 
         return run
+
+    def native_steps(self) -> list[NativeStep] | None:
+        """Return the calls of C that a call consists of (`Kernel.native_steps`); None where it is no such."""
+        return None if self._empty else self._kernel.native_steps()
 
     def _report(self, seconds: float) -> None:
         """Print what ISOKERN_DEBUG shows of a call that took `seconds`."""
@@ -434,7 +445,7 @@ class Descriptor:
             if b is None or a.desc.numel == 0 or b.desc.numel == 0:
                 continue
             same = (a.buffer is b.buffer and a.desc is b.desc) or _elements(a) == _elements(b)
-            if position in self._aliasable and (same or self.operator.inout):
+            if position in self.aliasable and (same or self.operator.inout):
                 continue
             if _overlap(a, b):
                 may = self.operator.aliases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Device, Stream, check_stream, current_stream, renew_in_child
+from ..backend.buffer_view import facts_of
 from ..backend.discovery import device as find_device
 from ..call.descriptor import Descriptor
 from ..call.prepack import describe_original, is_prepacked
@@ -22,11 +24,14 @@ from ..status import BadTensorDtype, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
 from .create import create
 from .foreign import give_foreign, take_foreign
-from .repeated import Found, calls_of, is_kept, key_of, remember
+from .quick import join
+from .repeated import Call, Found, calls_of, is_kept, keep, key_of, remember
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
 _lock = threading.RLock()
+_numbers: dict[Any, Tensor] = {}
+atexit.register(_numbers.clear)  # device memory is freed while the backends' modules are whole
 
 
 @renew_in_child
@@ -64,6 +69,21 @@ def cached_descriptor(
         if len(_cache) > CACHE_SIZE:
             _cache.popitem(last=False)
     return made
+
+
+def remember_views(
+    op: Operator, given: Sequence[Tensor], views: Sequence[Tensor], made: Tensor, desc: TensorDesc, run: Call
+) -> None:
+    """Keep a call of views of the tensors that were given as one of these, which is found by them the next time.
+
+    `desc` is what of `made`, its result, `run` returns: all of its memory, in another shape.
+    """
+    if not is_lowering(op.name):
+        return
+    memory = made.buffer.memory
+    descriptor = cached_descriptor(op, made.device, [v.desc for v in views], [made.desc], {})
+    facts = [facts_of(TensorDesc(desc.dtype, desc.shape), memory), *(t.facts for t in given)]
+    keep(op, tuple(t.facts for t in given), join([(descriptor, range(len(facts)))], facts, run))
 
 
 def find_target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:
@@ -107,7 +127,23 @@ def make_tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Dev
 
 
 def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
-    """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them."""
+    """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them.
+
+    The tensors of the numbers that a program uses are kept; nobody writes them.
+    """
+    if value.__class__ not in (int, float, bool):
+        return _make_number(op, operand, value, like, target)
+    key = value or repr(value), value.__class__, like, target  # -0.0 equals 0.0
+    kept = _numbers.get(key)
+    if kept is None:
+        kept = _make_number(op, operand, value, like, target)
+        if len(_numbers) >= CACHE_SIZE:
+            _numbers.clear()
+        _numbers[key] = kept
+    return kept
+
+
+def _make_number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
     array = numbers(op.name, value)
     if array.dtype.kind == "c":
         given = f"{operand.name} is {quote(value)} beside a tensor of {like}"
@@ -182,11 +218,30 @@ def call(op: Operator, given: Sequence[Any], **named: Any) -> Any:
     """Run `op` eagerly, with attributes and options by name: see functions.py."""
     found = key_of(given, named)
     if found is None:
-        return _call(op, given, **named)
+        return _convert(op, given, named)
     known = calls_of(op).get(found[0])
     if known is not None:
         return known(*found[1:])
     return _call(op, given, found if is_kept(named) else None, **named)
+
+
+def _convert(op: Operator, given: Sequence[Any], named: dict[str, Any]) -> Any:
+    """Run a call of arrays, lists and numbers by what is known of the tensors that they become."""
+    device = named.get("device")
+    kept = {name: value for name, value in named.items() if name != "device"}
+    if not given or not is_kept(kept) or any(o.variadic for o in op.signature.inputs):
+        return _call(op, given, **named)
+    taken, foreign = take_foreign(op.name, given)
+    pairs = pair_operands(op, taken)
+    target = find_target([v for _, v in pairs], kept.get("out"), device)
+    tensors = make_tensors(op, pairs, target)
+    found = key_of(tensors, kept)
+    if found is None or any(t is not None and t.buffer.memory is not target.memory for t in tensors):
+        return give_foreign(foreign, _call(op, [*tensors, *[None] * (len(taken) - len(tensors))], **named))
+    known = calls_of(op).get(found[0])
+    if known is None:
+        return give_foreign(foreign, _call(op, [*tensors, *[None] * (len(taken) - len(tensors))], found, **kept))
+    return give_foreign(foreign, known(*found[1:]))
 
 
 def _call(

@@ -27,8 +27,9 @@ from ..ops.fill import split_integer
 from ..status import BadTensorShape, InvalidArgument, IsokernError, quote
 from ..tensors import Tensor, as_tensor
 from . import conveniences
-from .calls import call, find_target, list_outputs, make_tensors, pair_operands
+from .calls import call, find_target, list_outputs, make_tensors, pair_operands, remember_views
 from .foreign import give_foreign, take_foreign
+from .quick import when_quick
 from .repeated import calls_of, key_of
 
 
@@ -36,7 +37,7 @@ def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that finds calls of the operator that were made before, and has the others described."""
     calls = calls_of(op)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = None
         try:  # what is usual is written out, which takes half as long
             if kwargs:
@@ -55,6 +56,14 @@ def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
             return known(*found[1:])
         return describe(*args, **kwargs)
 
+    def find_quickly(module: Any) -> None:
+        nonlocal find
+        find = module.Finder(calls, describe).find
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return find(args, kwargs)
+
+    when_quick(find_quickly)
     return function
 
 
@@ -76,14 +85,19 @@ def _function(op: Operator) -> Callable[..., Any]:
         for n in ("out", "device", "stream", "on_missing", *(["dtype"] if op.free_types else []))
     ]
     signature = inspect.Signature(parameters)
+    least = len(inputs) - trailing.count(True)
+    named = frozenset(p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY)
+    needed = frozenset(a.name for a in fields if a.default is REQUIRED)
 
     def describe(*args: Any, **kwargs: Any) -> Any:
+        if least <= len(args) <= len(inputs) and needed <= kwargs.keys() <= named:  # which `bind` would only repeat
+            return call(op, [*args, *[None] * (len(inputs) - len(args))], **kwargs)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgument(op.name, str(error), allowed=f"{op.name}{signature}") from None
-        named = bound.arguments
-        return call(op, [named.pop(o.name, None) for o in inputs], **named)
+        rest = bound.arguments
+        return call(op, [rest.pop(o.name, None) for o in inputs], **rest)
 
     function = _repeat(op, describe)
     function.__name__ = function.__qualname__ = op.name
@@ -120,8 +134,11 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
     if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
         return call(find("matmul_mixed"), [a, b], **options)
     op = find("matmul")
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim > 1 and b.ndim > 1:
-        return call(op, [a, b], **options)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.ndim > 1 and b.ndim > 1:
+            return call(op, [a, b], **options)
+        if a.ndim and b.ndim and options.get("out") is None:
+            return _matmul_vectors(a, b, a.ndim == 1, b.ndim == 1, options)
     pairs = pair_operands(op, [a, b])
     left, right = [
         *make_tensors(op, pairs, find_target([a, b], options.get("out"), options.get("device"))),
@@ -135,9 +152,22 @@ def matmul(a: Any, b: Any, **options: Any) -> Any:
         return call(op, [left, right], **options)
     if options.get("out") is not None:
         raise InvalidArgument("matmul", "out= with a vector", allowed="matrices", hint="reshape the vector to a matrix")
-    y = call(op, [left[None] if squeeze[0] else left, right[..., None] if squeeze[1] else right], **options)
-    y = y[..., 0] if squeeze[1] else y
-    return y[..., 0, :] if squeeze[0] and not squeeze[1] else y[..., 0] if squeeze[0] else y
+    return _matmul_vectors(left, right, *squeeze, options)
+
+
+def _matmul_vectors(left: Tensor, right: Tensor, row: bool, column: bool, options: dict[str, Any]) -> Any:
+    """Return the product of a matrix or a row by a matrix or a column, which is found by these the next time."""
+
+    def multiply(given: Sequence[Tensor]) -> Any:
+        matrices = given[0][None] if row else given[0], given[1][..., None] if column else given[1]
+        product = plain("matmul")(*matrices, **options)
+        y = product[..., 0] if column else product[..., 0, :]
+        return matrices, product, y[..., 0] if row and column else y
+
+    matrices, product, y = multiply((left, right))
+    if not options and y.desc.is_contiguous and y.desc.numel:  # so its memory is that of the product
+        remember_views(find("matmul"), (left, right), matrices, product, y.desc, lambda given: multiply(given)[2])
+    return y
 
 
 def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int] | None = None, **options: Any) -> Any:
@@ -262,7 +292,7 @@ def _axes(axes: Any) -> Sequence[int]:
 def transpose(x: Any, axes: Sequence[int] | None = None, **options: Any) -> Any:
     """Return a contiguous copy of x with its dims in the order `axes` (reversed by default): `rearrange` of a view."""
     given = as_tensor(x, options.get("device"))
-    return call(find("rearrange"), [given.T if axes is None else given.permute(*_axes(axes))], **options)
+    return plain("rearrange")(given.T if axes is None else given.permute(*_axes(axes)), **options)
 
 
 def functions_of(op: Operator) -> list[str]:
@@ -275,6 +305,12 @@ def find_alias(name: str) -> Callable[..., Any]:
     """Return the function of ALIASES of that name, which is here or in conveniences.py."""
     found: Callable[..., Any] = globals().get(name) or getattr(conveniences, name)
     return found
+
+
+@cache
+def plain(name: str) -> Callable[..., Any]:
+    """Return the function of an operator alone, whatever the function of its name does beside."""
+    return _function(find(name))
 
 
 @cache

@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..runtime.lowered import is_lowering
 from ..tensors import Tensor
 from .create import create
+from .quick import quicken, use
 
 Call = Callable[..., Any]  # a known call, as a function of a sequence of its inputs, and of `out` where one was given
 Found = tuple[Any, ...]  # the key of a call, its tensors, and `out` where that is given
@@ -24,6 +25,7 @@ Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tens
 
 OPTIONS = frozenset(("device", "stream", "on_missing"))
 KNOWN = 1024  # calls that are kept
+GROUP = 1 << 20  # more than the tensors of a list
 _known: dict[Operator, Calls] = {}
 
 
@@ -48,7 +50,7 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         return made
 
     if len(outputs) > 1:
-        return run
+        return quicken(descriptor, run)
     ((allocate, known, nbytes),) = outputs
     desc, new = known.desc, Tensor.__new__
 
@@ -60,7 +62,7 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         calculate((made, *inputs))
         return made
 
-    return run_one
+    return quicken(descriptor, run_one)
 
 
 def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
@@ -75,7 +77,7 @@ def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         checked((out, *inputs))
         return out
 
-    return run
+    return quicken(descriptor, run, into=True)
 
 
 def _ask_policy(
@@ -102,11 +104,13 @@ def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> Found | None:
         into = key_of(given, {name: value for name, value in named.items() if name != "out"})
         return None if into is None else (("out", out.facts, *into[0]), into[1], out)
     tensors: list[Tensor | None] = []
-    groups = 0
-    for value in given:
+    groups = 0  # where the list of tensors stands, and how long it is
+    for at, value in enumerate(given):
         if value.__class__ is list or value.__class__ is tuple:
+            if groups:
+                return None
             tensors.extend(value)
-            groups = groups * KNOWN + len(value)
+            groups = (at + 1) * GROUP + len(value)
         else:
             tensors.append(value)
     while tensors and tensors[-1] is None:
@@ -136,9 +140,15 @@ def is_kept(named: Mapping[str, Any]) -> bool:
 
 def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> None:
     """Keep what a call needs for the next one of its kind."""
+    use(descriptor.device.calls)
+    make = _repeat if len(found) == 2 else _repeat_into
+    keep(descriptor.operator, found[0], make(descriptor, attrs))
+
+
+def keep(operator: Operator, key: Hashable, call: Call) -> None:
+    """Keep a call by its key; all are forgotten when there are many."""
     tables = list(_known.values())  # of which another thread may add one meanwhile
     if sum(map(len, tables)) >= KNOWN:
         for calls in tables:
             calls.clear()
-    make = _repeat if len(found) == 2 else _repeat_into
-    calls_of(descriptor.operator)[found[0]] = make(descriptor, attrs)
+    calls_of(operator)[key] = call

@@ -14,7 +14,7 @@ from typing import Any
 from .. import settings
 from ..backend import BASE_ALIGNMENT, Device, Kernel, Stream, Workspace
 from ..backend.dispatch import choose
-from ..backend.kernels import run_all
+from ..backend.kernels import NativeStep, run_all
 from ..declare.operator import Operator, Resolved
 from ..declare.samples import describe, first_sample
 from ..dtypes import DType
@@ -153,6 +153,17 @@ class LoweredKernel(Kernel):
             k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
         ]
         return partial(run_all, bound)
+
+    def native_steps(self) -> list[NativeStep] | None:
+        """Return the calls of C of all kernels in order."""
+        steps: list[NativeStep] = []
+        for kernel, places in zip(self.kernels, self._handles, strict=True):
+            inner = kernel.native_steps()
+            if inner is None:
+                return None
+            outer = [-2 if p is None else p for p in places]
+            steps += [(run, plan, tuple(p if p < 0 else outer[p] for p in at), fail) for run, plan, at, fail in inner]
+        return steps
 
     def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
         """Yield each kernel with its handles."""

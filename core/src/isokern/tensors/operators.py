@@ -117,8 +117,8 @@ class Operators:
             raise BadTensorShape(
                 "item", f"{self.desc} has {self.desc.numel} elements", allowed="one", hint="all of them: tensor.numpy()"
             )
-        found = self.numpy().reshape(())
-        return found.item() if self.dtype.kind != "f" else float(found)  # types of ml_dtypes give themselves
+        found = self.numpy().item()
+        return found if self.dtype.kind != "f" else float(found)  # types of ml_dtypes give themselves
 
     def tolist(self: Any) -> Any:
         """Return the elements as nested lists of Python numbers."""

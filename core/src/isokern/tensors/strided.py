@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from marshal import dumps
 from typing import Any
 
 import numpy as np
 
 from .. import blocks
 from ..backend import BufferView, Device
+from ..backend.buffer_view import Facts
 from ..backend.discovery import device as find_device
 from ..declare.conversion import convert
 from ..dtypes import COMPLEX, PLAIN, DType, dtype, names
@@ -19,7 +21,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from . import cuda_array, dlpack, dlpack_device
 from .operators import Operators, functions
-from .views import find_view, has_arrays
+from .views import find_view, has_arrays, key_of_index
 
 Array = np.ndarray[Any, Any]
 _NUMPY = {d.numpy for d in (*PLAIN, *COMPLEX)}
@@ -51,33 +53,47 @@ class Tensor(Operators, BufferView):
     def _view(self, desc: TensorDesc) -> Tensor:
         return Tensor(desc, self.buffer)
 
+    def _part(self, facts: Facts) -> Tensor:
+        """Return the view of a part of this tensor that `facts` says, without a check."""
+        made = Tensor.__new__(Tensor)
+        made.desc, made.buffer, made.facts = facts.desc, self.buffer, facts
+        (low, high), at = facts.extent, self.buffer.address
+        made.span = (at + low, at + high)
+        return made
+
+    def derive(self, describe: Callable[[TensorDesc, Any], TensorDesc], given: Any) -> Tensor:
+        """Return the view that `describe` says of the description and `given`, which it said before if it was asked."""
+        try:
+            key = describe, dumps(given, 0)  # as bytes, values are equal only where their types are
+            facts = self.facts.views.get(key)
+        except ValueError:  # an object that has no bytes
+            return self._view(describe(self.desc, given))
+        if facts is None:
+            desc = describe(self.desc, given)
+            if not _is_plain(given) or desc.dtype.alignment > self.desc.dtype.alignment:
+                return self._view(desc)
+            facts = self.facts.add_view(key, desc)
+        return self._part(facts)
+
     def permute(self, *axes: int | Sequence[int]) -> Tensor:
         """Return the view with its dims in the order `axes` (integers, or one list of them)."""
-        return self._view(self.desc.permute(_integers("permute", axes)))
+        return self.derive(_permute, axes)
 
     @property
     def T(self) -> Tensor:  # noqa: N802  # NumPy's name
         """The view with its dims reversed."""
-        return self.permute(*reversed(range(self.ndim)))
+        facts = self.facts.views.get("T")
+        if facts is None:
+            facts = self.facts.add_view("T", self.desc.permute([*reversed(range(self.ndim))]))
+        return self._part(facts)
 
     def broadcast_to(self, *shape: int | Sequence[int]) -> Tensor:
         """Return the view of `shape` (integers, or one list of them) by NumPy's rule."""
-        return self._view(self.desc.broadcast_to(_integers("broadcast_to", shape)))
+        return self.derive(_broadcast, shape)
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """Return the view of `shape` (one dim may be -1); BadTensorStrides where only a copy could have it."""
-        dims = _integers("reshape", shape)
-        if dims.count(-1) == 1:
-            known = -math.prod(dims)
-            if known < 1:
-                raise BadTensorShape("reshape", f"{self.desc} to {quote(dims)}", allowed="other dims from 1 beside -1")
-            dims = tuple(self.desc.numel // known if d == -1 else d for d in dims)
-        desc = self.desc.reshape(dims)
-        if desc is None:
-            raise BadTensorStrides(
-                "reshape", f"{self.desc} has no view of shape {dims}", hint="copy it first: isokern.copy(x)"
-            )
-        return self._view(desc)
+        return self.derive(_reshape, shape)
 
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Return the view in which the dims from start_axis to end_axis are one; BadTensorStrides as `reshape`."""
@@ -157,21 +173,32 @@ class Tensor(Operators, BufferView):
             raise TypeError("a tensor of rank 0 has no first dim to go along")
         return (self[i] for i in range(self.shape[0]))
 
-    def __getitem__(self, index: Any, /) -> Tensor:
-        """Return a view by integers, slices, None and …, or a copy of what masks and arrays of integers select."""
+    def _select(self, index: Any) -> Tensor | None:
+        """Return the view by integers, slices, None and …; None where an item selects elements."""
+        key = index if index.__class__ is int else key_of_index(index)
+        facts = None if key is None else self.facts.views.get(key)
+        if facts is not None:
+            return self._part(facts)
         items = index if isinstance(index, tuple) else (index,)
         if has_arrays(items):
-            selected: Tensor = functions().indexing.select(self, items)
-            return selected
-        return self._view(find_view(self.desc, items))
+            return None
+        desc = find_view(self.desc, items)
+        return self._view(desc) if key is None else self._part(self.facts.add_view(key, desc))
+
+    def __getitem__(self, index: Any, /) -> Tensor:
+        """Return a view by integers, slices, None and …, or a copy of what masks and arrays of integers select."""
+        view = self._select(index)
+        if view is None:
+            view = functions().indexing.select(self, index if isinstance(index, tuple) else (index,))
+        return view
 
     def __setitem__(self, index: Any, value: Any, /) -> None:
         """Write an array or a number, in this tensor's dtype, where `index` selects."""
-        items = index if isinstance(index, tuple) else (index,)
-        if has_arrays(items):
-            functions().indexing.assign_selected(self, items, value)
+        view = self._select(index)
+        if view is None:
+            functions().indexing.assign_selected(self, index if isinstance(index, tuple) else (index,), value)
         else:
-            functions().indexing.assign(self._view(find_view(self.desc, items)), value)
+            functions().indexing.assign(view, value)
 
     # Host memory in and out
 
@@ -320,16 +347,39 @@ def _integers(where: str, given: tuple[Any, ...]) -> tuple[int, ...]:
         raise BadTensorShape(where, quote(given), allowed="integers") from None
 
 
+def _is_plain(given: Any) -> bool:
+    """Return whether a value is an integer of Python's, or a tuple or list of such."""
+    return type(given) is int or (type(given) in (tuple, list) and all(map(_is_plain, given)))
+
+
+def _permute(desc: TensorDesc, axes: tuple[Any, ...]) -> TensorDesc:
+    return desc.permute(_integers("permute", axes))
+
+
+def _broadcast(desc: TensorDesc, shape: tuple[Any, ...]) -> TensorDesc:
+    return desc.broadcast_to(_integers("broadcast_to", shape))
+
+
+def _reshape(desc: TensorDesc, shape: tuple[Any, ...]) -> TensorDesc:
+    dims = _integers("reshape", shape)
+    if dims.count(-1) == 1:
+        known = -math.prod(dims)
+        if known < 1:
+            raise BadTensorShape("reshape", f"{desc} to {quote(dims)}", allowed="other dims from 1 beside -1")
+        dims = tuple(desc.numel // known if d == -1 else d for d in dims)
+    found = desc.reshape(dims)
+    if found is None:
+        raise BadTensorStrides("reshape", f"{desc} has no view of shape {dims}", hint="copy it first: isokern.copy(x)")
+    return found
+
+
 def _as_strided(raw: Array, desc: TensorDesc) -> Array:
     assert desc.dtype.numpy is not None
     if desc.numel == 0:
         return np.empty(desc.shape, desc.dtype.numpy)
     size = desc.dtype.itemsize
-    plain = desc.dtype.numpy if desc.dtype.kind == "c" else f"u{size}"  # as_strided does not take every type
-    elements = raw[: raw.size // size * size].view(plain)[desc.offset :]
-    steps, writeable = [s * size for s in desc.strides], bool(raw.flags.writeable)
-    found = np.lib.stride_tricks.as_strided(elements, desc.shape, steps, writeable=writeable)
-    return found.view(desc.dtype.numpy)
+    found: Array = np.ndarray(desc.shape, desc.dtype.numpy, raw, desc.offset * size, [s * size for s in desc.strides])
+    return found
 
 
 def empty(shape: Sequence[int], element: object = "F32", *, device: str | Device | None = None) -> Tensor:
@@ -408,7 +458,13 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
     if element is None:
         plain = None if hasattr(data, "dtype") else {"float64": "F32", "complex128": "C64"}.get(array.dtype.name)
         element = plain or array.dtype.newbyteorder("=")
-    return empty(array.shape, dtype(element), device=device).copy_from(array)
+    made = empty(array.shape, dtype(element), device=device)
+    # NumPy's float64 equals the None that a block type has
+    if made.dtype.numpy is None or made.dtype.numpy != array.dtype or made.buffer.view is None:
+        return made.copy_from(array)
+    made.numpy()[...] = array
+    made.buffer.memory.count_copy(array.nbytes)
+    return made
 
 
 def _restore(array: Array, element: DType, device: str) -> Tensor:
@@ -433,6 +489,9 @@ def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
             "from_numpy", f"dtype {array.dtype} is not in this machine's byte order", hint="convert it first"
         )
     element = dtype(array.dtype)
+    memory = find_device(device).memory
+    if array.flags.c_contiguous and 1 not in array.shape and array.size:
+        return Tensor(TensorDesc(element, array.shape), memory.wrap(array, element))
     steps = []
     for d, s in zip(array.shape, array.strides, strict=True):
         if s % element.itemsize and d > 1:
@@ -443,7 +502,7 @@ def from_numpy(array: Array, *, device: str | Device | None = None) -> Tensor:
                 hint="copy it first",
             )
         steps.append(s // element.itemsize if d > 1 else 1)
-    buffer = find_device(device).memory.wrap(array, element)
+    buffer = memory.wrap(array, element)
     first = sum((1 - d) * s for d, s in zip(array.shape, steps, strict=True) if s < 0) if array.size else 0
     return Tensor(TensorDesc(element, array.shape, steps, first), buffer)
 

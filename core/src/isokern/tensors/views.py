@@ -31,6 +31,23 @@ def has_arrays(items: tuple[Any, ...]) -> bool:
     return any(i.__class__ is not int and i.__class__ is not slice and is_array_index(i) for i in items)
 
 
+def key_of_index(index: Any) -> tuple[Any, ...] | None:
+    """Return what an index is known by: equal for those of the same integers, slices, None and …; None for others."""
+    key: list[Any] = []
+    for item in index if index.__class__ is tuple else (index,):
+        kind = item.__class__
+        if kind is slice:
+            for part in (item.start, item.stop, item.step):
+                if part is not None and part.__class__ is not int:
+                    return None
+            key += (slice, item.start, item.stop, item.step)
+        elif kind is int or item is None or item is ...:
+            key += (kind, item)
+        else:
+            return None
+    return (*key,)
+
+
 def expand_index(desc: TensorDesc, items: tuple[Any, ...], dims: list[int]) -> list[Any]:
     """Return the items with … replaced by slices; `dims` says for each how many dims it indexes."""
     given = sum(n for n, i in zip(dims, items, strict=True) if i is not None and not isinstance(i, EllipsisType))

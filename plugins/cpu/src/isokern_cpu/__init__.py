@@ -21,9 +21,11 @@ def isokern_register_backends(register: Register) -> None:
         from ._editable import rebuild
 
         rebuild(EDITABLE)
+    import isokern_cpu._calls as calls
+
     from ._native import ffi, lib
 
-    library = NativeLibrary(ffi, lib)
+    library = NativeLibrary(ffi, lib, calls)
     register.setting(LEVEL, "use only the CPU kernels of this level (portable, x86_v3, x86_v4, …)")
     register.setting(
         THREADS, "threads of the CPU backend; else OMP_NUM_THREADS, else the processors this process may use"

@@ -41,7 +41,7 @@ def open_device(library: NativeLibrary) -> Device:
     return NativeDevice(
         "cpu:0",
         properties,
-        HostMemory(),
+        HostMemory(getattr(library.calls, "Heap", None)),
         library,
         lambda level: None if forced in (None, level) else f"{LEVEL}={forced}",
     )
