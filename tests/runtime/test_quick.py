@@ -11,6 +11,7 @@ import pytest
 
 import isokern
 from isokern import InvalidArgument, ops
+from isokern.backend.buffer_view import facts_of
 from isokern.eager import quick, repeated
 
 VALUES = [0, -1, True, False, 1.0, 0.0, -0.0, float("nan"), "x", None, isokern.F32, (1, 2), (True,), [1], np.float32(1)]
@@ -279,3 +280,18 @@ def test_tensors_that_are_written_to_are_checked(module, cpu):
             known(wrong)
     with pytest.raises(TypeError):
         known([x], x[:1])
+
+
+def test_equal_facts_that_are_two_objects_do(module, cpu):
+    x, out = (isokern.tensor(np.ones((3, 5), np.float32), device=cpu) for _ in range(2))
+    facts_of.cache_clear()  # as it forgets them when there are many
+    y = isokern.tensor(np.ones((3, 5), np.float32), device=cpu)
+    assert x.facts is not y.facts
+    for given in (y, x, x, x, y):
+        assert (isokern.add(given, 1.0).numpy() == 2).all()
+        assert (isokern.clip(given, min=2.0).numpy() == 2).all()
+        assert (isokern.add(given, 1.0, out=out).numpy() == 2).all()
+        assert (isokern.add(given, given, out=out).numpy() == 2).all()
+        for known in (_calls("add", given, given, out=out), _calls("clip", given, min=2.0, max=np.inf)):
+            assert type(known) is module.Call
+        assert _calls("add", given, given, out=out)([given, given], out) is out

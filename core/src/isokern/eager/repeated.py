@@ -34,7 +34,7 @@ def calls_of(operator: Operator) -> Calls:
     return _known.setdefault(operator, {})
 
 
-def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None]) -> Call:
     """Return the call as a function of its inputs, which allocates the output; a tuple where there are several."""
     memory, calculate = descriptor.device.memory, descriptor.repeater()
     if descriptor.made_of:
@@ -50,7 +50,7 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         return made
 
     if len(outputs) > 1:
-        return quicken(descriptor, run)
+        return quicken(descriptor, run, given)
     ((allocate, known, nbytes),) = outputs
     desc, new = known.desc, Tensor.__new__
 
@@ -62,10 +62,12 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         calculate((made, *inputs))
         return made
 
-    return quicken(descriptor, run_one)
+    return quicken(descriptor, run_one, given)
 
 
-def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+def _repeat_into(
+    descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None], target: Tensor
+) -> Call:
     """Return the call as a function of its inputs and its output, which is returned."""
 
     def calculate(tensors: Sequence[Tensor | None]) -> None:
@@ -77,7 +79,7 @@ def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         checked((out, *inputs))
         return out
 
-    return quicken(descriptor, run, into=True)
+    return quicken(descriptor, run, given, target)
 
 
 def _ask_policy(
@@ -142,7 +144,7 @@ def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> 
     """Keep what a call needs for the next one of its kind."""
     use(descriptor.device.calls)
     make = _repeat if len(found) == 2 else _repeat_into
-    keep(descriptor.operator, found[0], make(descriptor, attrs))
+    keep(descriptor.operator, found[0], make(descriptor, attrs, *found[1:]))
 
 
 def keep(operator: Operator, key: Hashable, call: Call) -> None:
