@@ -295,3 +295,13 @@ def test_equal_facts_that_are_two_objects_do(module, cpu):
         for known in (_calls("add", given, given, out=out), _calls("clip", given, min=2.0, max=np.inf)):
             assert type(known) is module.Call
         assert _calls("add", given, given, out=out)([given, given], out) is out
+
+
+def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatch):
+    x = isokern.tensor([1.0, 2.0], device=cpu)
+    _known(module, "neg", x)
+    monkeypatch.setattr("isokern.debug.LEVEL", 1.0)
+    assert isokern.neg(x).numpy().tolist() == [-1, -2]
+    monkeypatch.setattr("isokern.debug.LEVEL", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        isokern.neg(x)

@@ -4,15 +4,20 @@
 
 #include <stdlib.h>
 
-/* Whether the slow way would find nothing unusual; -1 with an error. */
+/* Whether the slow way would find nothing unusual, which else says what is wrong; -1 with an error. */
 static int is_usual(const call *c)
 {
     const state *s = c->state;
     if (c->setting != NULL && getenv(c->setting) != NULL) /* which os.environ writes, too */
         return 0;
-    PyObject *level = PyDict_GetItemWithError(s->debug, s->name_level);
-    if (level == NULL || PyLong_AsLong(level) >= 2)
-        return PyErr_Occurred() ? -1 : 0;
+    PyObject *given = PyDict_GetItemWithError(s->debug, s->name_level);
+    const long level = given == NULL ? 2 : PyLong_AsLong(given);
+    if (PyErr_Occurred()) { /* it is no integer, which Python's comparison may take */
+        PyErr_Clear();
+        return 0;
+    }
+    if (level >= 2)
+        return 0;
     PyObject *streams = PyObject_GetAttr(s->current, s->name_dict);
     const Py_ssize_t count = streams == NULL ? -1 : PyDict_Size(streams);
     Py_XDECREF(streams);
