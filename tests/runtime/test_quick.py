@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -305,3 +306,28 @@ def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatc
     monkeypatch.setattr("isokern.debug.LEVEL", None)
     with pytest.raises(TypeError, match="NoneType"):
         isokern.neg(x)
+
+
+def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, monkeypatch):
+    seen, shape = [], ()
+    scratch = cpu.default_stream.scratch
+
+    def close_outputs(need):  # as another thread might while the kernels run
+        for tensor in [t for t in gc.get_objects() if type(t) is isokern.Tensor and t.shape == shape]:
+            used, memory = cpu.memory.heap.used, tensor.buffer.handle
+            memory = weakref.ref(memory.owner) if hasattr(memory, "owner") else None
+            tensor.buffer.close()
+            del tensor
+            seen.append(cpu.memory.heap.used == used if memory is None else memory() is not None)
+        return scratch(need)
+
+    monkeypatch.setattr(cpu.default_stream, "scratch", close_outputs)
+    for wanted in ((7, 9), (701, 797)):
+        x, y = (isokern.tensor(np.ones(s, np.float32), device=cpu) for s in ((wanted[0], 12), (12, wanted[1])))
+        _known(module, "matmul", x, y)
+        gc.collect()
+        shape = wanted
+        made = isokern.matmul(x, y)
+        assert not made.buffer.alive
+        shape = ()
+    assert seen == [True, True]

@@ -66,11 +66,11 @@ static PyObject *make_tensor(const state *s, const output *o, PyObject *buffer, 
     return tensor;
 }
 
-/* Return a new tensor of memory of the heap, which has it until the tensor is dropped. */
-static PyObject *make_pooled(const call *c, const output *o, uint64_t *at)
+/* Return a new tensor of memory of the heap, and the handle that keeps the memory. */
+static PyObject *make_pooled(const call *c, const output *o, uint64_t *at, PyObject **memory)
 {
     const state *s = c->state;
-    PyObject *address, *span, *handle = calls_take(c->heap, o->size, &address, &span);
+    PyObject *address, *span, *handle = *memory = calls_take(c->heap, o->size, &address, &span);
     if (handle == NULL)
         return NULL;
     calls_address(s, handle, at);
@@ -79,16 +79,16 @@ static PyObject *make_pooled(const call *c, const output *o, uint64_t *at)
         && set_slot(&s->element, buffer, o->dtype) == 0 && set_slot(&s->address, buffer, address) == 0
         && set_slot(&s->handle, buffer, handle) == 0)
         tensor = make_tensor(s, o, buffer, span);
-    Py_DECREF(handle);
     Py_XDECREF(buffer);
     return tensor;
 }
 
-/* Return a new tensor of memory that is too large for the heap. */
-static PyObject *make_allocated(const call *c, const output *o, uint64_t *at)
+/* Return a new tensor of memory that is too large for the heap, and the handle that keeps the memory. */
+static PyObject *make_allocated(const call *c, const output *o, uint64_t *at, PyObject **memory)
 {
     PyObject *buffer = PyObject_CallObject(o->allocate, NULL), *tensor = NULL;
-    PyObject *address = buffer == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_address);
+    *memory = buffer == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_handle);
+    PyObject *address = *memory == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_address);
     PyObject *end = address == NULL ? NULL : PyNumber_Add(address, o->nbytes);
     PyObject *span = end == NULL ? NULL : PyTuple_Pack(2, address, end);
     if (span != NULL && calls_address(c->state, address, at) == 0)
@@ -228,7 +228,9 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject 
     }
     for (; usual && out == NULL && makes < c->output_count; makes++) {
         const output *o = &c->made[makes];
-        made[makes] = (o->allocate == Py_None ? make_pooled : make_allocated)(c, o, &data[makes]);
+        /* Its memory is kept here, too: another thread may find and close the tensor while the kernels write */
+        made[makes] = (o->allocate == Py_None ? make_pooled : make_allocated)(c, o, &data[makes], &held[holds]);
+        holds += held[holds] != NULL;
         if (made[makes] == NULL) {
             usual = 0;
             break;
