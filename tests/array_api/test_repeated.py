@@ -109,3 +109,9 @@ def test_floats_divided_and_rounded_down(devices):
                 wanted = np.floor_divide(x.numpy(), y.numpy())
             assert np.array_equal(made[finite & (abs(quotient) < 1000)], wanted[finite & (abs(quotient) < 1000)])
             assert np.array_equal(np.isnan(made), np.isnan(quotient))
+
+
+def test_quotients_of_other_shapes_are_refused_by_name(device):
+    x, y = isokern.zeros((3, 2), device=device), isokern.zeros((4, 2), device=device)
+    with pytest.raises(isokern.BadTensorShape, match=r"floor_divide: shapes \(3, 2\), \(4, 2\)"):
+        x // y
