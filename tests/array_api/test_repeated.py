@@ -115,3 +115,16 @@ def test_quotients_of_other_shapes_are_refused_by_name(device):
     x, y = isokern.zeros((3, 2), device=device), isokern.zeros((4, 2), device=device)
     with pytest.raises(isokern.BadTensorShape, match=r"floor_divide: shapes \(3, 2\), \(4, 2\)"):
         x // y
+
+
+def test_shapes_that_do_not_fit_are_refused_as_they_were_given(device):
+    x = isokern.zeros((3, 2), device=device)
+    for shape, words in (
+        ((2.0, 3), r"reshape: shape=\(2\.0, 3\);"),
+        (((6,),), r"reshape: shape=\(\(6,\),\);"),
+        ((4, -1), r"reshape: F32\[3, 2\] to \(4, -1\);"),
+        ((4, 2), r"reshape: F32\[3, 2\] to "),
+    ):
+        for copy in (None, False, True):
+            with pytest.raises(isokern.BadTensorShape, match=words):
+                xp.reshape(x, shape, copy=copy)
