@@ -309,7 +309,7 @@ def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatc
 
 
 def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, monkeypatch):
-    seen, shape = [], ()
+    seen, shape = [], None
     scratch = cpu.default_stream.scratch
 
     def close_outputs(need):  # as another thread might while the kernels run
@@ -329,5 +329,5 @@ def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, mo
         shape = wanted
         made = isokern.matmul(x, y)
         assert not made.buffer.alive
-        shape = ()
+        shape = None
     assert seen == [True, True]
