@@ -97,6 +97,7 @@ static void give_back(heap *a, chunk *c)
         drop_chunk(c);
         return;
     }
+    c->next = k->first;
     a->sizes += !k->is_used;
     *k = (kept){ c, c->nbytes, k->count + 1, 1 };
 }
