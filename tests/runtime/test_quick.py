@@ -13,6 +13,7 @@ import pytest
 import isokern
 from isokern import InvalidArgument, ops
 from isokern.backend.buffer_view import facts_of
+from isokern.backend.host_memory import HostMemory
 from isokern.eager import quick, repeated
 
 VALUES = [0, -1, True, False, 1.0, 0.0, -0.0, float("nan"), "x", None, isokern.F32, (1, 2), (True,), [1], np.float32(1)]
@@ -331,3 +332,48 @@ def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, mo
         assert not made.buffer.alive
         shape = None
     assert seen == [True, True]
+
+
+def test_blocks_that_are_given_back_are_given_again(module):
+    heap = module.Heap(print)
+    heap.limit = 1 << 40
+    for size, count in ((192, 64), (1 << 18, 4), (heap.largest, 1)):
+        for _ in range(3):
+            blocks = [heap.take(size) for _ in range(count + 2)]
+            addresses = [b.address for b in blocks]  # objects that the blocks have as long as they are kept
+            blocks.clear()
+            again = [heap.take(size) for _ in range(count)]
+            assert {id(b.address) for b in again} <= set(map(id, addresses))
+            del again, blocks
+    blocks = [heap.take(heap.largest - 64 * n) for n in range(40)]
+    addresses = [b.address for b in blocks]
+    for at in range(40):  # which is more than all that is kept
+        blocks[at] = None
+    assert heap.take(heap.largest).address is not addresses[0]
+    assert heap.take(heap.largest - 64 * 39).address is addresses[39]
+
+
+def test_a_block_that_is_too_large_empties_nothing(module, cpu):
+    heap = module.Heap(print)
+    heap.limit = 1 << 40
+    kept = heap.take(192)
+    address = kept.address  # an object that the block has as long as it is kept
+    del kept
+    for n in range(100):
+        heap.take(heap.largest + 64 * (n + 1))
+    assert heap.take(192).address is address
+    assert cpu.memory.is_of_heap(heap.largest) and not cpu.memory.is_of_heap(heap.largest + 1)
+    kept = heap.take(heap.largest)
+    address = kept.address
+    del kept
+    assert heap.take(heap.largest).address is address
+
+
+def test_a_memory_that_has_a_buffer_of_its_heap_is_collected(module):
+    memory = HostMemory(module.Heap)
+    found = weakref.ref(memory)
+    memory.own = memory.alloc(100)
+    assert memory.live == memory.peak == 100
+    del memory
+    gc.collect()
+    assert found() is None
