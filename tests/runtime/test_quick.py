@@ -14,7 +14,7 @@ import isokern
 from isokern import InvalidArgument, ops
 from isokern.backend.buffer_view import facts_of
 from isokern.backend.host_memory import HostMemory
-from isokern.eager import quick, repeated
+from isokern.eager import functions, quick, repeated
 
 VALUES = [0, -1, True, False, 1.0, 0.0, -0.0, float("nan"), "x", None, isokern.F32, (1, 2), (True,), [1], np.float32(1)]
 
@@ -41,7 +41,7 @@ def _known(module, name, *tensors, **named):
 
 def test_keys_are_those_of_python(module, cpu):
     rng = np.random.default_rng(0)
-    finder = module.Finder({}, print)
+    finder = module.Finder({}, {}, 9, print)
     tensors = [isokern.zeros(s, device=cpu) for s in ((), (2,), (2, 3))]
     given = [*tensors, None, 1.0, np.ones(2), "x"]
     some = 0
@@ -299,16 +299,6 @@ def test_equal_facts_that_are_two_objects_do(module, cpu):
         assert _calls("add", given, given, out=out)([given, given], out) is out
 
 
-def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatch):
-    x = isokern.tensor([1.0, 2.0], device=cpu)
-    _known(module, "neg", x)
-    monkeypatch.setattr("isokern.debug.LEVEL", 1.0)
-    assert isokern.neg(x).numpy().tolist() == [-1, -2]
-    monkeypatch.setattr("isokern.debug.LEVEL", None)
-    with pytest.raises(TypeError, match="NoneType"):
-        isokern.neg(x)
-
-
 def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, monkeypatch):
     seen, shape = [], None
     scratch = cpu.default_stream.scratch
@@ -332,6 +322,16 @@ def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, mo
         assert not made.buffer.alive
         shape = None
     assert seen == [True, True]
+
+
+def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatch):
+    x = isokern.tensor([1.0, 2.0], device=cpu)
+    _known(module, "neg", x)
+    monkeypatch.setattr("isokern.debug.LEVEL", 1.0)
+    assert isokern.neg(x).numpy().tolist() == [-1, -2]
+    monkeypatch.setattr("isokern.debug.LEVEL", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        isokern.neg(x)
 
 
 def test_blocks_that_are_given_back_are_given_again(module):
@@ -377,3 +377,25 @@ def test_a_memory_that_has_a_buffer_of_its_heap_is_collected(module):
     del memory
     gc.collect()
     assert found() is None
+
+
+def test_calls_are_refused_whatever_was_made_before(module, cpu):
+    x, row = isokern.tensor(np.ones((3, 2), np.float32), device=cpu), isokern.zeros((3,), device=cpu)
+    for _ in range(3):
+        assert isokern.matmul(row, x).shape == (2,)
+        assert isokern.mul(x, x).shape == (3, 2)
+        assert isokern.softmax(x, axis=1).shape == (3, 2)
+        with pytest.raises(isokern.BadTensorShape):
+            functions.plain("matmul")(row, x)
+        for wrong in (
+            lambda: isokern.mul(x, x, None),
+            lambda: isokern.mul(x, None),
+            lambda: isokern.softmax(x, None, axis=1),
+            lambda: isokern.matmul(x, x.T, None),
+            lambda: isokern.concat([x, x], None),
+            lambda: isokern.concat([x, x, None]),
+        ):
+            with pytest.raises(InvalidArgument):
+                wrong()
+        isokern.matmul(x, x.T), isokern.concat([x, x])
+    assert isokern.layer_norm(x, row[:2], None).shape == (3, 2)  # which may be left out

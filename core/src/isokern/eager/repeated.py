@@ -12,7 +12,6 @@ from typing import Any
 
 from ..backend.buffer_view import facts_of
 from ..call.descriptor import Descriptor
-from ..declare.operator import Operator
 from ..dtypes import DType
 from ..runtime.lowered import is_lowering
 from ..tensors import Tensor
@@ -26,12 +25,12 @@ Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tens
 OPTIONS = frozenset(("device", "stream", "on_missing"))
 KNOWN = 1024  # calls that are kept
 GROUP = 1 << 20  # more than the tensors of a list
-_known: dict[Operator, Calls] = {}
+_known: dict[Hashable, Calls] = {}
 
 
-def calls_of(operator: Operator) -> Calls:
-    """Return what is known of an operator's calls: always the same object."""
-    return _known.setdefault(operator, {})
+def calls_of(owner: Hashable) -> Calls:
+    """Return the known calls of an operator, or those that a function makes of it beside: always the same object."""
+    return _known.setdefault(owner, {})
 
 
 def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None]) -> Call:
@@ -147,10 +146,10 @@ def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> 
     keep(descriptor.operator, found[0], make(descriptor, attrs, *found[1:]))
 
 
-def keep(operator: Operator, key: Hashable, call: Call) -> None:
+def keep(owner: Hashable, key: Hashable, call: Call) -> None:
     """Keep a call by its key; all are forgotten when there are many."""
     tables = list(_known.values())  # of which another thread may add one meanwhile
     if sum(map(len, tables)) >= KNOWN:
         for calls in tables:
             calls.clear()
-    calls_of(operator)[key] = call
+    calls_of(owner)[key] = call

@@ -5,7 +5,8 @@ enum { GROUP = 1 << 20 }; /* as `key_of` has it */
 
 typedef struct finder {
     PyObject_HEAD state *state;
-    PyObject *module, *calls, *describe;
+    PyObject *module, *calls, *others, *describe; /* two tables, or one twice */
+    Py_ssize_t inputs; /* the most arguments of a call that is in them */
 } finder;
 
 /* The tensors of a call, their facts and `out`, all references of our own. */
@@ -151,9 +152,12 @@ static PyObject *find(const finder *self, PyObject *args, PyObject *kwargs)
     found f;
     f.count = 0;
     f.out = f.out_facts = f.groups = NULL;
-    PyObject *key = make_key(s, &f, args, kwargs), *known = NULL, *result = NULL;
+    PyObject *known = NULL, *result = NULL;
+    PyObject *key = PyTuple_Size(args) > self->inputs ? NULL : make_key(s, &f, args, kwargs);
     if (key != NULL) {
         known = PyDict_GetItemWithError(self->calls, key);
+        if (known == NULL && !PyErr_Occurred() && self->others != self->calls)
+            known = PyDict_GetItemWithError(self->others, key);
         Py_XINCREF(known); /* another thread may clear the table while it runs */
         Py_DECREF(key);
     }
@@ -197,9 +201,11 @@ static PyObject *call_key(PyObject *self, PyObject *const *given, Py_ssize_t cou
 
 static PyObject *new_finder(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *calls, *describe, *module = PyType_GetModule(type);
-    if (module == NULL || kwargs != NULL || !PyArg_ParseTuple(args, "O!O", &PyDict_Type, &calls, &describe))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Finder(calls, describe)");
+    PyObject *calls, *others, *describe, *module = PyType_GetModule(type);
+    Py_ssize_t inputs;
+    if (module == NULL || kwargs != NULL
+        || !PyArg_ParseTuple(args, "O!O!nO", &PyDict_Type, &calls, &PyDict_Type, &others, &inputs, &describe))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Finder(calls, others, inputs, describe)");
     state *s = PyModule_GetState(module);
     if (s->tensor == NULL)
         return PyErr_Format(PyExc_RuntimeError, "call `use` first");
@@ -209,6 +215,8 @@ static PyObject *new_finder(PyTypeObject *type, PyObject *args, PyObject *kwargs
     f->state = s;
     f->module = own(module);
     f->calls = own(calls);
+    f->others = own(others);
+    f->inputs = inputs;
     f->describe = own(describe);
     return (PyObject *)f;
 }
@@ -219,6 +227,7 @@ static int traverse_finder(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(f->module);
     Py_VISIT(f->calls);
+    Py_VISIT(f->others);
     Py_VISIT(f->describe);
     return 0;
 }
@@ -229,6 +238,7 @@ static void drop_finder(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(f->calls);
+    Py_XDECREF(f->others);
     Py_XDECREF(f->describe);
     Py_XDECREF(f->module);
     PyObject_GC_Del(self);
@@ -243,7 +253,9 @@ static PyMethodDef finder_methods[] = {
 };
 
 static PyType_Slot finder_slots[] = {
-    { Py_tp_doc, "Finder(calls, describe): makes calls as those that were made before, others by describe." },
+    { Py_tp_doc,
+        "Finder(calls, others, inputs, describe): makes calls of at most so many arguments as those that were made "
+        "before and are in one of two tables, all else by describe." },
     { Py_tp_new, new_finder },
     { Py_tp_dealloc, drop_finder },
     { Py_tp_traverse, traverse_finder },
