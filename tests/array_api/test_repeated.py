@@ -8,6 +8,7 @@ import pytest
 import isokern
 import isokern.array_api as xp
 from isokern import InvalidArgument, IsokernError
+from isokern.eager import repeated
 
 Z = np.array([[1 + 2j, -3j], [0.5, 4 - 1j]], np.complex64)
 
@@ -35,6 +36,14 @@ def test_complex_functions_give_the_same_when_repeated(devices):
                 np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5)
         with pytest.raises(isokern.BadTensorShape):
             z + isokern.tensor(Z[0, [0, 0, 0]], device=device)
+
+
+def test_complex_calls_are_forgotten_when_there_are_many(device, monkeypatch):
+    monkeypatch.setattr(repeated, "KNOWN", 8)
+    z = isokern.tensor(np.arange(20, dtype=np.complex64), device=device)
+    for n in range(20):
+        np.testing.assert_array_equal(xp.conj(z[:n]).numpy(), np.arange(n))
+    assert 0 < sum(map(len, repeated._known.values())) <= 8
 
 
 def test_complex_calls_in_streams_and_of_closed_buffers(device):
