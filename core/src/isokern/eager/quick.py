@@ -110,15 +110,15 @@ def _make(
         facts=tuple(facts[outputs:]),
         bytes=need.size,
         stream=device.default_stream.handle,
-        asked=setting,
+        setting=setting,
         heap=memory.heap,
         memory=memory,
-        slowly=run,
+        fallback=run,
         scratch=device.default_stream.scratch,
         need=need,
         aliases=aliases,
         running=partial(streams.running_stream, device),
-        default=device.default_stream,
+        default_stream=device.default_stream,
     )
     return made
 

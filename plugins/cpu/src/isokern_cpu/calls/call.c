@@ -8,7 +8,7 @@
 static int is_usual(const call *c)
 {
     const state *s = c->state;
-    if (c->setting != NULL && getenv(c->setting) != NULL) /* which os.environ writes, too */
+    if (c->setting_text != NULL && getenv(c->setting_text) != NULL) /* which os.environ writes, too */
         return 0;
     PyObject *given = PyDict_GetItemWithError(s->debug, s->name_level);
     const long level = given == NULL ? 2 : PyLong_AsLong(given);
@@ -25,19 +25,19 @@ static int is_usual(const call *c)
         return count == 0 ? 1 : -1;
     PyObject *running =
         PyObject_CallObject(c->running, NULL); /* the thread has made a stream current, or captured one */
-    const int usual = running == NULL ? -1 : running == c->stream_object;
+    const int usual = running == NULL ? -1 : running == c->default_stream;
     Py_XDECREF(running);
     return usual;
 }
 
-PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
+PyObject *calls_run_fallback(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
 {
     PyObject *inputs = PyTuple_New(count);
     if (inputs == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         PyTuple_SetItem(inputs, i, own(given[i]));
-    PyObject *result = PyObject_CallFunctionObjArgs(c->slowly, inputs, out, NULL);
+    PyObject *result = PyObject_CallFunctionObjArgs(c->fallback, inputs, out, NULL);
     Py_DECREF(inputs);
     return result;
 }
@@ -246,7 +246,7 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject 
         if (!usual && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) /* no KeyboardInterrupt */
             PyErr_Clear();
         if (!usual && !PyErr_Occurred())
-            result = calls_run_slowly(c, given, count, out);
+            result = calls_run_fallback(c, given, count, out);
     }
     Py_XDECREF(scratch);
     while (holds > 0)

@@ -1,5 +1,5 @@
 /* Finder: finds the calls of an operator that were made before, by what `key_of` in eager/repeated.py finds them by. */
-#include "calls.h"
+#include "state.h"
 
 enum { GROUP = 1 << 20 }; /* as `key_of` has it */
 

@@ -1,6 +1,6 @@
 /* Heap: where a memory's outputs of repeated calls lie. What is freed is kept for the next call that asks for as much:
  * up to 64 blocks and 1 MiB of one size, of up to 64 sizes, and 16 MiB in all. */
-#include "calls.h"
+#include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
