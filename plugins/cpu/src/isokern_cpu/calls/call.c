@@ -12,7 +12,7 @@ static int is_usual(const call *c)
         return 0;
     PyObject *given = PyDict_GetItemWithError(s->debug, s->name_level);
     const long level = given == NULL ? 2 : PyLong_AsLong(given);
-    if (PyErr_Occurred()) { /* it is no integer, which Python's comparison may take */
+    if (level == -1 && PyErr_Occurred()) { /* it is no integer, which Python's comparison may take */
         PyErr_Clear();
         return 0;
     }
@@ -228,9 +228,11 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject 
     }
     for (; usual && out == NULL && makes < c->output_count; makes++) {
         const output *o = &c->made[makes];
-        /* Its memory is kept here, too: another thread may find and close the tensor while the kernels write */
-        made[makes] = (o->allocate == Py_None ? make_pooled : make_allocated)(c, o, &data[makes], &held[holds]);
-        holds += held[holds] != NULL;
+        PyObject *memory = NULL; /* kept here, too: another thread may close the tensor while the kernels write */
+        made[makes] = o->allocate == Py_None ? make_pooled(c, o, &data[makes], &memory)
+                                             : make_allocated(c, o, &data[makes], &memory);
+        if (memory != NULL)
+            held[holds++] = memory;
         if (made[makes] == NULL) {
             usual = 0;
             break;

@@ -41,11 +41,14 @@ static int add_tensor(const state *s, found *f, PyObject *value)
     return 1;
 }
 
-/* Collect the tensors of a call; 0 where one is no tensor. */
-static int collect(const state *s, found *f, PyObject *args)
+/* Collect the tensors of a call; 0 where one is no tensor, or there are too many arguments. */
+static int collect(const finder *self, found *f, PyObject *args)
 {
+    const state *s = self->state;
     long long groups = 0;
     const Py_ssize_t size = PyTuple_Size(args);
+    if (size > self->inputs)
+        return 0;
     for (Py_ssize_t i = 0; i < size; i++) {
         PyObject *value = PyTuple_GetItem(args, i);
         const int is_list = is_exactly(value, (PyObject *)&PyList_Type);
@@ -96,9 +99,10 @@ static PyObject *read_attributes(const state *s, PyObject *kwargs, PyObject *key
 }
 
 /* Return the key of a call, as `key_of` does; null, perhaps with an error, for a call that is not found so. */
-static PyObject *make_key(const state *s, found *f, PyObject *args, PyObject *kwargs)
+static PyObject *make_key(const finder *self, found *f, PyObject *args, PyObject *kwargs)
 {
-    if (!collect(s, f, args))
+    const state *s = self->state;
+    if (!collect(self, f, args))
         return NULL;
     Py_ssize_t named = kwargs == NULL ? 0 : PyDict_Size(kwargs), at = 0;
     if (named > 0) {
@@ -152,8 +156,7 @@ static PyObject *find(const finder *self, PyObject *args, PyObject *kwargs)
     found f;
     f.count = 0;
     f.out = f.out_facts = f.groups = NULL;
-    PyObject *known = NULL, *result = NULL;
-    PyObject *key = PyTuple_Size(args) > self->inputs ? NULL : make_key(s, &f, args, kwargs);
+    PyObject *key = make_key(self, &f, args, kwargs), *known = NULL, *result = NULL;
     if (key != NULL) {
         known = PyDict_GetItemWithError(self->calls, key);
         if (known == NULL && !PyErr_Occurred() && self->others != self->calls)
@@ -194,7 +197,7 @@ static PyObject *call_key(PyObject *self, PyObject *const *given, Py_ssize_t cou
     found f;
     f.count = 0;
     f.out = f.out_facts = f.groups = NULL;
-    PyObject *key = make_key(((finder *)self)->state, &f, given[0], given[1]);
+    PyObject *key = make_key((finder *)self, &f, given[0], given[1]);
     drop_found(&f);
     return key != NULL || PyErr_Occurred() ? key : own(Py_None);
 }
