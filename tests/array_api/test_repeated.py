@@ -8,6 +8,7 @@ import pytest
 import isokern
 import isokern.array_api as xp
 from isokern import InvalidArgument, IsokernError
+from isokern.eager import repeated
 
 Z = np.array([[1 + 2j, -3j], [0.5, 4 - 1j]], np.complex64)
 
@@ -35,6 +36,14 @@ def test_complex_functions_give_the_same_when_repeated(devices):
                 np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5)
         with pytest.raises(isokern.BadTensorShape):
             z + isokern.tensor(Z[0, [0, 0, 0]], device=device)
+
+
+def test_complex_calls_are_forgotten_when_there_are_many(device, monkeypatch):
+    monkeypatch.setattr(repeated, "KNOWN", 8)
+    z = isokern.tensor(np.arange(20, dtype=np.complex64), device=device)
+    for n in range(20):
+        np.testing.assert_array_equal(xp.conj(z[:n]).numpy(), np.arange(n))
+    assert 0 < len(repeated.calls_of("complex")) <= sum(map(len, repeated._known.values())) <= 8
 
 
 def test_complex_calls_in_streams_and_of_closed_buffers(device):
@@ -109,3 +118,22 @@ def test_floats_divided_and_rounded_down(devices):
                 wanted = np.floor_divide(x.numpy(), y.numpy())
             assert np.array_equal(made[finite & (abs(quotient) < 1000)], wanted[finite & (abs(quotient) < 1000)])
             assert np.array_equal(np.isnan(made), np.isnan(quotient))
+
+
+def test_quotients_of_other_shapes_are_refused_by_name(device):
+    x, y = isokern.zeros((3, 2), device=device), isokern.zeros((4, 2), device=device)
+    with pytest.raises(isokern.BadTensorShape, match=r"floor_divide: shapes \(3, 2\), \(4, 2\)"):
+        x // y
+
+
+def test_shapes_that_do_not_fit_are_refused_as_they_were_given(device):
+    x = isokern.zeros((3, 2), device=device)
+    for shape, words in (
+        ((2.0, 3), r"reshape: shape=\(2\.0, 3\);"),
+        (((6,),), r"reshape: shape=\(\(6,\),\);"),
+        ((4, -1), r"reshape: F32\[3, 2\] to \(4, -1\);"),
+        ((4, 2), r"reshape: F32\[3, 2\] to "),
+    ):
+        for copy in (None, False, True):
+            with pytest.raises(isokern.BadTensorShape, match=words):
+                xp.reshape(x, shape, copy=copy)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 import isokern
 from isokern import InvalidArgument, ops
-from isokern.eager import quick, repeated
+from isokern.backend.buffer_view import facts_of
+from isokern.backend.host_memory import HostMemory
+from isokern.eager import functions, quick, repeated
 
 VALUES = [0, -1, True, False, 1.0, 0.0, -0.0, float("nan"), "x", None, isokern.F32, (1, 2), (True,), [1], np.float32(1)]
 
@@ -38,7 +41,7 @@ def _known(module, name, *tensors, **named):
 
 def test_keys_are_those_of_python(module, cpu):
     rng = np.random.default_rng(0)
-    finder = module.Finder({}, print)
+    finder = module.Finder({}, {}, 9, print)
     tensors = [isokern.zeros(s, device=cpu) for s in ((), (2,), (2, 3))]
     given = [*tensors, None, 1.0, np.ones(2), "x"]
     some = 0
@@ -279,3 +282,120 @@ def test_tensors_that_are_written_to_are_checked(module, cpu):
             known(wrong)
     with pytest.raises(TypeError):
         known([x], x[:1])
+
+
+def test_equal_facts_that_are_two_objects_do(module, cpu):
+    x, out = (isokern.tensor(np.ones((3, 5), np.float32), device=cpu) for _ in range(2))
+    facts_of.cache_clear()  # as it forgets them when there are many
+    y = isokern.tensor(np.ones((3, 5), np.float32), device=cpu)
+    assert x.facts is not y.facts
+    for given in (y, x, x, x, y):
+        assert (isokern.add(given, 1.0).numpy() == 2).all()
+        assert (isokern.clip(given, min=2.0).numpy() == 2).all()
+        assert (isokern.add(given, 1.0, out=out).numpy() == 2).all()
+        assert (isokern.add(given, given, out=out).numpy() == 2).all()
+        for known in (_calls("add", given, given, out=out), _calls("clip", given, min=2.0, max=np.inf)):
+            assert type(known) is module.Call
+        assert _calls("add", given, given, out=out)([given, given], out) is out
+
+
+def test_outputs_that_are_closed_meanwhile_are_kept_till_the_end(module, cpu, monkeypatch):
+    seen, shape = [], None
+    scratch = cpu.default_stream.scratch
+
+    def close_outputs(need):  # as another thread might while the kernels run
+        for tensor in [t for t in gc.get_objects() if type(t) is isokern.Tensor and t.shape == shape]:
+            used, memory = cpu.memory.heap.used, tensor.buffer.handle
+            memory = weakref.ref(memory.owner) if hasattr(memory, "owner") else None
+            tensor.buffer.close()
+            del tensor
+            seen.append(cpu.memory.heap.used == used if memory is None else memory() is not None)
+        return scratch(need)
+
+    monkeypatch.setattr(cpu.default_stream, "scratch", close_outputs)
+    for wanted in ((7, 9), (701, 797)):
+        x, y = (isokern.tensor(np.ones(s, np.float32), device=cpu) for s in ((wanted[0], 12), (12, wanted[1])))
+        _known(module, "matmul", x, y)
+        gc.collect()
+        shape = wanted
+        made = isokern.matmul(x, y)
+        assert not made.buffer.alive
+        shape = None
+    assert seen == [True, True]
+
+
+def test_levels_that_are_no_integers_are_those_of_python(module, cpu, monkeypatch):
+    x = isokern.tensor([1.0, 2.0], device=cpu)
+    _known(module, "neg", x)
+    monkeypatch.setattr("isokern.debug.LEVEL", 1.0)
+    assert isokern.neg(x).numpy().tolist() == [-1, -2]
+    monkeypatch.setattr("isokern.debug.LEVEL", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        isokern.neg(x)
+
+
+def test_blocks_that_are_given_back_are_given_again(module):
+    heap = module.Heap(print)
+    heap.limit = 1 << 40
+    for size, count in ((192, 64), (1 << 18, 4), (heap.largest, 1)):
+        for _ in range(3):
+            blocks = [heap.take(size) for _ in range(count + 2)]
+            addresses = [b.address for b in blocks]  # objects that the blocks have as long as they are kept
+            blocks.clear()
+            again = [heap.take(size) for _ in range(count)]
+            assert {id(b.address) for b in again} <= set(map(id, addresses))
+            del again, blocks
+    blocks = [heap.take(heap.largest - 64 * n) for n in range(40)]
+    addresses = [b.address for b in blocks]
+    for at in range(40):  # which is more than all that is kept
+        blocks[at] = None
+    assert heap.take(heap.largest).address is not addresses[0]
+    assert heap.take(heap.largest - 64 * 39).address is addresses[39]
+
+
+def test_a_block_that_is_too_large_empties_nothing(module, cpu):
+    heap = module.Heap(print)
+    heap.limit = 1 << 40
+    kept = heap.take(192)
+    address = kept.address  # an object that the block has as long as it is kept
+    del kept
+    for n in range(100):
+        heap.take(heap.largest + 64 * (n + 1))
+    assert heap.take(192).address is address
+    assert cpu.memory.is_of_heap(heap.largest) and not cpu.memory.is_of_heap(heap.largest + 1)
+    kept = heap.take(heap.largest)
+    address = kept.address
+    del kept
+    assert heap.take(heap.largest).address is address
+
+
+def test_a_memory_that_has_a_buffer_of_its_heap_is_collected(module):
+    memory = HostMemory(module.Heap)
+    found = weakref.ref(memory)
+    memory.own = memory.alloc(100)
+    assert memory.live == memory.peak == 100
+    del memory
+    gc.collect()
+    assert found() is None
+
+
+def test_calls_are_refused_whatever_was_made_before(module, cpu):
+    x, row = isokern.tensor(np.ones((3, 2), np.float32), device=cpu), isokern.zeros((3,), device=cpu)
+    for _ in range(3):
+        assert isokern.matmul(row, x).shape == (2,)
+        assert isokern.mul(x, x).shape == (3, 2)
+        assert isokern.softmax(x, axis=1).shape == (3, 2)
+        with pytest.raises(isokern.BadTensorShape):
+            functions.plain("matmul")(row, x)
+        for wrong in (
+            lambda: isokern.mul(x, x, None),
+            lambda: isokern.mul(x, None),
+            lambda: isokern.softmax(x, None, axis=1),
+            lambda: isokern.matmul(x, x.T, None),
+            lambda: isokern.concat([x, x], None),
+            lambda: isokern.concat([x, x, None]),
+        ):
+            with pytest.raises(InvalidArgument):
+                wrong()
+        isokern.matmul(x, x.T), isokern.concat([x, x])
+    assert isokern.layer_norm(x, row[:2], None).shape == (3, 2)  # which may be left out

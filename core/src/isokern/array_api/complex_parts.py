@@ -7,7 +7,7 @@ what moves elements works on the floats, and what computes has an expression for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..dtypes import BOOL, C64, C128, F32, F64, DType
 from ..eager.calls import cached_descriptor
 from ..eager.functions import function
 from ..eager.quick import join
+from ..eager.repeated import Call, calls_of, keep
 from ..layout import TensorDesc, broadcast_shapes
 from ..ops import find
 from ..status import BadTensorDtype, BadTensorShape
@@ -165,9 +166,8 @@ def evaluate_parts(bodies: tuple[str, str], *parts: Tensor, shape: Sequence[int]
     return made
 
 
-Known = Callable[[Sequence[Tensor]], Tensor]
-KEPT = 1024  # calls that are kept
-_known: dict[tuple[Any, ...], Known] = {}
+OWNER = "complex"  # of the calls that are kept
+_calls = calls_of(OWNER)
 
 
 def compute(bodies: Bodies | str, *values: Tensor) -> Tensor:
@@ -176,13 +176,12 @@ def compute(bodies: Bodies | str, *values: Tensor) -> Tensor:
     The loops of a call that was made before are one call where the device can do that.
     """
     key = bodies, *[v.facts for v in values]
-    known = _known.get(key)
+    known = _calls.get(key)
     if known is not None:
-        return known(values)
+        found: Tensor = known(values)
+        return found
     made = _compute(bodies, values)
-    if len(_known) >= KEPT:
-        _known.clear()
-    _known[key] = _join_loops(bodies, values, made)
+    keep(OWNER, key, _join_loops(bodies, values, made))
     return made
 
 
@@ -191,7 +190,7 @@ def _compute(bodies: Bodies | str, values: Sequence[Tensor]) -> Tensor:
     return evaluate(bodies, *parts, dtype=BOOL) if isinstance(bodies, str) else evaluate_parts(bodies, *parts)
 
 
-def _join_loops(bodies: Bodies | str, values: Sequence[Tensor], made: Tensor) -> Known:
+def _join_loops(bodies: Bodies | str, values: Sequence[Tensor], made: Tensor) -> Call:
     """Return the loops as a function of the values; `made` is what it returned for some like them."""
     parts = [part for v in values for part in view_parts(v)]
     inputs = [None, *(part.broadcast_to(made.shape).desc for part in parts)]

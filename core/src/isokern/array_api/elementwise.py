@@ -119,6 +119,7 @@ def _divide_floats(a: Tensor, b: Tensor) -> Any:
     by an infinity is ±0, where NumPy has -1 for different signs). The sign of a zero is the quotient's. In F32 and F64
     one loop does it; narrower floats are rounded after each step.
     """
+    common_shape("floor_divide", a, b)  # or an error that names the function
     if a.dtype in (F32, F64):
         return evaluate(_FLOOR_DIVIDE, a, b)
     call = function

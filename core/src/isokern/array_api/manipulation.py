@@ -105,7 +105,7 @@ def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> 
     if copy is None and shape.__class__ is tuple:
         try:  # which takes less than `suppress`
             return x.reshape(shape)
-        except BadTensorStrides:  # it has no such view: the elements are copied
+        except (BadTensorShape, BadTensorStrides):  # no such shape, or no such view: what follows says why, or copies
             pass
     given = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(hasattr(d, "__index__") for d in given):

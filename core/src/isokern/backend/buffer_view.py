@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
 from functools import lru_cache
 from typing import TypeVar
@@ -12,8 +13,9 @@ from ..status import BadTensorStrides, InvalidArgument
 from .memory import Buffer, Memory, Place
 
 View = TypeVar("View", bound="BufferView")
-VIEWS = 256  # of one description that are kept
+VIEWS = 1 << 14  # that are kept, of all tensors
 _NONE: dict[Hashable, Facts] = {}  # of those that have no views
+_views: deque[tuple[Facts, Hashable]] = deque()  # whose they are, and their keys, the oldest first
 
 
 class Facts:
@@ -31,10 +33,15 @@ class Facts:
         self.views: dict[Hashable, Facts] = _NONE
 
     def add_view(self, key: Hashable, desc: TensorDesc) -> Facts:
-        """Keep the description of a view under a key; all are forgotten when there are many."""
-        if len(self.views) >= VIEWS or self.views is _NONE:
-            self.views = {}
-        found = self.views[key] = facts_of(desc, self.memory)
+        """Keep the description of a view under a key; the oldest are forgotten when there are many."""
+        views = self.views
+        if views is _NONE:
+            views = self.views = {}
+        found = views[key] = facts_of(desc, self.memory)
+        _views.append((self, key))
+        while len(_views) > VIEWS:
+            of, oldest = _views.popleft()
+            of.views.pop(oldest, None)
         return found
 
     def same(self, other: Facts | None) -> bool:

@@ -16,7 +16,6 @@ from .memory import ALIGNMENT, Buffer, Bytes, Mapping, Memory
 
 POOLED = 1 << 12  # bytes up to which memory of the outputs of repeated calls comes from pools
 KEPT = 64  # free blocks that a pool keeps
-IN_HEAP = 1 << 20  # bytes up to which it comes from a heap, where there is one
 POOLS = 64  # pools after which all are emptied: 16 MiB at most
 SLAB = 1 << 25  # bytes of a mapping for several constants
 
@@ -209,8 +208,8 @@ class HostMemory(Memory):
 
     def __init__(self, heap_class: Callable[[Callable[[], None]], Any] | None = None) -> None:
         super().__init__()
-        if heap_class is not None:
-            self.heap = heap_class(self._note_heap)
+        if heap_class is not None:  # a strong reference would keep a memory that has a buffer of its heap for good
+            self.heap = heap_class(partial(_note_heap, ref(self)))
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks
         self._slab: Callable[[], Bytes | None] = lambda: None  # a weak reference
         self._begin = 0  # of what is free in it
@@ -264,9 +263,9 @@ class HostMemory(Memory):
         return allocate
 
     def is_of_heap(self, nbytes: int) -> bool:
-        """Return whether memory of that size is the heap's."""
+        """Return whether memory of that size is the heap's: what that can keep for the next call."""
         plain = self.buffer is HostBuffer and type(self).allocate_buffer is _PLAIN
-        return plain and self.heap is not None and nbytes <= IN_HEAP
+        return plain and self.heap is not None and nbytes <= int(self.heap.largest)
 
     def _take(self, nbytes: int, element: DType, zero: bool = False) -> Buffer:
         """Return memory of the heap."""
@@ -287,10 +286,6 @@ class HostMemory(Memory):
         if usual and isinstance(element, DType) and self.is_of_heap(nbytes):
             return self._take(nbytes, element, not empty)
         return super().alloc(nbytes, element, kind=kind, alignment=alignment, empty=empty)
-
-    def _note_heap(self) -> None:
-        with self._lock:
-            self._note_peak()
 
     def _note_peak(self) -> None:
         if self.heap is None:
@@ -331,6 +326,13 @@ class HostMemory(Memory):
         else:
             view = array_at(low, (high - low,), owner=array, writable=array.flags.writeable)
         return self.buffer(self, view, element)
+
+
+def _note_heap(of: ref[HostMemory]) -> None:
+    memory = of()
+    if memory is not None:
+        with memory._lock:
+            memory._note_peak()
 
 
 _PLAIN = HostMemory.allocate_buffer  # a class with another allocates nothing in a pool

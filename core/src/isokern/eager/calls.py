@@ -72,18 +72,25 @@ def cached_descriptor(
 
 
 def remember_views(
-    op: Operator, given: Sequence[Tensor], views: Sequence[Tensor], made: Tensor, desc: TensorDesc, run: Call
+    op: Operator,
+    function: str,
+    given: Sequence[Tensor],
+    views: Sequence[Tensor],
+    made: Tensor,
+    desc: TensorDesc,
+    run: Call,
 ) -> None:
-    """Keep a call of views of the tensors that were given as one of these, which is found by them the next time.
+    """Keep a call of views of the tensors that were given as one of these, which the function finds the next time.
 
-    `desc` is what of `made`, its result, `run` returns: all of its memory, in another shape.
+    The operator itself would refuse what was given. `desc` is what of `made`, its result, `run` returns: all of its
+    memory, in another shape.
     """
     if not is_lowering(op.name):
         return
     memory = made.buffer.memory
     descriptor = cached_descriptor(op, made.device, [v.desc for v in views], [made.desc], {})
     facts = [facts_of(TensorDesc(desc.dtype, desc.shape), memory), *(t.facts for t in given)]
-    keep(op, tuple(t.facts for t in given), join([(descriptor, range(len(facts)))], facts, run))
+    keep(function, tuple(t.facts for t in given), join([(descriptor, range(len(facts)))], facts, run))
 
 
 def find_target(values: Sequence[Any], out: Any, device: str | Device | None) -> Device:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from marshal import dumps
 from typing import Any
 
 import numpy as np
@@ -30,35 +29,28 @@ from . import conveniences
 from .calls import call, find_target, list_outputs, make_tensors, pair_operands, remember_views
 from .foreign import give_foreign, take_foreign
 from .quick import when_quick
-from .repeated import calls_of, key_of
+from .repeated import Calls, calls_of, key_of
 
 
-def _repeat(op: Operator, describe: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that finds calls of the operator that were made before, and has the others described."""
-    calls = calls_of(op)
+def _repeat(op: Operator, describe: Callable[..., Any], *tables: Calls) -> Callable[..., Any]:
+    """Return a function that finds calls that were made before in one of two tables, and has the others described.
+
+    The first is that of the operator, which has as many positional arguments at most.
+    """
+    count = len(op.signature.inputs)
 
     def find(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = None
-        try:  # what is usual is written out, which takes half as long
-            if kwargs:
-                if len(args) == 1:
-                    known = calls.get((args[0].facts, 0, *kwargs, dumps((*kwargs.values(),), 0)))
-            elif len(args) == 2:
-                known = calls.get((args[0].facts, args[1].facts))
-            elif len(args) == 1:
-                known = calls.get((args[0].facts,))
-        except (AttributeError, ValueError):  # values that are no tensors, or an object that has no bytes
-            pass
-        if known is not None:
-            return known(args)
-        found = key_of(args, kwargs)
-        if found is not None and (known := calls.get(found[0])) is not None:
-            return known(*found[1:])
+        found = key_of(args, kwargs) if len(args) <= count else None
+        if found is not None:
+            for calls in tables:
+                known = calls.get(found[0])
+                if known is not None:
+                    return known(*found[1:])
         return describe(*args, **kwargs)
 
     def find_quickly(module: Any) -> None:
         nonlocal find
-        find = module.Finder(calls, describe).find
+        find = module.Finder(tables[0], tables[-1], count, describe).find
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return find(args, kwargs)
@@ -99,7 +91,7 @@ def _function(op: Operator) -> Callable[..., Any]:
         rest = bound.arguments
         return call(op, [rest.pop(o.name, None) for o in inputs], **rest)
 
-    function = _repeat(op, describe)
+    function = _repeat(op, describe, calls_of(op))
     function.__name__ = function.__qualname__ = op.name
     function.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature reads
     function.__doc__ = _docstring(op)
@@ -166,7 +158,9 @@ def _matmul_vectors(left: Tensor, right: Tensor, row: bool, column: bool, option
 
     matrices, product, y = multiply((left, right))
     if not options and y.desc.is_contiguous and y.desc.numel:  # so its memory is that of the product
-        remember_views(find("matmul"), (left, right), matrices, product, y.desc, lambda given: multiply(given)[2])
+        remember_views(
+            find("matmul"), "matmul", (left, right), matrices, product, y.desc, lambda given: multiply(given)[2]
+        )
     return y
 
 
@@ -327,7 +321,7 @@ def function(name: str) -> Callable[..., Any]:
         return checked
     own.__doc__ = checked.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
     # Where the operator itself takes a call, the function does what the operator does, so that its calls are found, too
-    return wraps(own)(_repeat(find(name), checked))
+    return wraps(own)(_repeat(find(name), checked, calls_of(find(name)), calls_of(name)))
 
 
 def _check_arguments(own: Callable[..., Any]) -> Callable[..., Any]:

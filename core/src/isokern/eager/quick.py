@@ -43,16 +43,22 @@ def use(module: Any) -> None:
             tell(module)
 
 
-def quicken(descriptor: Descriptor, run: Callable[..., Any], into: bool = False) -> Callable[..., Any]:
+def quicken(
+    descriptor: Descriptor, run: Callable[..., Any], inputs: Sequence[Tensor | None], out: Tensor | None = None
+) -> Callable[..., Any]:
     """Return the call in C, as a function of its inputs; `run` itself, which does the same, where it cannot be.
 
-    With `into` it is also a function of its output, and returns that.
+    With `out` it is also a function of its output, and returns that. The facts that it compares are those of `inputs`
+    and `out`, by which it is found: the descriptor's may be equal ones that were made at another time.
     """
     outputs = len(descriptor.outputs)
-    aliases = sum(1 << at - outputs for at in descriptor.aliasable) if into else -1
+    facts = descriptor.facts[:outputs] if out is None else [out.facts]
+    facts += [None if t is None else t.facts for t in inputs]
+    facts += [None] * (len(descriptor.facts) - len(facts))  # absent inputs, which `inputs` does not list
+    aliases = -1 if out is None else sum(1 << at - outputs for at in descriptor.aliasable)
     steps = descriptor.native_steps()
     setting = SETTING if descriptor.made_of else None
-    made = _make(descriptor.device, steps, descriptor.facts, outputs, descriptor.workspace, run, setting, aliases)
+    made = _make(descriptor.device, steps, facts, outputs, descriptor.workspace, run, setting, aliases)
     return run if made is None else made
 
 
@@ -104,15 +110,15 @@ def _make(
         facts=tuple(facts[outputs:]),
         bytes=need.size,
         stream=device.default_stream.handle,
-        asked=setting,
+        setting=setting,
         heap=memory.heap,
         memory=memory,
-        slowly=run,
+        fallback=run,
         scratch=device.default_stream.scratch,
         need=need,
         aliases=aliases,
         running=partial(streams.running_stream, device),
-        default=device.default_stream,
+        default_stream=device.default_stream,
     )
     return made
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from ..backend.buffer_view import facts_of
 from ..call.descriptor import Descriptor
-from ..declare.operator import Operator
 from ..dtypes import DType
 from ..runtime.lowered import is_lowering
 from ..tensors import Tensor
@@ -26,15 +25,15 @@ Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tens
 OPTIONS = frozenset(("device", "stream", "on_missing"))
 KNOWN = 1024  # calls that are kept
 GROUP = 1 << 20  # more than the tensors of a list
-_known: dict[Operator, Calls] = {}
+_known: dict[Hashable, Calls] = {}
 
 
-def calls_of(operator: Operator) -> Calls:
-    """Return what is known of an operator's calls: always the same object."""
-    return _known.setdefault(operator, {})
+def calls_of(owner: Hashable) -> Calls:
+    """Return the known calls of an operator, or those that a function makes of it beside: always the same object."""
+    return _known.setdefault(owner, {})
 
 
-def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None]) -> Call:
     """Return the call as a function of its inputs, which allocates the output; a tuple where there are several."""
     memory, calculate = descriptor.device.memory, descriptor.repeater()
     if descriptor.made_of:
@@ -50,7 +49,7 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         return made
 
     if len(outputs) > 1:
-        return quicken(descriptor, run)
+        return quicken(descriptor, run, given)
     ((allocate, known, nbytes),) = outputs
     desc, new = known.desc, Tensor.__new__
 
@@ -62,10 +61,12 @@ def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         calculate((made, *inputs))
         return made
 
-    return quicken(descriptor, run_one)
+    return quicken(descriptor, run_one, given)
 
 
-def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
+def _repeat_into(
+    descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None], target: Tensor
+) -> Call:
     """Return the call as a function of its inputs and its output, which is returned."""
 
     def calculate(tensors: Sequence[Tensor | None]) -> None:
@@ -77,7 +78,7 @@ def _repeat_into(descriptor: Descriptor, attrs: Mapping[str, Any]) -> Call:
         checked((out, *inputs))
         return out
 
-    return quicken(descriptor, run, into=True)
+    return quicken(descriptor, run, given, target)
 
 
 def _ask_policy(
@@ -142,13 +143,13 @@ def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> 
     """Keep what a call needs for the next one of its kind."""
     use(descriptor.device.calls)
     make = _repeat if len(found) == 2 else _repeat_into
-    keep(descriptor.operator, found[0], make(descriptor, attrs))
+    keep(descriptor.operator, found[0], make(descriptor, attrs, *found[1:]))
 
 
-def keep(operator: Operator, key: Hashable, call: Call) -> None:
+def keep(owner: Hashable, key: Hashable, call: Call) -> None:
     """Keep a call by its key; all are forgotten when there are many."""
     tables = list(_known.values())  # of which another thread may add one meanwhile
     if sum(map(len, tables)) >= KNOWN:
         for calls in tables:
             calls.clear()
-    calls_of(operator)[key] = call
+    calls_of(owner)[key] = call

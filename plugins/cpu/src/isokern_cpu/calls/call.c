@@ -4,15 +4,20 @@
 
 #include <stdlib.h>
 
-/* Whether the slow way would find nothing unusual; -1 with an error. */
+/* Whether the slow way would find nothing unusual, which else says what is wrong; -1 with an error. */
 static int is_usual(const call *c)
 {
     const state *s = c->state;
-    if (c->setting != NULL && getenv(c->setting) != NULL) /* which os.environ writes, too */
+    if (c->setting_text != NULL && getenv(c->setting_text) != NULL) /* which os.environ writes, too */
         return 0;
-    PyObject *level = PyDict_GetItemWithError(s->debug, s->name_level);
-    if (level == NULL || PyLong_AsLong(level) >= 2)
-        return PyErr_Occurred() ? -1 : 0;
+    PyObject *given = PyDict_GetItemWithError(s->debug, s->name_level);
+    const long level = given == NULL ? 2 : PyLong_AsLong(given);
+    if (level == -1 && PyErr_Occurred()) { /* it is no integer, which Python's comparison may take */
+        PyErr_Clear();
+        return 0;
+    }
+    if (level >= 2)
+        return 0;
     PyObject *streams = PyObject_GetAttr(s->current, s->name_dict);
     const Py_ssize_t count = streams == NULL ? -1 : PyDict_Size(streams);
     Py_XDECREF(streams);
@@ -20,19 +25,19 @@ static int is_usual(const call *c)
         return count == 0 ? 1 : -1;
     PyObject *running =
         PyObject_CallObject(c->running, NULL); /* the thread has made a stream current, or captured one */
-    const int usual = running == NULL ? -1 : running == c->stream_object;
+    const int usual = running == NULL ? -1 : running == c->default_stream;
     Py_XDECREF(running);
     return usual;
 }
 
-PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
+PyObject *calls_run_fallback(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out)
 {
     PyObject *inputs = PyTuple_New(count);
     if (inputs == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         PyTuple_SetItem(inputs, i, own(given[i]));
-    PyObject *result = PyObject_CallFunctionObjArgs(c->slowly, inputs, out, NULL);
+    PyObject *result = PyObject_CallFunctionObjArgs(c->fallback, inputs, out, NULL);
     Py_DECREF(inputs);
     return result;
 }
@@ -61,11 +66,11 @@ static PyObject *make_tensor(const state *s, const output *o, PyObject *buffer, 
     return tensor;
 }
 
-/* Return a new tensor of memory of the heap, which has it until the tensor is dropped. */
-static PyObject *make_pooled(const call *c, const output *o, uint64_t *at)
+/* Return a new tensor of memory of the heap, and the handle that keeps the memory. */
+static PyObject *make_pooled(const call *c, const output *o, uint64_t *at, PyObject **memory)
 {
     const state *s = c->state;
-    PyObject *address, *span, *handle = calls_take(c->heap, o->size, &address, &span);
+    PyObject *address, *span, *handle = *memory = calls_take(c->heap, o->size, &address, &span);
     if (handle == NULL)
         return NULL;
     calls_address(s, handle, at);
@@ -74,16 +79,16 @@ static PyObject *make_pooled(const call *c, const output *o, uint64_t *at)
         && set_slot(&s->element, buffer, o->dtype) == 0 && set_slot(&s->address, buffer, address) == 0
         && set_slot(&s->handle, buffer, handle) == 0)
         tensor = make_tensor(s, o, buffer, span);
-    Py_DECREF(handle);
     Py_XDECREF(buffer);
     return tensor;
 }
 
-/* Return a new tensor of memory that is too large for the heap. */
-static PyObject *make_allocated(const call *c, const output *o, uint64_t *at)
+/* Return a new tensor of memory that is too large for the heap, and the handle that keeps the memory. */
+static PyObject *make_allocated(const call *c, const output *o, uint64_t *at, PyObject **memory)
 {
     PyObject *buffer = PyObject_CallObject(o->allocate, NULL), *tensor = NULL;
-    PyObject *address = buffer == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_address);
+    *memory = buffer == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_handle);
+    PyObject *address = *memory == NULL ? NULL : PyObject_GetAttr(buffer, c->state->name_address);
     PyObject *end = address == NULL ? NULL : PyNumber_Add(address, o->nbytes);
     PyObject *span = end == NULL ? NULL : PyTuple_Pack(2, address, end);
     if (span != NULL && calls_address(c->state, address, at) == 0)
@@ -223,7 +228,11 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject 
     }
     for (; usual && out == NULL && makes < c->output_count; makes++) {
         const output *o = &c->made[makes];
-        made[makes] = (o->allocate == Py_None ? make_pooled : make_allocated)(c, o, &data[makes]);
+        PyObject *memory = NULL; /* kept here, too: another thread may close the tensor while the kernels write */
+        made[makes] = o->allocate == Py_None ? make_pooled(c, o, &data[makes], &memory)
+                                             : make_allocated(c, o, &data[makes], &memory);
+        if (memory != NULL)
+            held[holds++] = memory;
         if (made[makes] == NULL) {
             usual = 0;
             break;
@@ -239,7 +248,7 @@ PyObject *calls_run(call *c, PyObject *const *given, Py_ssize_t count, PyObject 
         if (!usual && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) /* no KeyboardInterrupt */
             PyErr_Clear();
         if (!usual && !PyErr_Occurred())
-            result = calls_run_slowly(c, given, count, out);
+            result = calls_run_fallback(c, given, count, out);
     }
     Py_XDECREF(scratch);
     while (holds > 0)

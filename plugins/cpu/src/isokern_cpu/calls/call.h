@@ -1,7 +1,7 @@
 /* The record of a call that was made before; call.c makes it again, call_type.c makes the record. */
 #ifndef ISOKERN_CALL_H
 #define ISOKERN_CALL_H
-#include "calls.h"
+#include "state.h"
 
 typedef int32_t (*run_plan)(const void *plan, const void *data, void *space, uint64_t bytes, void *stream);
 
@@ -23,9 +23,9 @@ typedef struct step {
 struct call {
     PyObject_VAR_HEAD state *state;
     heap *heap;
-    PyObject *module, *memory, *slowly, *scratch, *need, *given_steps, *asked, *outputs, *facts;
-    PyObject *running, *stream_object; /* a function that returns the stream that the thread uses; the usual one */
-    const char *setting; /* the text of `asked`; null for none */
+    PyObject *module, *memory, *fallback, *scratch, *need, *given_steps, *setting, *outputs, *facts;
+    PyObject *running, *default_stream; /* a function that returns the stream that the thread uses; the device's own */
+    const char *setting_text; /* the text of `setting`; null for none */
     void *stream;
     uint64_t bytes; /* of workspace */
     int into; /* whether a tensor is given for the output */
@@ -35,5 +35,5 @@ struct call {
     step steps[];
 };
 
-PyObject *calls_run_slowly(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out);
+PyObject *calls_run_fallback(const call *c, PyObject *const *given, Py_ssize_t count, PyObject *out);
 #endif

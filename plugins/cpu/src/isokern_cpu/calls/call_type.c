@@ -48,18 +48,19 @@ static int read_step(step *s, PyObject *given, Py_ssize_t tensors)
 
 static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "steps", "outputs", "facts", "bytes", "stream", "asked", "heap", "memory", "slowly",
-        "scratch", "need", "aliases", "running", "default", NULL };
+    static char *names[] = { "steps", "outputs", "facts", "bytes", "stream", "setting", "heap", "memory", "fallback",
+        "scratch", "need", "aliases", "running", "default_stream", NULL };
     unsigned long long bytes, stream;
-    PyObject *steps, *outputs, *asked, *heap_given, *memory, *slowly, *scratch, *need, *module = PyType_GetModule(type);
-    PyObject *facts, *running, *usual;
+    PyObject *steps, *outputs, *setting, *heap_given, *memory, *fallback, *scratch, *need,
+        *module = PyType_GetModule(type);
+    PyObject *facts, *running, *default_stream;
     long long aliases; /* -1 where the outputs are to be made */
     if (module == NULL)
         return NULL;
     const state *s = PyModule_GetState(module);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!KKOO!OOOOLOO", names, &PyTuple_Type, &steps, &PyTuple_Type,
-            &outputs, &PyTuple_Type, &facts, &bytes, &stream, &asked, s->heap_type, &heap_given, &memory, &slowly,
-            &scratch, &need, &aliases, &running, &usual))
+            &outputs, &PyTuple_Type, &facts, &bytes, &stream, &setting, s->heap_type, &heap_given, &memory, &fallback,
+            &scratch, &need, &aliases, &running, &default_stream))
         return NULL;
     const Py_ssize_t made = PyTuple_Size(outputs), count = PyTuple_Size(steps), inputs = PyTuple_Size(facts);
     if (s->tensor == NULL || made < 1 || made > CALLS_OUTPUTS || inputs + made > CALLS_TENSORS
@@ -73,9 +74,10 @@ static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     c->state = PyModule_GetState(module);
     c->heap = (heap *)own(heap_given);
-    PyObject *all[] = { module, memory, slowly, scratch, need, steps, asked, outputs, facts, running, usual };
-    PyObject **fields[] = { &c->module, &c->memory, &c->slowly, &c->scratch, &c->need, &c->given_steps, &c->asked,
-        &c->outputs, &c->facts, &c->running, &c->stream_object };
+    PyObject *all[] = { module, memory, fallback, scratch, need, steps, setting, outputs, facts, running,
+        default_stream };
+    PyObject **fields[] = { &c->module, &c->memory, &c->fallback, &c->scratch, &c->need, &c->given_steps, &c->setting,
+        &c->outputs, &c->facts, &c->running, &c->default_stream };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *fields[i] = own(all[i]);
     c->stream = (void *)(uintptr_t)stream;
@@ -85,7 +87,7 @@ static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     c->step_count = count;
     c->into = aliases >= 0;
     c->aliases = c->into ? (uint32_t)aliases : 0;
-    int failed = asked != Py_None && (c->setting = PyUnicode_AsUTF8AndSize(asked, NULL)) == NULL;
+    int failed = setting != Py_None && (c->setting_text = PyUnicode_AsUTF8AndSize(setting, NULL)) == NULL;
     for (Py_ssize_t i = 0; !failed && i < made; i++)
         failed = read_output(&c->made[i], PyTuple_GetItem(outputs, i)) != 0;
     for (Py_ssize_t i = 0; !failed && i < count; i++)
@@ -96,6 +98,8 @@ static PyObject *new_call(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return NULL;
 }
 
+/* No type here has a tp_clear: a cycle through one of its objects goes on through a dict (a table of calls, a memory's
+ * attributes) or a function's cell, which the collector clears. An object that C still runs stays whole so. */
 static int traverse_call(PyObject *self, visitproc visit, void *arg)
 {
     const call *c = (const call *)self;
@@ -103,14 +107,14 @@ static int traverse_call(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(c->module);
     Py_VISIT(c->heap);
     Py_VISIT(c->memory);
-    Py_VISIT(c->slowly);
+    Py_VISIT(c->fallback);
     Py_VISIT(c->scratch);
     Py_VISIT(c->need);
     Py_VISIT(c->given_steps);
     Py_VISIT(c->outputs);
     Py_VISIT(c->facts);
     Py_VISIT(c->running);
-    Py_VISIT(c->stream_object);
+    Py_VISIT(c->default_stream);
     return 0;
 }
 
@@ -119,8 +123,8 @@ static void drop_call(PyObject *self)
     call *c = (call *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    PyObject *all[] = { c->module, (PyObject *)c->heap, c->memory, c->slowly, c->scratch, c->need, c->given_steps,
-        c->asked, c->outputs, c->facts, c->running, c->stream_object };
+    PyObject *all[] = { c->module, (PyObject *)c->heap, c->memory, c->fallback, c->scratch, c->need, c->given_steps,
+        c->setting, c->outputs, c->facts, c->running, c->default_stream };
     for (size_t i = sizeof all / sizeof *all; i-- > 0;)
         Py_XDECREF(all[i]);
     PyObject_GC_Del(self);
@@ -164,7 +168,7 @@ static PyObject *call_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!fits)
         PyErr_SetString(PyExc_TypeError, "the call was made for other tensors");
     else
-        result = exact ? calls_run(c, given, count, out) : calls_run_slowly(c, given, count, out);
+        result = exact ? calls_run(c, given, count, out) : calls_run_fallback(c, given, count, out);
     Py_DECREF(tensors);
     return result;
 }

@@ -1,11 +1,12 @@
 /* Finder: finds the calls of an operator that were made before, by what `key_of` in eager/repeated.py finds them by. */
-#include "calls.h"
+#include "state.h"
 
 enum { GROUP = 1 << 20 }; /* as `key_of` has it */
 
 typedef struct finder {
     PyObject_HEAD state *state;
-    PyObject *module, *calls, *describe;
+    PyObject *module, *calls, *others, *describe; /* two tables, or one twice */
+    Py_ssize_t inputs; /* the most arguments of a call that is in them */
 } finder;
 
 /* The tensors of a call, their facts and `out`, all references of our own. */
@@ -40,11 +41,14 @@ static int add_tensor(const state *s, found *f, PyObject *value)
     return 1;
 }
 
-/* Collect the tensors of a call; 0 where one is no tensor. */
-static int collect(const state *s, found *f, PyObject *args)
+/* Collect the tensors of a call; 0 where one is no tensor, or there are too many arguments. */
+static int collect(const finder *self, found *f, PyObject *args)
 {
+    const state *s = self->state;
     long long groups = 0;
     const Py_ssize_t size = PyTuple_Size(args);
+    if (size > self->inputs)
+        return 0;
     for (Py_ssize_t i = 0; i < size; i++) {
         PyObject *value = PyTuple_GetItem(args, i);
         const int is_list = is_exactly(value, (PyObject *)&PyList_Type);
@@ -95,9 +99,10 @@ static PyObject *read_attributes(const state *s, PyObject *kwargs, PyObject *key
 }
 
 /* Return the key of a call, as `key_of` does; null, perhaps with an error, for a call that is not found so. */
-static PyObject *make_key(const state *s, found *f, PyObject *args, PyObject *kwargs)
+static PyObject *make_key(const finder *self, found *f, PyObject *args, PyObject *kwargs)
 {
-    if (!collect(s, f, args))
+    const state *s = self->state;
+    if (!collect(self, f, args))
         return NULL;
     Py_ssize_t named = kwargs == NULL ? 0 : PyDict_Size(kwargs), at = 0;
     if (named > 0) {
@@ -151,9 +156,11 @@ static PyObject *find(const finder *self, PyObject *args, PyObject *kwargs)
     found f;
     f.count = 0;
     f.out = f.out_facts = f.groups = NULL;
-    PyObject *key = make_key(s, &f, args, kwargs), *known = NULL, *result = NULL;
+    PyObject *key = make_key(self, &f, args, kwargs), *known = NULL, *result = NULL;
     if (key != NULL) {
         known = PyDict_GetItemWithError(self->calls, key);
+        if (known == NULL && !PyErr_Occurred() && self->others != self->calls)
+            known = PyDict_GetItemWithError(self->others, key);
         Py_XINCREF(known); /* another thread may clear the table while it runs */
         Py_DECREF(key);
     }
@@ -190,16 +197,18 @@ static PyObject *call_key(PyObject *self, PyObject *const *given, Py_ssize_t cou
     found f;
     f.count = 0;
     f.out = f.out_facts = f.groups = NULL;
-    PyObject *key = make_key(((finder *)self)->state, &f, given[0], given[1]);
+    PyObject *key = make_key((finder *)self, &f, given[0], given[1]);
     drop_found(&f);
     return key != NULL || PyErr_Occurred() ? key : own(Py_None);
 }
 
 static PyObject *new_finder(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *calls, *describe, *module = PyType_GetModule(type);
-    if (module == NULL || kwargs != NULL || !PyArg_ParseTuple(args, "O!O", &PyDict_Type, &calls, &describe))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Finder(calls, describe)");
+    PyObject *calls, *others, *describe, *module = PyType_GetModule(type);
+    Py_ssize_t inputs;
+    if (module == NULL || kwargs != NULL
+        || !PyArg_ParseTuple(args, "O!O!nO", &PyDict_Type, &calls, &PyDict_Type, &others, &inputs, &describe))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Finder(calls, others, inputs, describe)");
     state *s = PyModule_GetState(module);
     if (s->tensor == NULL)
         return PyErr_Format(PyExc_RuntimeError, "call `use` first");
@@ -209,6 +218,8 @@ static PyObject *new_finder(PyTypeObject *type, PyObject *args, PyObject *kwargs
     f->state = s;
     f->module = own(module);
     f->calls = own(calls);
+    f->others = own(others);
+    f->inputs = inputs;
     f->describe = own(describe);
     return (PyObject *)f;
 }
@@ -219,6 +230,7 @@ static int traverse_finder(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(f->module);
     Py_VISIT(f->calls);
+    Py_VISIT(f->others);
     Py_VISIT(f->describe);
     return 0;
 }
@@ -229,6 +241,7 @@ static void drop_finder(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(f->calls);
+    Py_XDECREF(f->others);
     Py_XDECREF(f->describe);
     Py_XDECREF(f->module);
     PyObject_GC_Del(self);
@@ -243,7 +256,9 @@ static PyMethodDef finder_methods[] = {
 };
 
 static PyType_Slot finder_slots[] = {
-    { Py_tp_doc, "Finder(calls, describe): makes calls as those that were made before, others by describe." },
+    { Py_tp_doc,
+        "Finder(calls, others, inputs, describe): makes calls of at most so many arguments as those that were made "
+        "before and are in one of two tables, all else by describe." },
     { Py_tp_new, new_finder },
     { Py_tp_dealloc, drop_finder },
     { Py_tp_traverse, traverse_finder },

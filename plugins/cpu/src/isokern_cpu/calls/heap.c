@@ -1,11 +1,11 @@
 /* Heap: where a memory's outputs of repeated calls lie. What is freed is kept for the next call that asks for as much:
- * up to 64 blocks and 256 KiB of one size, of up to 64 sizes. */
-#include "calls.h"
+ * up to 64 blocks and 1 MiB of one size, of up to 64 sizes, and 16 MiB in all. */
+#include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, SIZES = 64, TABLE = 128, KEPT = 64, KEPT_BYTES = 1 << 18 };
+enum { ALIGNMENT = 64, SIZES = 64, TABLE = 128, KEPT = 64, KEPT_BYTES = 1 << 20, IDLE_BYTES = 1 << 24 };
 
 /* Memory with what a tensor over it needs, made once. */
 typedef struct chunk {
@@ -25,7 +25,7 @@ typedef struct kept {
 struct heap {
     PyObject_HEAD state *state;
     PyObject *module, *note; /* `note` is called when more than `limit` bytes are in use */
-    uint64_t live, used, limit;
+    uint64_t live, used, idle, limit;
     uint32_t sizes;
     kept table[TABLE];
 };
@@ -76,6 +76,7 @@ static void free_all(heap *a)
         a->table[i] = (kept){ NULL, 0, 0, 0 };
     }
     a->sizes = 0;
+    a->idle = 0;
 }
 
 /* Return the place of a size in the table, which is never full. */
@@ -88,16 +89,18 @@ static kept *find_size(heap *a, uint64_t nbytes)
 
 static void give_back(heap *a, chunk *c)
 {
-    kept *k = find_size(a, c->nbytes);
-    if (!k->is_used && a->sizes == SIZES) {
-        free_all(a);
-        k = find_size(a, c->nbytes);
-    }
-    if (k->count >= KEPT || (k->count + 1) * c->nbytes > KEPT_BYTES) {
+    kept *k = c->nbytes > KEPT_BYTES ? NULL : find_size(a, c->nbytes);
+    if (k == NULL || k->count >= KEPT || (k->count + 1) * c->nbytes > KEPT_BYTES) {
         drop_chunk(c);
         return;
     }
+    if ((!k->is_used && a->sizes == SIZES) || a->idle + c->nbytes > IDLE_BYTES) {
+        free_all(a);
+        k = find_size(a, c->nbytes);
+    }
+    c->next = k->first;
     a->sizes += !k->is_used;
+    a->idle += c->nbytes;
     *k = (kept){ c, c->nbytes, k->count + 1, 1 };
 }
 
@@ -109,6 +112,7 @@ PyObject *calls_take(heap *a, uint64_t nbytes, PyObject **address, PyObject **sp
     if (c != NULL) {
         k->first = c->next;
         k->count--;
+        a->idle -= nbytes;
     } else if ((c = make_chunk(nbytes)) == NULL)
         return NULL;
     block *b = PyObject_New(block, (PyTypeObject *)a->state->block_type);
@@ -244,6 +248,13 @@ static PyObject *get_used(PyObject *self, void *unused)
     return PyLong_FromUnsignedLongLong(((heap *)self)->used);
 }
 
+static PyObject *get_largest(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(KEPT_BYTES);
+}
+
 static PyObject *get_limit(PyObject *self, void *unused)
 {
     (void)unused;
@@ -263,6 +274,7 @@ static int set_limit(PyObject *self, PyObject *limit, void *unused)
 static PyGetSetDef heap_attributes[] = {
     { "live", get_live, NULL, "The bytes that are in use.", NULL },
     { "used", get_used, NULL, "The number of blocks that are in use.", NULL },
+    { "largest", get_largest, NULL, "The bytes of the largest block that is kept for the next call.", NULL },
     { "limit", get_limit, set_limit, "The bytes in use from which on `note` is called for each new block.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };

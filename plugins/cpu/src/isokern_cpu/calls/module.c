@@ -1,6 +1,6 @@
 /* The extension `_calls`: eager calls that were made before, found and made without Python's interpreter. It has what
  * eager/repeated.py, backend/host_memory.py and the kernels do in Python, for the calls that are usual. */
-#include "calls.h"
+#include "state.h"
 
 static int read_slot(slot *of, PyObject *type, const char *name)
 {

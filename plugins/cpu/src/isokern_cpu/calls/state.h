@@ -1,6 +1,6 @@
 /* What the files of the extension `_calls` share: the module's state, and its types. */
-#ifndef ISOKERN_CALLS_H
-#define ISOKERN_CALLS_H
+#ifndef ISOKERN_STATE_H
+#define ISOKERN_STATE_H
 #include <Python.h>
 #include <stdint.h>
 
@@ -13,7 +13,8 @@ typedef struct slot {
     descrsetfunc set;
 } slot;
 
-/* The classes of core, and what a call has to look at, as `use` was given them. */
+/* The classes of core, and what a call has to look at, as `use` was given them. The module never lets go of them: they
+ * live as long as the process, and so does the module, which the types and all their objects refer to. */
 typedef struct state {
     PyObject *heap_type, *block_type, *call_type, *finder_type;
     PyObject *tensor, *pooled, *dtype, *invalid, *dumps, *debug, *current;
