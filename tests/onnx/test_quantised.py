@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 
+from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 from small_models import model, node, tensor, value
 
@@ -219,3 +220,27 @@ def test_a_sum_of_quantised_tensors_is_one_loop(cpu):
     a, b = random.standard_normal((2, 3, 37), np.float32) * 2
     wanted = ReferenceEvaluator(made).run(None, {"a": a, "b": b})[0]
     assert np.abs(loaded.run(a, b) - wanted).max() < 1e-6
+
+
+@pytest.mark.parametrize("form", ["rounded", "quantised", "sum"])
+def test_without_zero_points(form, devices):
+    parts = [tensor("s", np.float32(0.5)), tensor("u", np.float32(0.25))]
+    ends = [node("QuantizeLinear", "a s", "q"), node("DequantizeLinear", "q u", "y")]
+    nodes, result = {
+        "rounded": (ends, value("y", [3, 37])),
+        "quantised": (ends[:1], value("q", [3, 37], TensorProto.UINT8)),
+        "sum": (
+            [
+                *ends[:1],
+                node("DequantizeLinear", "q s", "d"),
+                node("Relu", "d", "r"),
+                node("QuantizeLinear", "r u", "y"),
+            ],
+            value("y", [3, 37], TensorProto.UINT8),
+        ),
+    }[form]
+    made = model(nodes, [value("a", [3, 37])], [result], parts)
+    a = np.random.default_rng(3).standard_normal((3, 37), np.float32) * 9
+    (wanted,) = ReferenceEvaluator(made).run(None, {"a": a})
+    for device in devices:
+        np.testing.assert_array_equal(load(made, device).run(a), wanted)

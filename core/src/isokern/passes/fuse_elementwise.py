@@ -102,10 +102,7 @@ def _lacks_scales(state: State, members: set[Op]) -> bool:
     scaled = [op for op in members if op.kind in SCALES]
     if state.target is None:
         return not scaled
-    return all(
-        state.target.why_not(op.operator, specs_of(op.inputs), specs_of(op.outputs), op.attrs) is not None
-        for op in scaled
-    )
+    return all(state.target.why_not_op(op) is not None for op in scaled)
 
 
 def _whole(dtype: DType) -> bool:
@@ -166,7 +163,7 @@ def _operands(op: Op) -> list[tuple[str, Operand]]:
     """
     loops = LETTERS[: op.outputs[0].spec.ndim]
     found = []
-    for operand, value in zip(op.operator.signature.inputs, op.inputs, strict=True):
+    for operand, value in zip(op.operator.signature.inputs, op.inputs, strict=False):
         if value is None:
             continue
         along = loops[len(loops) - value.spec.ndim :]
