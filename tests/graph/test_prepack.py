@@ -126,3 +126,21 @@ def test_an_original_that_is_gone_or_changed_is_told(cpu):
         program.read(value)
     feed = np.ones((1, 16, 8, 8), np.float32)
     np.testing.assert_array_equal(program.run(feed), np.full((1, 32, 6, 6), 144))
+
+
+@pytest.mark.parametrize("prepack", [False, True])
+def test_floats_of_64_bits_become_blocks_wherever_they_lie(cpu, prepack):
+    """NumPy takes None, which block types have in place of a NumPy type, for float64."""
+    random = np.random.default_rng(0)
+    numbers, x = random.standard_normal((64, 128)), random.standard_normal((5, 128), np.float32)
+    b = Builder("product")
+    b.output(*b.emit("matmul_transposed", [b.input("x", (5, 128)), b.parameter("w", (64, 128), "Q4_0")]))
+    wanted = compile(b.graph, cpu, parameters={"w": isokern.tensor(numbers, "Q4_0", device=cpu)}).run(x)
+    for n in range(9):  # every remainder by the bytes of a block
+        held = np.zeros(numbers.nbytes + 8192, np.uint8)
+        at = -held.ctypes.data % 256 + 256 * n
+        given = held[at : at + numbers.nbytes].view(np.float64).reshape(64, 128)
+        given[...] = numbers
+        held.flags.writeable = given.flags.writeable = False
+        got = compile(b.graph, cpu, parameters={"w": given}, prepack=prepack).run(x)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)

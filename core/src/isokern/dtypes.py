@@ -57,6 +57,10 @@ class DType:
         """Whether NumPy exchanges the type with other libraries only as unsigned integers, like BF16."""
         return self.numpy is not None and self.numpy.isbuiltin != 1
 
+    def holds(self, array: np.ndarray[Any, Any]) -> bool:
+        """Return whether an array has these elements; NumPy takes None, which blocks have, for float64."""
+        return self.numpy is not None and array.dtype == self.numpy
+
     @property
     def alignment(self) -> int:
         """The number of bytes that divides an element's address: a part's, a block's (which is 1 or an F16's)."""

@@ -155,7 +155,8 @@ class Model:
 
     def _feed(self, info: TensorInfo, given: Any) -> Any:
         """Return a feed in the dtype in which the input's elements lie."""
-        if type(given) is np.ndarray and given.dtype == self._dtypes.get(info.name):
+        own = self._dtypes.get(info.name)
+        if own is not None and type(given) is np.ndarray and given.dtype == own:
             return given
         where = f"{self.name}, input {info.name}"
         found = as_host_array(where, widen(given) if isinstance(given, np.ndarray) else given)

@@ -159,7 +159,7 @@ def _pack(
 
 def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | None:
     """Return a parameter over an array's own memory; None where the device cannot have it there."""
-    if not device.memory.wraps or not isinstance(given, np.ndarray) or given.dtype != value.spec.dtype.numpy:
+    if not device.memory.wraps or not isinstance(given, np.ndarray) or not value.spec.dtype.holds(given):
         return None
     fits = given.size > 0 and given.flags.c_contiguous and given.shape == value.spec.shape
     if not fits or given.ctypes.data % alignment:
@@ -188,6 +188,7 @@ def _place_parameter(
     near = None if beside is None else beside.parameters.get(value.name)
     # Over the memory that the array is a view of: the cache forgets what was made of the array when that is gone
     shared = given.view() if frozen(given) and given.base is not None else None
+    shared = None if shared is None or shared.base is given else shared
     if isinstance(given, Tensor):
         held = given
     elif near is not None and near.desc == value.spec and _same_bits(near, given):
@@ -218,7 +219,7 @@ def _copy(where: str, given: Any, element: DType, device: Device, fresh: list[Te
 
 
 def _same_bits(held: Tensor, given: Any) -> bool:
-    if not isinstance(given, np.ndarray) or given.shape != held.shape or given.dtype != held.dtype.numpy:
+    if not isinstance(given, np.ndarray) or given.shape != held.shape or not held.dtype.holds(given):
         return False
     there = held.numpy()
     if there.ctypes.data == given.ctypes.data and there.strides == given.strides:

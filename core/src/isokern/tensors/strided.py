@@ -459,8 +459,7 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
         plain = None if hasattr(data, "dtype") else {"float64": "F32", "complex128": "C64"}.get(array.dtype.name)
         element = plain or array.dtype.newbyteorder("=")
     made = empty(array.shape, dtype(element), device=device)
-    # NumPy's float64 equals the None that a block type has
-    if made.dtype.numpy is None or made.dtype.numpy != array.dtype or made.buffer.view is None:
+    if not made.dtype.holds(array) or made.buffer.view is None:
         return made.copy_from(array)
     made.numpy()[...] = array
     made.buffer.memory.count_copy(array.nbytes)
