@@ -134,3 +134,17 @@ def test_results_without_a_call_or_elements(devices):
         assert [a.shape for a in found] == [(2, 3), (0, 3), (2, 3), (2, 3)]
         np.testing.assert_array_equal(found[0], X)
         np.testing.assert_array_equal(found[3], X)
+
+
+def test_results_that_nothing_computes(devices):
+    """Inputs and parameters that are results, whether calls read them or not."""
+    build = Builder("given")
+    x, y, w = build.input("x", (2, 3)), build.input("y", (2, 3)), build.parameter("w", (2, 3))
+    (z,) = build.emit("add", [x, w])
+    build.output(z, x, y, w)
+    for device in devices:
+        program = compile(build.graph, device, parameters={"w": X + 3})
+        for n in range(3):
+            got = program.run_direct({"x": X + n, "y": X - n})
+            for found, wanted in zip(got, (2 * X + n + 3, X + n, X - n, X + 3), strict=True):
+                np.testing.assert_array_equal(found, wanted)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend.streams import Places
-from ..graph.ir import Value
+from ..graph.ir import COMPUTED, Value
 from ..rewriting.rewriter import is_plain
 from .context import RunContext
 
@@ -41,8 +41,10 @@ class Direct:
         constrained = any(op.constraints for op in graph.ops)
         outputs = graph.outputs if len(set(graph.outputs)) == len(graph.outputs) else []
         self.names = {v.name for v in graph.inputs}
-        self.inputs = {v.name: e for v in graph.inputs if able and not constrained and (e := self._end(v)) is not None}
-        found = [self._end(v) for v in outputs] if able and not constrained else []
+        able &= not constrained
+        alone = [v for v in graph.inputs if able and v not in graph.outputs]
+        self.inputs = {v.name: e for v in alone if (e := self._end(v)) is not None}
+        found = [self._end(v) for v in outputs] if able and all(v.role == COMPUTED for v in outputs) else []
         self.outputs: list[_Ended] | None = None
         written = [e for e in found if e is not None and e.places]
         if written and len(written) == len(graph.outputs):
