@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isokern.graph import Builder, verify
+from isokern.graph import Builder, Constraint, verify
 from isokern.runtime import compile, plan_memory
 
 
@@ -85,6 +85,9 @@ def refused(name):
     elif name == "unaligned":
         (low,) = b.emit("slice", [x], {"starts": (0,), "ends": (3,), "axes": (3,)})
         b.output(one(b, "neg", join(b, one(b, "abs", low), one(b, "relu", low))))
+    elif name == "constraint":
+        (far,) = b.emit("exp", [y], constraints=[Constraint("aligned", 0, 256)])
+        b.output(one(b, "neg", join(b, x, y)), far)
     elif name == "view":
         (low,) = b.emit("slice", [x], {"starts": (0,), "ends": (1,), "axes": (1,)})
         b.output(one(b, "neg", join(b, low, y)))
@@ -93,7 +96,7 @@ def refused(name):
     return b
 
 
-@pytest.mark.parametrize("name", ["twice", "result", "input", "order", "batch", "unaligned", "view"])
+@pytest.mark.parametrize("name", ["twice", "result", "input", "order", "batch", "unaligned", "constraint", "view"])
 def test_what_has_to_be_copied(name, cpu):
     b = refused(name)
     assert copied(plan(b)) == 1, name

@@ -60,8 +60,9 @@ def _has_slices(op: Op, kept: Collection[Value]) -> bool:
     shape, size = whole.spec.shape, whole.spec.dtype.itemsize
     axis = op.attrs["axis"] % max(1, len(shape))
     dense = all(v.spec.is_contiguous and v.spec.offset == 0 for v in (whole, *given))
+    constrained = any(user.constraints for v in (whole, *given) for user in v.users)
     return (
-        not op.constraints
+        not (op.constraints or constrained)
         and whole not in kept
         and len(set(given)) == len(given)
         and whole.spec.dtype.block == 1
