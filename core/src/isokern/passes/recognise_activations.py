@@ -9,6 +9,7 @@ allow, the activation replaces it.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -180,11 +181,13 @@ def _table() -> dict[str, Array]:
 def _match(rows: dict[Op, Member], dtype: DType) -> str | None:
     """Return the activation that a group computes, which depends on nothing but its rows and the dtype."""
     key = (dtype, *rows.values())
-    if key not in _matched:
-        if len(_matched) >= KNOWN:
-            _matched.clear()
-        _matched[key] = _nearest(_evaluate(rows), dtype)
-    return _matched[key]
+    with suppress(KeyError):
+        return _matched[key]
+    found = _nearest(_evaluate(rows), dtype)
+    if len(_matched) >= KNOWN:
+        _matched.clear()
+    _matched[key] = found
+    return found
 
 
 def _nearest(values: Array, dtype: DType) -> str | None:
