@@ -134,7 +134,8 @@ def _open_engine(model: Any, **options: Any) -> Engine:
         engine = Engine(model, tokens=tokens, **options)
         engine.submit([0], 1 if engine.context == 1 else 2).result()
     except OutOfMemory as error:
-        smaller = "give --batch, --context or --positions a smaller number"
+        sizes = "--batch or --context" if model.config.recurrent else "--batch, --context or --positions"
+        smaller = f"give {sizes} a smaller number"
         hint = "; ".join(part for part in (error.hint, smaller) if part)
         raise OutOfMemory(error.where, error.problem, allowed=error.allowed, hint=hint) from error
     return engine

@@ -143,7 +143,7 @@ class Engine:
         ids, priority = read_tokens(prompt, size), integer("generate", "priority", priority)
         if len(ids) + most - 1 > self.room:
             given = f"{len(ids)} tokens and {most - 1} more"
-            hint = "give the engine a larger context, or more positions"
+            hint = "give the engine a larger context" + ("" if self.model.config.recurrent else ", or more positions")
             raise InvalidArgument("prompt", given, allowed=f"{self.room} in all, the room of a sequence", hint=hint)
         if not (isinstance(ends, Iterable) and all(map(is_integer, ends := list(ends)))):
             raise InvalidArgument("generate", f"ends={quote(ends)}", allowed="tokens, which are integers")
