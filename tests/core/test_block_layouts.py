@@ -97,6 +97,7 @@ def test_quants_are_bytes_from_the_least_one_on(element, monkeypatch):
     assert layout.m is None or layout.lowest == 0
     assert bool(layout.values) == (layout.codebook is not None)
     assert not layout.values or tuple(np.unique(quants)) == layout.values
+    assert layout.values == tuple(-v for v in reversed(layout.values)) and len(layout.values) <= 16
 
 
 def test_a_block_of_q8_k_by_hand():
