@@ -54,7 +54,7 @@ def layout_header() -> str:
             for name, chosen in (
                 ("IK_LAYOUT_FORMS", lambda layout: [layout] * (layout.bits > 0)),
                 ("IK_LAYOUT_OTHERS", lambda layout: [layout] * (layout.bits == 0)),
-                ("IK_LAYOUT_VALUES", _counted),
+                ("IK_LAYOUT_VALUES", _count_quants),
             )
         ),
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
@@ -119,7 +119,7 @@ def _spell(expression: str, book: str | None = None) -> str:
     return spelt if book is None else spelt.replace("word(", f"ik_word_{book}(")
 
 
-def _counted(layout: BlockLayout) -> list[BlockLayout]:
+def _count_quants(layout: BlockLayout) -> list[BlockLayout]:
     """Return the layout with codes that are places in a table of its quants, if it has few."""
     return [replace(layout, bits=(len(layout.values) - 1).bit_length(), table="values")] if layout.values else []
 
