@@ -95,6 +95,9 @@ def test_quants_are_bytes_from_the_least_one_on(element, monkeypatch):
     assert quants.min() == layout.lowest and quants.max() <= layout.lowest + 255
     assert np.array_equal(quants, np.round(quants))
     assert layout.m is None or layout.lowest == 0
+    assert bool(layout.values) == (layout.codebook is not None)
+    assert not layout.values or tuple(np.unique(quants)) == layout.values
+    assert layout.values == tuple(-v for v in reversed(layout.values)) and len(layout.values) <= 16
 
 
 def test_a_block_of_q8_k_by_hand():
@@ -121,13 +124,22 @@ def test_codebooks_have_an_entry_for_each_index(name, entries):
 
 
 @pytest.mark.parametrize("element", [d for d in STORED_BLOCKS if LAYOUTS[d.name].bits], ids=str)
-def test_codes_have_the_bits_and_scales_the_runs_that_are_declared(element):
-    layout, runs = LAYOUTS[element.name], element.block // RUN
+def test_codes_have_the_bits_that_are_declared(element):
+    layout = LAYOUTS[element.name]
     raw = np.random.default_rng(43).integers(0, 256, (400, element.itemsize), np.uint8)
     raw[0] = 255
     codes = evaluate(layout.code, raw, element)
     assert codes.min() == 0 and codes.max() == (2 if element.name == "TQ1_0" else 2**layout.bits - 1)
     assert layout.table is not None or np.array_equal(evaluate(layout.quant, raw, element), codes + layout.lowest)
+
+
+@pytest.mark.parametrize(
+    "element", [d for d in STORED_BLOCKS if LAYOUTS[d.name].bits or LAYOUTS[d.name].values], ids=str
+)
+def test_scales_have_the_runs_and_bits_that_are_declared(element):
+    layout, runs = LAYOUTS[element.name], element.block // RUN
+    raw = np.random.default_rng(43).integers(0, 256, (400, element.itemsize), np.uint8)
+    raw[0] = 255
     assert layout.run in (RUN, 2 * RUN)
     for numbers in (layout.scale, layout.minimum):
         each = np.broadcast_to(evaluate(numbers, raw, element), (400, runs, RUN))

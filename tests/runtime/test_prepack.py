@@ -5,9 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
+from prepacked_sizes import growth_of
 
 import isokern
 from isokern import F16, BadTensorDtype, BadTensorShape, InvalidArgument, TensorDesc, blocks
+from isokern.blocks.layouts import LAYOUTS, write_scale
 from isokern.dtypes import BLOCKS, STORED_BLOCKS
 from isokern.oracle.values import draw
 
@@ -79,7 +81,52 @@ def test_it_is_not_much_larger(device, element):
     w = isokern.empty((64, 1024), element, device=device)
     for quantization in ("float", "q8_0"):
         for layout in describe(w, 1, device, lhs_quantization=quantization).packed_layouts.values():
-            assert layout.nbytes <= w.desc.nbytes * (1.23 if element.name == "TQ1_0" else 1.05)
+            assert layout.nbytes <= w.desc.nbytes * growth_of(element)
+
+
+@pytest.mark.parametrize("element", [*BLOCKS, *STORED_BLOCKS], ids=str)
+def test_every_type_that_files_have_is_packed_where_one_is(device, element):
+    packed, usual = (
+        describe(isokern.empty((64, 256), each, device=device), 1, device).packed_layouts for each in (element, "Q4_0")
+    )
+    assert bool(packed) == (bool(usual) and element.name != "Q8_K")  # of activations
+
+
+@pytest.mark.parametrize("element", [d for d in STORED_BLOCKS if LAYOUTS[d.name].m is None], ids=str)
+def test_each_element_is_that_of_its_block(device, element):
+    """Rows with one element other than 0 pick elements of any blocks, with scales down to the least F16."""
+    layout, n, k = LAYOUTS[element.name], 37, 2 * max(element.block, 128)
+    random = np.random.default_rng(11)
+    raw = random.integers(0, 256, (n, k // element.block, element.itemsize), np.uint8)
+    if layout.stored == "power":
+        raw[..., layout.d] = random.integers(0, 150, raw.shape[:-1])
+    else:
+        scales = random.standard_normal(raw.shape[:-1]).astype(np.float16)
+        scales.flat[::3] = random.integers(1, 30, scales.flat[::3].shape) * 2.0**-24
+        write_scale(raw, layout, scales)
+    w = isokern.empty((n, k), element, device=device)
+    w.raw.copy_from(raw.reshape(n, -1))
+    wanted = blocks.dequantize(raw.reshape(n, -1), element).T
+    for how, one in (("float", 1.0), ("q8_0", 127.0)):
+        for rows in (np.arange(k), np.arange(3), np.array([k - 1])):
+            x = isokern.tensor(np.float32(one) * np.eye(k, dtype=np.float32)[rows], device=device)
+            descriptor = describe(w, len(rows), device, lhs_quantization=how)
+            got = compute(descriptor, x, descriptor.prepack("w", w))
+            np.testing.assert_allclose(got, wanted[rows].astype(np.float64) * one, rtol=0 if one == 1 else 2e-7)
+
+
+@pytest.mark.parametrize("element", [*BLOCKS, *STORED_BLOCKS], ids=str)
+def test_the_largest_sums_of_integers_fit(device, element):
+    """All products of a row have one sign, and quants of x are as large as they become."""
+    raw = draw("normal", element, (37, 512), np.random.default_rng(12))
+    w = isokern.empty((37, 512), element, device=device)
+    w.raw.copy_from(raw)
+    plain = blocks.dequantize(raw, element).astype(np.float64)
+    for sign in (1, -1):
+        x = np.where(plain < 0, -127, 127) * sign
+        descriptor = describe(w, 37, device, lhs_quantization="q8_0")
+        got = compute(descriptor, isokern.tensor(x.astype(np.float32), device=device), descriptor.prepack("w", w))
+        assert np.abs(got - x @ plain.T).max() <= 1e-6 * np.abs(x @ plain.T).max()
 
 
 def test_it_is_made_once_and_found_again_by_other_descriptors(made, weight, device):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from prepacked_sizes import growth_of
 
 import isokern
 from isokern import InvalidArgument, TensorDesc, blocks
@@ -65,7 +66,7 @@ def test_they_are_not_much_larger(device, element):
     for how in ("float", "q8_0"):
         descriptor = isokern.create("matmul_id", given, device=device, prepacked=["w"], lhs_quantization=how)
         for layout in descriptor.packed_layouts.values():
-            assert layout.nbytes <= given[1].nbytes * (1.23 if element.name == "TQ1_0" else 1.05)
+            assert layout.nbytes <= given[1].nbytes * growth_of(element)
 
 
 @pytest.mark.parametrize("how", ["float", "q8_0"])

@@ -34,7 +34,8 @@ class BlockLayout:
 
     A code is a number of `bits` bits. A quant is its code + `lowest`, or what the function `table` has for the code,
     `lowest` being the lowest of its values, at most 255 less than the largest; with 0 bits the code is the quant. `run`
-    elements, 16 or 32, share a scale and a minimum, numbers of `scale_bits` bits without a sign if that is 4. Without
+    elements, 16 or 32, share a scale and a minimum, numbers of `scale_bits` bits without a sign if that is 4. `values`
+    are all quants of a type without codes, in order, where they are at most 16: packed forms count them. Without
     `m` nothing is subtracted; m is an F16. `stored` says what d is: `half` an F16, `single` an F32, `power` a byte e,
     worth 2^(e - 128), `spread` an F16 whose nibbles are the high ones of every other byte from `d` on, the lowest
     first. It is multiplied by `unit`, a power of two. `codebook` names the table in codebooks.txt that `word` reads:
@@ -54,6 +55,7 @@ class BlockLayout:
     stored: str = "half"
     unit: float = 1.0
     codebook: str | None = None
+    values: tuple[int, ...] = ()
 
     @property
     def quant(self) -> str:
@@ -88,6 +90,10 @@ _SIGNS = (
 )
 _OF_16 = "1 + (((B[{at} + (s >> 1)] >> ((s & 1) << 2)) & 15) << 1)"  # an odd scale, of a nibble a run
 _HIGH = "(B[34 + ((s >> 1) << 1)] | (B[35 + ((s >> 1) << 1)] << 8))"  # what a group of IQ1_S has besides its bytes
+
+# All quants of the types with codebooks
+_IQ2, _IQ1 = (-43, -25, -8, 8, 25, 43), (-9, -7, -1, 1, 7, 9)
+_IQ3_XXS, _IQ3_S = (-62, *range(-52, 53, 8), 62), tuple(range(-15, 16, 2))
 
 LAYOUTS: dict[str, BlockLayout] = {
     "Q6_K": BlockLayout(
@@ -169,6 +175,7 @@ LAYOUTS: dict[str, BlockLayout] = {
         scale=f"1 + ((B[9 + {_GROUP}] >> 4) << 1)",
         unit=1 / 8,
         codebook="IQ2_XXS",
+        values=_IQ2,
     ),
     "IQ2_XS": BlockLayout(
         f"negate(apart((word(B[2 + {_PAIR}] | ((B[3 + {_PAIR}] & 1) << 8)) >> {_TWO}) & 3),"
@@ -178,6 +185,8 @@ LAYOUTS: dict[str, BlockLayout] = {
         scale=_OF_16.format(at=66),
         unit=1 / 8,
         codebook="IQ2_XS",
+        run=16,
+        values=_IQ2,
     ),
     "IQ2_S": BlockLayout(
         f"negate(apart((word(B[2 + {_ENTRY}] | (((B[66 + (s >> 1)] >> ({_EIGHT} << 1)) & 3) << 8)) >> {_TWO}) & 3),"
@@ -187,6 +196,8 @@ LAYOUTS: dict[str, BlockLayout] = {
         scale=_OF_16.format(at=74),
         unit=1 / 8,
         codebook="IQ2_S",
+        run=16,
+        values=_IQ2,
     ),
     "IQ3_XXS": BlockLayout(
         f"negate(steep((word(B[2 + {_QUARTER}]) >> {_FOUR}) & 7), {_SIGNS.format(at='66 + ((s >> 1) << 2)')})",
@@ -195,6 +206,7 @@ LAYOUTS: dict[str, BlockLayout] = {
         scale="1 + ((B[69 + ((s >> 1) << 2)] >> 4) << 1)",
         unit=1 / 4,
         codebook="IQ3_XXS",
+        values=_IQ3_XXS,
     ),
     "IQ3_S": BlockLayout(
         f"negate(((word(B[2 + {_QUARTER}] | (((B[66 + (s >> 1)] >> ({_QUARTER} & 7)) & 1) << 8)) >> {_FOUR}) & 7) * 2"
@@ -203,6 +215,7 @@ LAYOUTS: dict[str, BlockLayout] = {
         d=0,
         scale="1 + (((B[106 + (s >> 2)] >> ((s & 2) << 1)) & 15) << 1)",
         codebook="IQ3_S",
+        values=_IQ3_S,
     ),
     # Trits, each an eighth more or less: the last bit of 16, or of four, says which
     "IQ1_S": BlockLayout(
@@ -213,6 +226,7 @@ LAYOUTS: dict[str, BlockLayout] = {
         scale=f"1 + ((({_HIGH} >> 12) & 7) << 1)",
         unit=1 / 8,
         codebook="IQ1_S",
+        values=_IQ1,
     ),
     "IQ1_M": BlockLayout(
         f"(((word(B[{_ENTRY}] | (((B[32 + s] >> ((l >> 3) << 2)) & 7) << 8)) >> {_TWO}) & 3) << 3) - 7"
@@ -223,6 +237,8 @@ LAYOUTS: dict[str, BlockLayout] = {
         stored="spread",
         unit=1 / 8,
         codebook="IQ1_S",
+        run=16,
+        values=_IQ1,
     ),
 }
 

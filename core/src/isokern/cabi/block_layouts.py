@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,20 +38,24 @@ def layout_header() -> str:
         "/* Of a type: ik_code_, ik_scale_ and ik_minimum_ are its integers, ik_worth_ a code's quant, ik_quant_",
         " * an element's quant, ik_d_ and ik_m_ what multiplies scales and minima, ik_of_ is the value of element i",
         " * of a block, ik_load_ that of element i of a row of blocks. ik_table_ are the quants of all codes, less the",
-        " * lowest, of a type that has them in a table. */",
+        " * lowest, of a type that has them in a table; of IK_LAYOUT_VALUES, all quants less the lowest. ik_half_ of",
+        " * those is d, an F16, before it is multiplied by the unit. */",
         "/* For each type: its name, the elements and the bytes of a block, and its lowest quant. */",
         "#define IK_LAYOUTS(X) "
         + " ".join(f"X({d}, {d.block}, {d.itemsize}, {LAYOUTS[d.name].lowest})" for d in STORED_BLOCKS),
         "/* For each type whose quants are made of codes: its name, the elements of a block, the bits of a code, the",
         " * elements that share a scale, the lowest quant; whether quants are from a table, and d is a power of two in",
         " * a byte; the bits of scales, 0, 4, or 8 for all others; whether there are minima; the bytes of d and m, -1",
-        " * where there is no m. Then the same of the others, whose codes are quants, of 0 bits. */",
+        " * where there is no m; the unit of d. Then the same of the others, whose codes are quants, of 0 bits; and of",
+        " * those of them that have few quants, as if codes counted these. */",
         *(
             f"#define {name}(X) "
-            + " ".join(
-                _form(d.name, d.block, LAYOUTS[d.name]) for d in STORED_BLOCKS if (LAYOUTS[d.name].bits > 0) == coded
+            + " ".join(_form(d.name, d.block, layout) for d in STORED_BLOCKS for layout in chosen(LAYOUTS[d.name]))
+            for name, chosen in (
+                ("IK_LAYOUT_FORMS", lambda layout: [layout] * (layout.bits > 0)),
+                ("IK_LAYOUT_OTHERS", lambda layout: [layout] * (layout.bits == 0)),
+                ("IK_LAYOUT_VALUES", _count_quants),
             )
-            for name, coded in (("IK_LAYOUT_FORMS", True), ("IK_LAYOUT_OTHERS", False))
         ),
         "static IK_INLINE int32_t ik_layout_uneven(int32_t n)",
         f"{{ return (int32_t)(((n & 8) != 0 ? UINT64_C({high:#x}) : UINT64_C({low:#x})) >> ((n & 7) << 3)"
@@ -67,12 +72,16 @@ def layout_header() -> str:
             f"{{ return {_spell(text)}; }}"
             for name, (given, text) in ARITHMETIC.items()
         ),
+        "static IK_INLINE uint16_t ik_half_bits(ik_block_bytes at)",
+        "{ return (uint16_t)(at[0] | at[1] << 8); }",
+        "static IK_INLINE uint16_t ik_spread_bits(ik_block_bytes at)",
+        "{ return (uint16_t)(at[0] >> 4 | (at[2] & 240) | (at[4] & 240) << 4 | (at[6] & 240) << 8); }",
         "static IK_INLINE float ik_layout_half(ik_block_bytes at)",
-        "{ return ik_f16_to_f32((uint16_t)(at[0] | at[1] << 8)); }",
+        "{ return ik_f16_to_f32(ik_half_bits(at)); }",
         "static IK_INLINE float ik_layout_single(ik_block_bytes at)",
         "{ return ik_float((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24); }",
         "static IK_INLINE float ik_layout_spread(ik_block_bytes at)",
-        "{ return ik_f16_to_f32((uint16_t)(at[0] >> 4 | (at[2] & 240) | (at[4] & 240) << 4 | (at[6] & 240) << 8)); }",
+        "{ return ik_f16_to_f32(ik_spread_bits(at)); }",
         "static IK_INLINE float ik_layout_power(ik_block_bytes at)",
         "{ return ik_float(at[0] < 2 ? 0x00200000u << at[0] : (uint32_t)(at[0] - 1) << 23); }",
     ]
@@ -110,13 +119,18 @@ def _spell(expression: str, book: str | None = None) -> str:
     return spelt if book is None else spelt.replace("word(", f"ik_word_{book}(")
 
 
+def _count_quants(layout: BlockLayout) -> list[BlockLayout]:
+    """Return the layout with codes that are places in a table of its quants, if it has few."""
+    return [replace(layout, bits=(len(layout.values) - 1).bit_length(), table="values")] if layout.values else []
+
+
 def _form(name: str, block: int, layout: BlockLayout) -> str:
     """Return an entry of IK_LAYOUT_FORMS."""
     scales = 0 if layout.scale == "1" else layout.scale_bits
     stored = [layout.table is not None, layout.stored == "power", scales, "B[" in layout.minimum]
     m = -1 if layout.m is None else layout.m
     numbers = [block, layout.bits, layout.run, layout.lowest, *map(int, stored), layout.d, m]
-    return f"X({name}, {', '.join(map(str, numbers))})"
+    return f"X({name}, {', '.join(map(str, numbers))}, {float(layout.unit)}f)"
 
 
 def _functions(name: str, layout: BlockLayout) -> list[str]:
@@ -134,7 +148,11 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
     elif layout.bits:
         worth = f"code + ({layout.lowest})"
     spelt = _spell(layout.code, layout.codebook)
-    quants = [0] if layout.table is None else FUNCTIONS[layout.table](np.arange(1 << layout.bits)) - layout.lowest
+    all_quants = np.array(layout.values or [layout.lowest])
+    if layout.table is not None:
+        all_quants = FUNCTIONS[layout.table](np.arange(1 << layout.bits))
+    quants = all_quants - layout.lowest
+    half = own.format("uint16_t", "half", "", "", f"ik_{layout.stored}_bits(B + {layout.d})")
     return [
         f"#define ik_table_{name} {', '.join(map(str, quants))}",
         own.format("int32_t", "code", ", ik_run_index s, ik_run_index l", "(void)s; ", spelt),
@@ -145,4 +163,5 @@ def _functions(name: str, layout: BlockLayout) -> list[str]:
         own.format("float", "d", "", "", d),
         own.format("float", "m", "", "(void)B; ", m),
         own.format("float", "of", ", int32_t i", "const int32_t s = i / IK_LAYOUT_RUN; ", value),
+        *([half] if layout.values else []),
     ]

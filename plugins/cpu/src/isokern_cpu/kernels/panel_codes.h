@@ -83,7 +83,7 @@ IK_INLINED int32_t worth_of(const int32_t dtype, int32_t code)
 {
     switch (dtype) {
 #define IK_CASE(name, ...) \
-    case IK_##name: return ik_worth_##name(code);
+    case IK_##name: return panel_worth_##name(code);
         PANEL_FORMS(IK_CASE)
 #undef IK_CASE
     default: return 0;
@@ -148,6 +148,8 @@ IK_INLINED run_scales block_scales(const int32_t dtype, const char *head)
 {
     const panel_form f = panel_form_of(dtype);
     run_scales b = { f.power ? powers_at(head) : halves_at(head), IK_V(setzero_ps)() };
+    if (f.unit != 1)
+        b.scale = IK_V(mul_ps)(b.scale, IK_V(set1_ps)(f.unit));
     if (f.m >= 0) {
         b.low = halves_at(head + 2 * LANES);
         if (!f.minima)

@@ -158,7 +158,8 @@ IK_INLINED void add_products(const panel_form f, const int rows, const int panel
     int64_t size, const int h, const int8_t *x, ints (*dot)[X_ROWS])
 {
     const ints ones = IK_V(set1_epi16)(1);
-    const int at_once = !is_unsigned(f) ? 1 : f.bits == 6 ? 2 : 4; /* bytes up to 32: 4 · 2 · 32 · 127 < 2^15 */
+    /* Bytes up to 32: 4 · 2 · 32 · 127 < 2^15. A table's quants are nowhere larger than the lowest. */
+    const int at_once = is_unsigned(f) ? (f.bits == 6 ? 2 : 4) : f.table && f.lowest >= -64 ? 2 : 1;
     ints bytes[4];
     (void)panels, (void)size;
 #pragma GCC unroll 4

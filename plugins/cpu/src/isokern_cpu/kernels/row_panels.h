@@ -14,7 +14,8 @@
  * A head has the rows' d and m as the blocks have them, then a byte for every row's scale of each run, and then its
  * minimum, or, if they are of 4 bits, a byte with both, the minimum in its high nibble. Missing rows are zero. The
  * layout is as large as the blocks; of types whose scales are fewer than 8 bits up to a twentieth larger, of TQ1_0,
- * whose trits become codes of 2 bits, a fifth. */
+ * whose trits become codes of 2 bits, a fifth. Types with codebooks have no codes, but few quants: the codes of panels
+ * are places in a table of these, of 3 or 4 bits, which is up to 2.2 times as large as blocks. */
 #ifndef IK_ROW_PANELS_H
 #define IK_ROW_PANELS_H
 #include "matmul_rows.h"
@@ -31,12 +32,15 @@ enum { LANES = 8 };
 #if defined(IK_PANELS)
 enum { VECTOR = 4 * LANES }; /* bytes */
 
-/* The types that are quantised to, as IK_LAYOUT_FORMS has the others. */
-#define PANEL_FORMS(X) \
-    X(Q4_0, 32, 4, 32, -8, 0, 0, 0, 0, 0, -1) \
-    X(Q4_1, 32, 4, 32, 0, 0, 0, 0, 0, 0, 2) \
-    X(Q8_0, 32, 8, 32, -128, 0, 0, 0, 0, 0, -1) \
+/* The types that have codes, those that are quantised to as IK_LAYOUT_FORMS has the others; then all with panels. */
+#define CODE_FORMS(X) \
+    X(Q4_0, 32, 4, 32, -8, 0, 0, 0, 0, 0, -1, 1) \
+    X(Q4_1, 32, 4, 32, 0, 0, 0, 0, 0, 0, 2, 1) \
+    X(Q8_0, 32, 8, 32, -128, 0, 0, 0, 0, 0, -1, 1) \
     IK_LAYOUT_FORMS(X)
+#define PANEL_FORMS(X) \
+    CODE_FORMS(X) \
+    IK_LAYOUT_VALUES(X)
 #define NO_SCALES(name) \
     static inline int32_t ik_scale_##name(ik_block_bytes B, int64_t s) { return (void)B, (void)s, 1; } \
     static inline int32_t ik_minimum_##name(ik_block_bytes B, int64_t s) { return (void)B, (void)s, -1; }
@@ -57,6 +61,7 @@ typedef struct panel_form {
     int32_t scales; /* bits: 0, 4 or 8 */
     bool minima; /* stored; where there is m they are else one number */
     int32_t d, m; /* bytes of a block; m is -1 where there is none */
+    float unit; /* of d */
 } panel_form;
 
 static inline __attribute__((always_inline)) panel_form panel_form_of(const int32_t dtype)
@@ -157,6 +162,48 @@ static inline __attribute__((always_inline)) bool unpack_usual_codes(
     }
 }
 
+/* Of a type: panel_worth_ is the quant of a code, panel_d_ writes d of a block, panel_codes_ all its codes. */
+#define OF_CODES(name, block, ...) \
+    static inline int32_t panel_worth_##name(int32_t code) { return ik_worth_##name(code); } \
+    static inline void panel_d_##name(ik_block_bytes from, char *to) \
+    { \
+        const panel_form f = panel_form_of(IK_##name); \
+        memcpy(to, from + f.d, f.power ? 1 : 2); \
+    } \
+    static inline void panel_codes_##name(ik_block_bytes from, uint8_t *codes) \
+    { \
+        if (unpack_usual_codes(IK_##name, from, codes)) \
+            return; \
+        for (int64_t s = 0; s < (block) / IK_LAYOUT_RUN; s++) IK_VECTORISE \
+            for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
+                codes[IK_LAYOUT_RUN * s + l] = (uint8_t)ik_code_##name(from, s, l); \
+    }
+CODE_FORMS(OF_CODES)
+#undef OF_CODES
+
+#define OF_VALUES(name, block, bits, run, lowest, ...) \
+    static const uint8_t panel_table_##name[1 << (bits)] = { ik_table_##name }; \
+    static inline int32_t panel_worth_##name(int32_t code) \
+    { return panel_table_##name[code & ((1 << (bits)) - 1)] + (lowest); } \
+    static inline void panel_d_##name(ik_block_bytes from, char *to) \
+    { \
+        const uint16_t d = ik_half_##name(from); \
+        memcpy(to, &d, sizeof d); \
+    } \
+    static inline void panel_codes_##name(ik_block_bytes from, uint8_t *codes) \
+    { \
+        uint8_t places[256] = { 0 }; \
+        for (int i = (1 << (bits)) - 1; i >= 0; i--) \
+            places[panel_table_##name[i]] = (uint8_t)i; \
+        for (int64_t s = 0; s < (block) / IK_LAYOUT_RUN; s++, codes += IK_LAYOUT_RUN) { \
+            ik_run_##name(from, s, codes); \
+            for (int l = 0; l < IK_LAYOUT_RUN; l++) \
+                codes[l] = places[codes[l]]; \
+        } \
+    }
+IK_LAYOUT_VALUES(OF_VALUES)
+#undef OF_VALUES
+
 /* Pack a row of k elements as row r of a panel. */
 #define PACK_ROW(name, ...) \
     static __attribute__((noinline)) void pack_row_##name(ik_block_bytes from, int64_t k, int64_t r, char *head) \
@@ -165,7 +212,7 @@ static inline __attribute__((always_inline)) bool unpack_usual_codes(
         const int64_t bytes = ik_bytes(IK_##name, f.block), runs = f.block / f.run, size = f.power ? 1 : 2; \
         for (int64_t at = 0; at < k; at += f.block, from += bytes, head += block_bytes(f)) { \
             char *scales = head + scales_at(f) + r, *codes = head + head_bytes(f); \
-            memcpy(head + size * r, from + f.d, (size_t)size); \
+            panel_d_##name(from, head + size * r); \
             if (f.m >= 0) \
                 memcpy(head + 2 * (LANES + r), from + f.m, 2); \
             for (int64_t s = 0; f.scales != 0 && s < runs; s++) { \
@@ -176,10 +223,7 @@ static inline __attribute__((always_inline)) bool unpack_usual_codes(
                     scales[(runs + s) * LANES] = (char)minimum; \
             } \
             uint8_t quads[256]; \
-            if (!unpack_usual_codes(IK_##name, from, quads)) \
-                for (int64_t s = 0; s < f.block / IK_LAYOUT_RUN; s++) IK_VECTORISE \
-                    for (int64_t l = 0; l < IK_LAYOUT_RUN; l++) \
-                        quads[IK_LAYOUT_RUN * s + l] = (uint8_t)ik_code_##name(from, s, l); \
+            panel_codes_##name(from, quads); \
             for (int64_t at_code = 0; at_code < f.block; at_code += IK_BLOCK, codes += codes_bytes(f)) \
                 put_codes(f.bits, quads + at_code, codes + 4 * r); \
         } \
