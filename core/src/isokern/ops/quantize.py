@@ -55,7 +55,7 @@ quantize = declare(
     normal_form=rows,
     samples=lambda: [
         *(Sample({"x": s}, size=size, types={"Q": SMALL_BLOCKS}) for s, size in _SHAPES),
-        *(Sample({"x": s}, types={"Q": LARGE_BLOCKS}) for s in ((768,), (2, 3, 512))),
+        *(Sample({"x": s}, types={"Q": LARGE_BLOCKS}) for s in ((768,), (2, 3, 512), (3, 1, 256), (0, 256), (5, 1024))),
     ],
     errors=[
         ErrorCase({"x": (3, 33)}, BadTensorShape),
