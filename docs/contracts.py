@@ -11,14 +11,14 @@ from typing import Any
 OPTIONAL = {
     "Device": (
         *("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
-        "digest",
+        *("digest", "calls"),
     ),
-    "Memory": ("wrap", "adopt", "copy_from", "allocator", "alloc_lasting"),
+    "Memory": ("wrap", "adopt", "copy_from", "allocator", "alloc_lasting", "alloc", "parts", "part"),
     "Buffer": ("map_bytes", "unmap_bytes", "native", "close", "is_mapped", "map_for_cpu", "unmap_for_gpu"),
     "Stream": ("wait", "copy_by_engine", "native", "scratch"),
     "Event": ("synchronize", "query"),
-    "Recording": (),
-    "Kernel": ("bind", "pack", "launcher"),
+    "Recording": ("find", "redirect"),
+    "Kernel": ("bind", "pack", "launcher", "native_steps"),
 }
 
 

@@ -196,7 +196,7 @@ class HostMemory(Memory):
     heap: Any = None
 
     @property
-    def parts(self) -> bool:  # type: ignore[override]
+    def parts(self) -> bool:
         """Whether `part` makes a buffer of a part of one: not where buffers are more than their memory."""
         return self.buffer is HostBuffer
 

@@ -257,7 +257,6 @@ class Memory(ABC):
 
     kinds: tuple[str, ...] = ("default",)
     wraps = False  # whether `wrap` takes host memory in place
-    parts = False  # whether `part` makes a buffer of a part of one
 
     def __init__(self) -> None:
         self._live = self._peak = self._allocations = self.copied = 0
@@ -368,6 +367,11 @@ class Memory(ABC):
         raise InvalidArgument(
             "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
         )
+
+    @property
+    def parts(self) -> bool:
+        """Whether `part` makes a buffer of a part of one."""
+        return False
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         """Return a buffer over a part of another one, which keeps its memory; only where `parts` says so."""
