@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .pages import ROOT, Key, PagePool
-from .turns import SequenceState, StepParts, Turns, rank
+from .turns import BY_RANK, SequenceState, StepParts, Turns
 
 MISSING = -1  # in place of a page
 
@@ -48,7 +48,7 @@ class Scheduler(Turns):
         count = min(state.pending, plan.left)
         while len(state.pages) * self.pool.size < state.computed + count:
             if self._available == 0:
-                self._preempt(max(self.running, key=rank), plan)
+                self._preempt(max(self.running, key=BY_RANK), plan)
                 if state not in self.running:
                     return
             else:

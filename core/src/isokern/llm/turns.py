@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import insort
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from .pages import ROOT, Key
 from .request import CANCELLED, FAILED, Request
 from .speculation import Lookup
 
 NO_SLOT = -1
+BY_RANK = attrgetter("rank")
 
 
 @dataclass(eq=False)
@@ -84,7 +86,7 @@ class Turns(ABC):
     def add(self, request: Request) -> None:
         """Have a request wait for its turn."""
         self._count += 1
-        insort(self.waiting, SequenceState(request, self._count, list(request.prompt)), key=rank)
+        insort(self.waiting, SequenceState(request, self._count, list(request.prompt)), key=BY_RANK)
 
     def plan(self) -> dict[SequenceState, int]:
         """Return how many tokens of each request the next step computes; none where there is nothing to do.
@@ -111,7 +113,7 @@ class Turns(ABC):
 
     def _fill(self) -> StepParts:
         """Return a step with tokens of running requests, and of those that wait as far as there is room."""
-        plan, order = StepParts(self.tokens), sorted(self.running, key=rank)
+        plan, order = StepParts(self.tokens), sorted(self.running, key=BY_RANK)
         for reading in (False, True):
             for state in order:
                 if state in self.running and (state.pending > 1) == reading:
@@ -130,7 +132,7 @@ class Turns(ABC):
         """
         self._share(state)
         while not self._has_room(state) or len(self.running) == self.batch:
-            worst = max(self.running, key=rank, default=state)
+            worst = max(self.running, key=BY_RANK, default=state)
             if worst.request.priority >= state.request.priority:
                 self._give_back(state)
                 return False
@@ -146,7 +148,7 @@ class Turns(ABC):
             plan.left += plan.parts.pop(state) + len(state.drafts)
         self.running.remove(state)
         self._give_back(state)
-        insort(self.waiting, state, key=rank)
+        insort(self.waiting, state, key=BY_RANK)
 
     @abstractmethod
     def _extend(self, state: SequenceState, plan: StepParts) -> None:
@@ -171,8 +173,3 @@ class Turns(ABC):
     @abstractmethod
     def _give_back(self, state: SequenceState, right: bool = True) -> None:
         """Give up what a request holds, which begins again; others may find it where it is `right`."""
-
-
-def rank(state: SequenceState) -> tuple[int, int]:
-    """Return the order in which a request is served."""
-    return state.rank
