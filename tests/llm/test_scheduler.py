@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from simulated_steps import SimulatedSteps, alone
 
 from isokern.llm.pages import ROOT, PagePool
 from isokern.llm.request import CANCELLED, LENGTH, Request
@@ -15,7 +16,7 @@ def request(prompt, most=4, priority=0):
     return Request(list(prompt), most, None, priority=priority)
 
 
-class Simulation:
+class Simulation(SimulatedSteps):
     """A scheduler whose steps write what each position's token and all before it are, and read it again.
 
     With a window, `near` pages are for positions that it shows.
@@ -80,22 +81,6 @@ class Simulation:
             held = Counter(page for state in self.scheduler.running for page in state.near)
             assert [held[page] for page in range(self.near.count)] == self.near.holders
             assert len(held) + self.near.available == self.near.count
-
-    def run(self, most=10_000):
-        """Run steps until nothing is left to do."""
-        for _ in range(most):
-            if not self.step():
-                break
-        assert not self.scheduler.running and not self.scheduler.waiting
-        assert self.pool.available == self.pool.count
-
-
-def alone(prompt, most):
-    """Return the text that a simulated request has."""
-    tokens = list(prompt)
-    for _ in range(most):
-        tokens.append(hash(tuple(tokens)) % 3)
-    return tokens[len(prompt) :]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from simulated_steps import SimulatedSteps, alone
 
 from isokern.llm.pages import SlotPool
 from isokern.llm.request import CANCELLED, FAILED, LENGTH, Request
@@ -15,7 +16,7 @@ def request(prompt, most=4, priority=0):
     return Request(list(prompt), most, None, priority=priority)
 
 
-class Simulation:
+class Simulation(SimulatedSteps):
     """A scheduler whose steps read all slots, and then write the tokens that each sequence has taken in."""
 
     def __init__(self, batch=3, more=2, tokens=8, single=False):
@@ -64,22 +65,6 @@ class Simulation:
         assert all(state.slot == NO_SLOT and not state.computed for state in self.scheduler.waiting)
         for (_, tokens), slot in self.pool._known.items():
             assert self.slots[slot] == tokens, "a slot is known for what it has not"
-
-    def run(self, most=10_000):
-        """Run steps until nothing is left to do."""
-        for _ in range(most):
-            if not self.step():
-                break
-        assert not self.scheduler.running and not self.scheduler.waiting
-        assert self.pool.available == self.pool.count
-
-
-def alone(prompt, most):
-    """Return the text that a simulated request has."""
-    tokens = list(prompt)
-    for _ in range(most):
-        tokens.append(hash(tuple(tokens)) % 3)
-    return tokens[len(prompt) :]
 
 
 @pytest.mark.parametrize("seed", range(60))
