@@ -34,6 +34,12 @@ typedef struct ik_tile {
     bool relu;
 } ik_tile;
 
+/* Keep a value in a register of its own: gcc else makes a register of each row's distance from the first one, more than
+ * there are, and moves some from vectors in the place of multiplications. */
+#define IK_HIDE(value) __asm__("" : "+r"(value))
+
+enum { IK_TILE_AHEAD = 16 }; /* rows of b that are prefetched, and four times as many where a tile has few rows of a */
+
 /* A second thread that is awake pays from about this many multiplications on. */
 enum { IK_THREAD_PRODUCTS = 1 << 19 };
 
@@ -194,8 +200,14 @@ static inline __attribute__((always_inline)) void IK_OF(add_to)(
 static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows, const int vecs, const ik_tile *t)
 {
     IK_OF(vector) sum[IK_TILE_ROWS][2];
-    const IK_T *a = t->a, *b = t->b;
-    const int64_t k = t->k, a_row = t->a_row, a_step = t->a_step;
+    const IK_T *b = t->b;
+    const int64_t k = t->k, a_row = t->a_row * (int64_t)sizeof(IK_T), a_step = t->a_step * (int64_t)sizeof(IK_T);
+    int64_t three_rows = 3 * a_row;
+    const char *fours[(IK_TILE_ROWS + 3) / 4]; /* every fourth row of a; the others by one or three times a_row */
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i += 4)
+        fours[i / 4] = (const char *)t->a + i * a_row;
+    IK_HIDE(three_rows);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -212,16 +224,25 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
         const IK_T *row = b + offsets[p];
 #else
         const IK_T *row = b + p * b_step;
+#pragma GCC unroll 2
+        for (int j = 0; j < vecs; j++)
+            __builtin_prefetch(row + (rows > 4 ? IK_TILE_AHEAD : 4 * IK_TILE_AHEAD) * b_step + j * IK_OF(lanes));
 #endif
 #pragma GCC unroll 2
         for (int j = 0; j < vecs; j++)
             x[j] = *(const IK_OF(loose) *)(row + j * IK_OF(lanes));
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            IK_OF(vector) w = IK_OF(splat)(a + i * a_row + p * a_step);
+            const char *at = fours[i / 4] + (i % 4 == 3 ? three_rows : i % 4 * a_row);
+            const IK_OF(vector) w = IK_OF(splat)((const IK_T *)(const void *)at);
 #pragma GCC unroll 2
             for (int j = 0; j < vecs; j++)
                 sum[i][j] = IK_OF(fma)(w, x[j], sum[i][j]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i += 4) {
+            fours[i / 4] += a_step;
+            IK_HIDE(fours[i / 4]);
         }
     }
     if (t->from != NULL) /* once for the whole tile: a branch in each row would multiply the code paths */
