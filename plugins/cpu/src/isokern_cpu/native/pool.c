@@ -5,7 +5,8 @@
  *     worker: wait for an open job, first spinning, then asleep; join it; take pieces until none is left; leave
  *
  * A job never waits for a worker that has not joined it before it was closed. So on a busy machine a call costs at most
- * what it costs in one thread. To wake workers takes longer than to give work to those that spin, as they do between
+ * what it costs in one thread. A worker does not wake on the processor where its last caller ran: there the two would
+ * take turns while another processor is idle, as a kernel may leave them for long. To wake workers takes longer than to give work to those that spin, as they do between
  * the calls of a program: while all are asleep, a piece must be several times as large to be worth it. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -32,6 +33,7 @@ static struct {
     ik_task *task;
     void *context;
     int64_t n, piece;
+    _Atomic int processor; /* the caller's, or -1 */
 } job;
 static _Atomic int64_t next; /* first index not handed out */
 static _Atomic int32_t sleepers;
@@ -63,6 +65,46 @@ static void take_pieces(int32_t worker)
 
 static bool is_new(uint64_t now, uint64_t seen) { return now >> 32 != seen && (now & CLOSED) == 0; }
 
+#ifdef __linux__
+typedef struct processors {
+    cpu_set_t all, others; /* those of this worker, and those that it has while it is asleep, where `limited` */
+    bool limited;
+} processors;
+
+static int own_processor(void) { return sched_getcpu(); }
+
+/* Leave the processor of the last caller to it, if there are enough for all threads. */
+static processors limit_processors(void)
+{
+    processors p;
+    const int taken = atomic_load_explicit(&job.processor, memory_order_relaxed);
+    p.limited = taken >= 0 && taken < CPU_SETSIZE && sched_getaffinity(0, sizeof p.all, &p.all) == 0
+        && CPU_COUNT(&p.all) >= threads;
+    if (p.limited) {
+        p.others = p.all;
+        CPU_CLR(taken, &p.others);
+        p.limited = sched_setaffinity(0, sizeof p.others, &p.others) == 0;
+    }
+    return p;
+}
+
+/* Undo it, unless someone has chosen other processors for this thread since. */
+static void restore_processors(const processors *p)
+{
+    cpu_set_t now;
+    if (p->limited && sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, &p->others))
+        (void)sched_setaffinity(0, sizeof p->all, &p->all);
+}
+#else
+typedef struct processors {
+    bool limited;
+} processors;
+
+static int own_processor(void) { return -1; }
+static processors limit_processors(void) { return (processors){ false }; }
+static void restore_processors(const processors *p) { (void)p; }
+#endif
+
 /* Wait for a job that this worker has not seen, join it, and return its number. */
 static uint64_t join(uint64_t seen)
 {
@@ -75,12 +117,14 @@ static uint64_t join(uint64_t seen)
         } else if (spin < SPINS) {
             pause_cpu();
         } else {
+            const processors own = limit_processors();
             pthread_mutex_lock(&sleep_lock);
             atomic_fetch_add(&sleepers, 1);
             while (!is_new(atomic_load(&state), seen))
                 pthread_cond_wait(&wake, &sleep_lock);
             atomic_fetch_sub(&sleepers, 1);
             pthread_mutex_unlock(&sleep_lock);
+            restore_processors(&own);
             spin = 0;
         }
     }
@@ -134,6 +178,7 @@ void ik_parallel_for(int64_t n, int64_t grain, ik_task *task, void *context)
     job.task = task;
     job.context = context;
     job.n = n;
+    atomic_store_explicit(&job.processor, own_processor(), memory_order_relaxed);
     job.piece = fair > grain ? fair : grain;
     atomic_store_explicit(&next, 0, memory_order_relaxed);
     uint64_t number = (atomic_load_explicit(&state, memory_order_relaxed) >> 32) + 1;
