@@ -180,6 +180,7 @@ matmul = declare(
     tolerance=Tolerance(2, accumulated_magnitude),
     normal_form=_matmul_normal_form,
     decompose=_matmul_loops,
+    constants=("b",),
     flops=_flops,
     samples=lambda: [
         Sample({"a": a, "b": b}, size=size)
@@ -312,6 +313,7 @@ gemm = declare(
     normal_form=_gemm_normal_form,
     decompose=_gemm_loops,
     aliases=("c",),
+    constants=("b",),
     flops=lambda i, o: (
         2.0 * o[0].numel * (prod(i[0].shape[-2:]) // max(1, o[0].shape[-2])) if i[0] is not None else 0.0
     ),
@@ -388,6 +390,7 @@ linear = declare(
     tolerance=Tolerance(2, _linear_scale),
     normal_form=_linear_normal_form,
     decompose=_linear_loops,
+    constants=("w",),
     flops=lambda i, o: 2.0 * o[0].numel * (i[0].shape[-1] if i[0] is not None else 0),
     samples=lambda: [Sample(shapes, size=size) for shapes, size in LINEAR_SAMPLES],
     errors=[

@@ -10,8 +10,8 @@
 
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
-    static const ik_gemm_loops u32 = { sizeof(uint32_t), panel_width_u32, tasks_u32, NULL },
-                               u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL };
+    static const ik_gemm_loops u32 = { sizeof(uint32_t), panel_width_u32, tasks_u32, NULL, NULL },
+                               u64 = { sizeof(uint64_t), panel_width_u64, tasks_u64, NULL, NULL };
     if (ik_is_float(dtype))
         return dtype == IK_F64 ? &IK_PART_NAME(gemm_f64) : &IK_PART_NAME(gemm_f32);
     return ik_itemsize(dtype) == 8 ? &u64 : &u32;
@@ -21,9 +21,46 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     ik_gemm_args g = ik_gemm_args_of(plan, data);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    if (t->skinny_rows == NULL || !ik_choose_skinny_blocking(&g, t->size))
+    g.b_prepacked = IK_IS_PREPACKED(plan, IK_GEMM_B);
+    if (g.b_prepacked && data != NULL)
+        g.b.at = data[IK_GEMM_B];
+    if (g.b_prepacked || t->skinny_rows == NULL || !ik_choose_skinny_blocking(&g, t->size))
         ik_choose_blocking(&g, t->size, IK_TILE_ROWS, t->panel_width, 1);
     return g;
+}
+
+/* Whether b is a matrix of the compute type that serves the whole batch, and stays the right operand. */
+static bool is_packed(const ik_plan *plan, const ik_gemm_args *g)
+{
+    const ik_tensor *b = &plan->tensors[IK_GEMM_B];
+    for (int32_t i = 0; i < b->ndim - 2; i++)
+        if (b->shape[i] != 1 && b->strides[i] != 0)
+            return false;
+    return ik_is_float(b->dtype) && b->dtype == ik_compute_of(b->dtype) && !g->exchanged && g->n > 1 && g->k > 0;
+}
+
+IK_PACKED_LAYOUT(gemm)
+{
+    const ik_gemm_args g = ik_gemm_args_of(plan, NULL);
+    const ik_gemm_loops *t = loops_of(g.y.dtype);
+    if (tensor != IK_GEMM_B || !is_packed(plan, &g))
+        return NULL;
+    *bytes = (uint64_t)(ik_round_up(g.n, t->panel_width) * g.k * t->size);
+    return t->panel_width == 32 ? "panels of 32 columns"
+        : t->panel_width == 16  ? "panels of 16 columns"
+        : t->panel_width == 8   ? "panels of 8 columns"
+                                : "panels of 4 columns";
+}
+
+IK_PACK(gemm)
+{
+    (void)stream, (void)tensor;
+    ik_gemm_args g = ik_gemm_args_of(plan, NULL);
+    g.b.at = (char *)from + plan->tensors[IK_GEMM_B].offset * ik_itemsize(g.b.dtype);
+    g.workspace = to;
+    const ik_gemm_loops *t = loops_of(g.y.dtype);
+    ik_parallel_for(ik_ceil_div(g.n, t->panel_width), 1, t->pack, &g);
+    return IK_SUCCESS;
 }
 
 IK_WORKSPACE(gemm)
@@ -54,5 +91,6 @@ IK_KERNEL(gemm)
 #include "gemm_block.h"
 #include "gemm_dots.h"
 #include "gemm_skinny.h"
-const ik_gemm_loops IK_SHARED(IK_OF(gemm)) = { sizeof(IK_T), IK_OF(panel_width), IK_OF(tasks), IK_OF(skinny_rows) };
+const ik_gemm_loops IK_SHARED(
+    IK_OF(gemm)) = { sizeof(IK_T), IK_OF(panel_width), IK_OF(tasks), IK_OF(skinny_rows), IK_OF(prepack_b) };
 #endif

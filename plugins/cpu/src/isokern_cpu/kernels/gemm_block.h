@@ -3,17 +3,19 @@
  * writes a row of sums to y. A panel of a has at most IK_OF(panel_rows) rows and, except for the last of a block, a
  * multiple of IK_OF(row_step).
  *
- * A task packs its block of b (level-2 cache) panel by panel, then multiplies one panel of a after the other (level-1
- * cache) by all panels of b. Tasks share no data. */
+ * A task packs its block of b (level-2 cache) panel by panel, unless b is prepacked, then multiplies one panel of a after
+ * the other (level-1 cache) by all panels of b. Tasks share no data. */
 
 /* Compute the last panel of y where y is the accumulator, through a temporary tile, since a whole panel would not
  * fit. */
-static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *y, int64_t y_row, bool first, IK_T *sums)
+static void IK_OF(edge)(ik_tile *t, int64_t rows, int64_t cols, IK_T *sums)
 {
-    const int64_t panel_width = IK_OF(panel_width);
-    for (int64_t i = 0; i < rows && !first; i++)
-        memcpy(sums + i * panel_width, y + i * y_row, (size_t)cols * sizeof *y);
-    t->to = sums, t->from = first ? NULL : sums;
+    const int64_t panel_width = IK_OF(panel_width), y_row = t->to_row;
+    const IK_T *from = t->from;
+    IK_T *y = t->to;
+    for (int64_t i = 0; i < rows && from != NULL; i++)
+        memcpy(sums + i * panel_width, from + i * t->from_row, (size_t)cols * sizeof *y);
+    t->to = sums, t->from = from == NULL ? NULL : sums;
     t->to_row = t->from_row = panel_width;
     IK_OF(tile)(rows, cols > IK_OF(lanes) ? 2 : 1, t);
     for (int64_t i = 0; i < rows; i++)
@@ -26,12 +28,15 @@ static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int6
                   step = IK_OF(row_step), steps = ik_ceil_div(rows, step);
     IK_T *packed = (IK_T *)(void *)g->slice, *panel = (IK_T *)(void *)(g->slice + g->packed_bytes);
     IK_T *sums = (IK_T *)(void *)(g->slice + g->packed_bytes + g->panel_bytes);
+    const ik_matrix *start = g->from_c ? &g->c : g->from_bias ? &g->bias : NULL;
     ik_tile t;
     for (int64_t block = 0; block < g->k_blocks; block++) {
         int64_t p0 = block * g->max_k, k = ik_min(g->max_k, g->k - p0),
                 in_place = g->b_in_place ? cols / panel_width * panel_width : 0;
         t.k = k;
-        if (g->pack_b != NULL)
+        if (g->b_prepacked)
+            in_place = cols;
+        else if (g->pack_b != NULL)
             g->pack_b(g, p0, k, col0, cols, (float *)packed);
         else if (cols > in_place)
             IK_OF(pack_b)(g, p0, k, col0 + in_place, cols - in_place, packed);
@@ -46,20 +51,23 @@ static void IK_OF(block)(const ik_gemm_args *g, int64_t row0, int64_t rows, int6
                 bool lies = j < in_place;
                 t.b = lies ? (void *)ik_element(&g->b, p0, col0 + j) : packed + (j - in_place) * k;
                 t.b_step = lies ? g->b.row : panel_width;
+                if (g->b_prepacked)
+                    t.b = (const IK_T *)(const void *)g->b.at + (col0 + j) * g->k + p0 * panel_width,
+                    t.b_step = panel_width;
                 t.to = panel_sums + j, t.to_row = g->max_cols;
-                if (g->pure) {
+                if (g->direct)
                     t.to = ik_element(&g->y, row0 + row, col0 + j), t.to_row = g->y.row;
-                    if (width < panel_width) {
-                        IK_OF(edge)(&t, height, width, t.to, g->y.row, block == 0, sums);
-                        continue;
-                    }
-                }
                 t.from = block == 0 ? NULL : t.to, t.from_row = t.to_row;
-                IK_OF(tile)(height, width > IK_OF(lanes) ? 2 : 1, &t);
+                if (block == 0 && start != NULL)
+                    t.from = ik_element(start, row0 + row, col0 + j), t.from_row = start->row;
+                if (g->direct && width < panel_width)
+                    IK_OF(edge)(&t, height, width, sums);
+                else
+                    IK_OF(tile)(height, width > IK_OF(lanes) ? 2 : 1, &t);
             }
-            if (!g->pure && block == g->k_blocks - 1)
-                for (int64_t r = 0; r < height; r++)
-                    IK_OF(finish)(g, row0 + row + r, col0, cols, panel_sums + r * g->max_cols);
+            for (int64_t r = 0; r < height && block == g->k_blocks - 1 && (!g->direct || ik_has_rest(g)); r++)
+                IK_OF(finish)(g, row0 + row + r, col0, cols,
+                    g->direct ? (IK_T *)(void *)ik_element(&g->y, row0 + row + r, col0) : panel_sums + r * g->max_cols);
         }
     }
 }

@@ -23,9 +23,11 @@ typedef struct ik_gemm_args {
     int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
     int64_t max_rows, max_cols, max_k;        /* largest block sizes; max_cols in whole panels */
     int64_t packed_bytes, panel_bytes, slice_bytes;
-    bool pure;       /* y is its own accumulator: the compute type, contiguous columns, no epilogue */
+    bool direct;     /* y is its own accumulator: the compute type, and contiguous columns */
+    bool from_c, from_bias; /* what sums that are direct start from */
     bool a_in_place; /* a is read in place */
     bool b_in_place; /* b is read in place, except for its last panel of columns */
+    bool b_prepacked;       /* b is panels of all k, one after the other */
     bool skinny;     /* few rows: gemm_skinny.h */
     char *workspace, *slice; /* slice: the part of the worker that runs a task */
     bool exchanged;          /* a is the plan's b */
@@ -38,7 +40,7 @@ typedef struct ik_gemm_args {
  * of the same level use those of gemm. */
 typedef struct ik_gemm_loops {
     int64_t size, panel_width;
-    ik_task *tasks, *skinny_rows;
+    ik_task *tasks, *skinny_rows, *pack; /* of panels of columns of b */
 } ik_gemm_loops;
 
 extern const ik_gemm_loops IK_SHARED(gemm_f32), IK_SHARED(gemm_f64);
@@ -75,6 +77,28 @@ static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
     return g;
 }
 
+/* Whether a tile can start from a matrix of terms: of the type of the sums, and contiguous columns. */
+static inline bool ik_starts(const ik_gemm_args *g, const ik_matrix *terms)
+{ return terms->at != NULL && terms->dtype == g->y.dtype && terms->col == 1; }
+
+/* Choose whether y is its own accumulator, and what its sums start from. What is left is applied in place. */
+static inline void ik_choose_sums(ik_gemm_args *g, int64_t size)
+{
+    const bool from_c = g->beta == 1 && ik_starts(g, &g->c);
+    g->direct = g->a.dtype == g->y.dtype && ik_itemsize(g->y.dtype) == size && g->y.col == 1 && g->alpha == 1
+        && (g->c.at == NULL || from_c);
+    g->from_c = g->direct && from_c;
+    g->from_bias = g->direct && !from_c && ik_starts(g, &g->bias);
+}
+
+/* Whether sums that are direct are not yet the results. */
+static inline bool ik_has_rest(const ik_gemm_args *g)
+{ return g->activation != IK_GEMM_NONE || (g->bias.at != NULL && !g->from_bias); }
+
+/* Reading prepacked b, as few rows do, takes as long as about eight rows of products. */
+static inline int64_t ik_rows_of_work(const ik_gemm_args *g, int64_t rows)
+{ return g->b_prepacked ? ik_max(rows, 8) : rows; }
+
 /* Choose the blocking for elements of `size` bytes, tiles of `tile_rows`, panels of `panel_width` columns, and a
  * multiple of `k_step` for max_k. */
 static inline void ik_choose_blocking(
@@ -83,15 +107,14 @@ static inline void ik_choose_blocking(
     bool plain = ik_itemsize(g->a.dtype) == size; /* nothing to widen */
     g->k_blocks = ik_max(1, ik_ceil_div(g->k, IK_BLOCK_K));
     g->max_k = ik_round_up(ik_ceil_div(g->k, g->k_blocks), k_step);
-    g->pure = plain && g->y.col == 1 && g->alpha == 1 && g->c.at == NULL && g->bias.at == NULL
-        && g->activation == IK_GEMM_NONE;
+    ik_choose_sums(g, size);
 
     int64_t cols = IK_BLOCK_BYTES / (IK_BLOCK_K * size), rows = 1024;
-    if (!g->pure && g->k_blocks > 1) /* unfinished sums are in the workspace */
+    if (!g->direct && g->k_blocks > 1) /* unfinished sums are in the workspace */
         rows = IK_BLOCK_BYTES / (cols * size);
     g->row_blocks = ik_max(1, ik_ceil_div(g->m, rows));
     g->col_blocks = ik_max(1, ik_ceil_div(g->n, cols));
-    double products = (double)g->batch * (double)g->m * (double)g->n * (double)g->k;
+    double products = (double)g->batch * (double)ik_rows_of_work(g, g->m) * (double)g->n * (double)g->k;
     int64_t wanted = (int64_t)(products / IK_THREAD_PRODUCTS < 2.0 * ik_threads() ? products / IK_THREAD_PRODUCTS
                                                                                   : 2.0 * ik_threads());
     int64_t others = g->batch * g->col_blocks;
@@ -105,13 +128,13 @@ static inline void ik_choose_blocking(
     g->col_blocks = g->n == 0 ? 1 : ik_ceil_div(g->n, g->max_cols);
 
     g->a_in_place = plain && ((g->a.col == 1 && !ik_rows_clash(g->a.row * size)) || (g->a.row == 1 && g->max_k <= 64));
-    g->b_in_place = plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1 && g->max_rows <= 3 * tile_rows
-        && g->k * g->n * size <= 256 << 10;
+    g->b_in_place = !g->b_prepacked && plain && ik_itemsize(g->b.dtype) == size && g->b.col == 1
+        && g->max_rows <= 3 * tile_rows && g->k * g->n * size <= 256 << 10;
     int64_t packed_cols = g->b_in_place ? panel_width : g->max_cols,
             sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
-    g->packed_bytes = ik_round_up(g->max_k * packed_cols * size, 64);
+    g->packed_bytes = g->b_prepacked ? 0 : ik_round_up(g->max_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->max_k + 16), 16 * g->max_k) * size, 64);
-    int64_t sums = g->pure ? ik_max(1, tile_rows) * panel_width : sum_rows * g->max_cols;
+    int64_t sums = g->direct ? ik_max(1, tile_rows) * panel_width : sum_rows * g->max_cols;
     g->slice_bytes = g->packed_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
 }
 
@@ -143,7 +166,7 @@ static inline int64_t ik_task_grain(const ik_gemm_args *g)
 {
     if (g->skinny)
         return ik_max(16, IK_SKINNY_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
-    double products = (double)g->max_rows * (double)g->max_cols * (double)g->k + 64;
+    double products = (double)ik_rows_of_work(g, g->max_rows) * (double)g->max_cols * (double)g->k + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }
 

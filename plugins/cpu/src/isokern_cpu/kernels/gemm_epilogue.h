@@ -19,17 +19,18 @@ static void IK_OF(finish)(const ik_gemm_args *g, int64_t row, int64_t col, int64
         int64_t count = ik_min(RUN, n - at);
         for (int64_t i = 0; i < count && alpha != 1; i++)
             x[i] *= alpha;
-        if (g->c.at != NULL) {
+        if (g->c.at != NULL && !g->from_c) {
             const IK_T *other = IK_OF(run_of)(&g->c, row, col, count, scratch);
             for (int64_t i = 0; i < count; i++)
                 x[i] += beta * other[i];
         }
-        if (g->bias.at != NULL) {
+        if (g->bias.at != NULL && !g->from_bias) {
             const IK_T *other = IK_OF(run_of)(&g->bias, row, col, count, scratch);
             for (int64_t i = 0; i < count; i++)
                 x[i] += other[i];
         }
         IK_OF(ik_activate)(g->activation, count, x);
-        IK_OF(store)(g->y.dtype, x, ik_element(&g->y, row, col), g->y.col, count);
+        if (!g->direct)
+            IK_OF(store)(g->y.dtype, x, ik_element(&g->y, row, col), g->y.col, count);
     }
 }

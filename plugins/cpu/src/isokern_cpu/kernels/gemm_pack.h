@@ -28,6 +28,20 @@ static void IK_OF(pack_b)(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t 
     }
 }
 
+/* Prepack panels begin .. end of columns of b, each of all k, to g->workspace. */
+static __attribute__((unused)) void IK_OF(prepack_b)(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_gemm_args *g = context;
+    const int64_t width = IK_OF(panel_width);
+    for (int64_t panel = begin; panel < end; panel++) {
+        IK_T *to = (IK_T *)(void *)g->workspace + panel * width * g->k;
+        for (int64_t p = 0; p < g->k; p += IK_BLOCK_K)
+            IK_OF(pack_b)(
+                g, p, ik_min(IK_BLOCK_K, g->k - p), panel * width, ik_min(width, g->n - panel * width), to + p * width);
+    }
+}
+
 /* Pack rows × k of a, with rows contiguous in k unless a is contiguous in rows; the strides of the result are set in
  * the tile. */
 static void IK_OF(pack_a)(const ik_gemm_args *g, int64_t row, int64_t rows, int64_t p0, int64_t k, IK_T *to, ik_tile *t)
