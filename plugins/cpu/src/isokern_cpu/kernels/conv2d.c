@@ -91,7 +91,7 @@ IK_WORKSPACE(conv2d)
 static void run_panels(ik_conv *v)
 {
     const ik_conv_loops *loops = loops_of(v);
-    const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->panels);
+    const int64_t parts = v->groups * v->bands * ik_conv_parts(v);
     const double products =
         (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;

@@ -41,6 +41,8 @@ typedef struct ik_conv {
 
     /* Only with prepacked filters */
     int64_t panel_width, panels, tile; /* outputs in a panel, panels of a group, pixels of a tile */
+    int64_t task_panels; /* panels of a task, one after the other */
+    bool tiled; /* x is in place but for a task's copy of it, [tile, k, pixel], which all its panels read */
     bool flat; /* lines are runs of tiles, else rows of y: where x is in place, or planes have the pixels of y */
     int64_t line, lines; /* a band is some lines: their pixels, and those of an image */
     int64_t round, image; /* images that are processed at one time, and the first of them */
@@ -166,7 +168,10 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
     /* Lines of whole vectors that are several tiles, or fewer if threads would have no work. */
     v->line = v->flat ? 8 * v->tile : v->ow;
     const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;
-    while (v->flat && v->line > v->tile && columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads())
+    v->tiled = v->x_in_place && v->tile == IK_TILE_ROWS && v->panels > 1 && pixels >= v->tile;
+    while (v->flat && v->line > v->tile
+        && (columns * ik_ceil_div(pixels, v->line) < 4 * ik_threads()
+            || (v->tiled && v->k * v->line * size > IK_PANEL_PLANES)))
         v->line /= 2;
     v->lines = ik_ceil_div(pixels, v->line);
     v->k_blocks = ik_max(1, ik_ceil_div(v->k * v->panel_width * size, IK_PANEL_BYTES));
@@ -174,27 +179,37 @@ static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64
     v->local = !v->flat && v->lines >= 12 * ik_threads();
     v->row_blocks = 1;
 
-    /* Bytes of a row in the planes of a group. */
-    const int64_t row = v->x_in_place ? 0 : v->channels * v->planes * v->phases * v->width * size;
-    const int64_t image = v->groups * row * (v->oh + v->reach), sums = ik_max(1, v->line * v->panel_width * size);
+    /* Bytes of a row in the planes of a group, or of a line of tiles. */
+    const int64_t row = v->tiled ? v->k * v->line * size
+        : v->x_in_place          ? 0
+                                 : v->channels * v->planes * v->phases * v->width * size;
+    const int64_t image = v->tiled ? 0 : v->groups * row * (v->oh + v->reach),
+                  sums = ik_max(1, v->line * v->panel_width * size);
     v->round = ik_max(1, ik_min(v->images, v->local || image == 0 ? v->images : IK_PANEL_IMAGES / image));
-    const int64_t others = ik_max(1, v->round * v->groups * (v->local ? 1 : v->panels));
+    const bool band_by_band = v->local || v->tiled;
+    const int64_t others = ik_max(1, v->round * v->groups * (band_by_band ? 1 : v->panels));
     const double products =
         (double)v->round * (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow);
     const int64_t wanted = products < 2.0 * IK_THREAD_PRODUCTS ? 1 : (v->local ? 2 : 4) * ik_threads();
     v->bands = ik_ceil_div(wanted, others);
     if (v->k_blocks > 1)
         v->bands = ik_max(v->bands, ik_ceil_div(v->lines * sums, IK_PANEL_SUMS));
-    if (v->local)
+    if (band_by_band)
         v->bands = ik_max(v->bands, ik_ceil_div(row * v->lines, IK_PANEL_PLANES));
     v->bands = ik_max(1, ik_min(v->bands, v->lines));
+    v->task_panels = v->local ? v->panels : 1;
+    if (v->tiled) /* where there are few bands, several tasks for each, of two panels and more */
+        v->task_panels = ik_max(2, ik_ceil_div(v->panels * others * v->bands, ik_max(wanted, others * v->bands)));
     const int64_t band = ik_ceil_div(v->lines, v->bands);
     v->max_band = v->local ? band : v->oh;
     v->offset_bytes = ik_round_up(2 * v->k * 8, 64);
     v->plane_bytes = v->local ? 0 : ik_round_up(v->round * image, 64);
     v->sum_bytes = ik_round_up(ik_round_up((v->k_blocks > 1 ? band : 1) * v->line, lanes) * v->panel_width * size, 64);
-    v->slice_bytes = v->sum_bytes + (v->local ? ik_round_up(row * (band + v->reach), 64) : 0);
+    v->slice_bytes = v->sum_bytes + (band_by_band ? ik_round_up(row * (band + v->reach), 64) : 0);
 }
+
+/* The tasks of a band, for prepacked filters. */
+static inline int64_t ik_conv_parts(const ik_conv *v) { return ik_ceil_div(v->panels, v->task_panels); }
 
 static inline int64_t ik_conv_tasks(const ik_conv *v) { return v->images * v->groups * v->bands * v->row_blocks; }
 
@@ -213,7 +228,7 @@ static inline void ik_conv_offsets(const ik_conv *v, int64_t panel_width, int64_
     const int64_t plane = (v->max_band + v->reach) * v->width, channel = v->planes * v->phases * plane;
     int64_t *to = offsets;
     for (int64_t c = 0; v->x_in_place && c < v->k; c++)
-        *to++ = c * v->tx->strides[1];
+        *to++ = c * (v->tiled ? v->tile : v->tx->strides[1]);
     for (int64_t ky = 0; !v->x_in_place && v->k > 0 && ky < v->kh;
         ky++) /* of channel 0: a division for each tap would take long */
         for (int64_t kx = 0; kx < v->kw; kx++) {

@@ -130,6 +130,32 @@ typedef struct IK_OF(band) {
     IK_T *sums; /* [pixels, panel_width]: those of the band; of one line where there is one block */
 } IK_OF(band);
 
+/* Copy the pixels of a band's tiles, all channels of a tile one after the other: a channel of a large image is far from
+ * the next one, and each panel of outputs would wait for them again. */
+static void IK_OF(copy_tiles)(const ik_conv *v, const IK_OF(band) * band, const IK_T *x, IK_T *to)
+{
+    enum { TILE = IK_TILE_ROWS, AHEAD = 8 }; /* channels that are prefetched */
+    const int64_t area = v->oh * v->ow, channel = v->tx->strides[1];
+    for (int64_t line = band->first; line < band->last; line++, to += v->line * v->k) {
+        const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, TILE);
+        int64_t cols[9] = { 0 };
+        for (int64_t n = 0; n <= tiles; n++)
+            cols[n] = length * n / tiles;
+        for (int64_t c = 0; c < v->k; c++) {
+            const IK_T *from = x + line * v->line + c * channel;
+            for (int64_t i = 0; i < length && c + AHEAD < v->k; i += IK_LINE / (int64_t)sizeof *x)
+                __builtin_prefetch(from + AHEAD * channel + i);
+            for (int64_t n = 0; n < tiles; n++) {
+                IK_T *tile = to + (n * v->k + c) * TILE;
+                if (cols[n] + TILE <= length || c < v->k - 1) /* then what is beyond the line is in x */
+                    memcpy(tile, from + cols[n], TILE * sizeof *to);
+                else
+                    memcpy(tile, from + cols[n], (size_t)(length - cols[n]) * sizeof *to);
+            }
+        }
+    }
+}
+
 /* Compute one panel of outputs over a band. */
 static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, int64_t panel)
 {
@@ -160,7 +186,7 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
             IK_T *sums = band->sums + (one_block ? 0 : line * v->line - begin) * panel_width;
             for (int64_t n = 0; n < tiles; n++) {
                 const int64_t col = length * n / tiles, pixels = length * (n + 1) / tiles - col;
-                t.x = x + col;
+                t.x = v->tiled ? band->x + ((line - band->first) * v->line + n * v->tile) * v->k : x + col;
                 t.to = sums + col * panel_width;
                 t.from = k0 > 0 ? t.to : bias;
                 IK_OF(pixel_tile)(pixels, panel_width / IK_OF(lanes), &t);
@@ -175,12 +201,12 @@ static void IK_OF(contract_panel)(const ik_conv *v, const IK_OF(band) * band, in
             v, band->image, output, outputs, begin, ik_min(area, band->last * v->line) - begin, band->sums);
 }
 
-/* Run tasks begin .. end of a round of images, numbered ((image * bands + band) * groups + group) * panels + panel;
- * where planes are local, a task is all panels. */
+/* Run tasks begin .. end of a round of images, numbered ((image * bands + band) * groups + group) * parts + part;
+ * a task is the panels of a part. */
 static void IK_OF(panel_tasks)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_conv *v = context;
-    const int64_t count = v->local ? v->panels : 1, parts = v->panels / count;
+    const int64_t parts = ik_conv_parts(v);
     const int64_t size = ik_itemsize(v->tx->dtype), *step = v->tx->strides;
     const int64_t plane = v->planes * v->phases * (v->max_band + v->reach) * v->width;
     char *slice = v->workspace + v->offset_bytes + v->plane_bytes + worker * v->slice_bytes;
@@ -198,13 +224,16 @@ static void IK_OF(panel_tasks)(void *context, int64_t begin, int64_t end, int32_
         if (v->local) {
             IK_OF(planes)(v, x, v->channels, band.first, band.last - band.first, planes);
             band.x = planes;
+        } else if (v->tiled) {
+            IK_OF(copy_tiles)(v, &band, (const IK_T *)(const void *)x, planes);
+            band.x = planes;
         } else if (v->x_in_place) {
             band.x = (const IK_T *)(const void *)x + band.first * v->line;
         } else {
             band.x = (const IK_T *)(const void *)(v->workspace + v->offset_bytes)
                 + (image * v->groups + band.group) * v->channels * plane + band.first * v->width;
         }
-        for (int64_t panel = part * count; panel < (part + 1) * count; panel++)
+        for (int64_t panel = part * v->task_panels; panel < ik_min(v->panels, (part + 1) * v->task_panels); panel++)
             IK_OF(contract_panel)(v, &band, panel);
     }
 }

@@ -142,13 +142,13 @@ static void plane_tasks(void *context, int64_t begin, int64_t end, int32_t worke
     }
 }
 
-/* Run tasks begin .. end of a round of images, numbered ((image * bands + band) * groups + group) * panels + panel;
- * where planes are local, a task is all panels. */
+/* Run tasks begin .. end of a round of images, numbered ((image * bands + band) * groups + group) * parts + part;
+ * a task is the panels of a part. */
 static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const byte_conv *b = context;
     const ik_conv *v = &b->v;
-    const int64_t count = v->local ? v->panels : 1, parts = v->panels / count;
+    const int64_t parts = ik_conv_parts(v);
     const int64_t *step = v->tx->strides, plane = v->planes * v->phases * (v->max_band + v->reach) * v->width;
     char *slice = v->workspace + v->offset_bytes + v->plane_bytes + worker * v->slice_bytes;
     for (int64_t task = begin; task < end; task++) {
@@ -169,7 +169,7 @@ static void panel_tasks(void *context, int64_t begin, int64_t end, int32_t worke
             band.x = (const uint32_t *)(const void *)(v->workspace + v->offset_bytes)
                 + (image * v->groups + band.group) * v->channels * plane + band.first * (v->flat ? v->line : v->width);
         }
-        for (int64_t panel = part * count; panel < (part + 1) * count; panel++)
+        for (int64_t panel = part * v->task_panels; panel < ik_min(v->panels, (part + 1) * v->task_panels); panel++)
             contract_panel(b, &band, panel);
     }
 }
@@ -198,7 +198,7 @@ static ik_status convolve_bytes(const ik_plan *plan, void *const *data, void *wo
     }
     v->workspace = workspace;
     ik_conv_offsets(v, 0, workspace);
-    const int64_t parts = v->groups * v->bands * (v->local ? 1 : v->panels);
+    const int64_t parts = v->groups * v->bands * ik_conv_parts(v);
     const double products =
         (double)v->groups * (double)v->outputs * (double)v->k * (double)(v->oh * v->ow) / (double)parts;
     const int64_t grain = products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
