@@ -143,7 +143,7 @@ static inline void ik_conv_choose_rows(ik_conv *v)
     v->bands = ik_ceil_div(v->oh, v->max_band);
 }
 
-/* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2; 0 where too many lanes would be
+/* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2, or 1 of few outputs; 0 where too many lanes would be
  * idle or where tiles do not apply. */
 static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 {
@@ -155,7 +155,9 @@ static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
     if (!v->point && v->ow <= IK_TILE_ROWS / 2 && 4 * outputs >= 3 * ik_round_up(outputs, 4 * lanes))
         return 4 * lanes;
 #endif
-    return 4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes) ? 2 * lanes : 0;
+    if (4 * outputs >= 3 * ik_round_up(outputs, 2 * lanes))
+        return 2 * lanes;
+    return 4 * outputs >= 3 * ik_round_up(outputs, lanes) ? lanes : 0;
 }
 
 /* Blocking for prepacked filters, after ik_conv_choose_blocking: bands of lines, several for each thread. Where y has
@@ -164,7 +166,8 @@ static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64_t lanes)
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
-    v->tile = 2 * lanes * IK_TILE_ROWS / v->panel_width;
+    v->tile = v->panel_width == lanes ? (IK_TILE_ROWS == 14 ? 14 : 2 * IK_TILE_ROWS)
+                                      : 2 * lanes * IK_TILE_ROWS / v->panel_width;
     /* Lines of whole vectors that are several tiles, or fewer if threads would have no work. */
     v->line = v->flat ? 8 * v->tile : v->ow;
     const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;

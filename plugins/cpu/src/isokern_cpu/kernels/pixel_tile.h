@@ -4,6 +4,7 @@
 #define IK_PIXEL_TILE_H
 
 enum { IK_LINE = 64, IK_PANEL_PREFETCH = 16 }; /* bytes of a cache line, and how many are prefetched at one time */
+enum { IK_ONE_VECTOR_PIXELS = IK_TILE_ROWS == 14 ? 14 : 2 * IK_TILE_ROWS }; /* most pixels of a tile of one vector */
 
 /* A tile of a convolution with prepacked filters: some adjacent pixels i of a line times the outputs o of a panel.
  *
@@ -27,7 +28,7 @@ typedef struct ik_pixel_tile {
 static inline __attribute__((always_inline)) void IK_OF(pixel_tile_of)(
     const int rows, const int vecs, const ik_pixel_tile *t)
 {
-    IK_OF(vector) sum[IK_TILE_ROWS][4];
+    IK_OF(vector) sum[IK_ONE_VECTOR_PIXELS][4];
     const IK_T *x = t->x, *w = t->w, *from = t->from;
     const int64_t k = t->k, *offsets = t->offsets;
     const char *prefetch = t->prefetch;
@@ -76,6 +77,14 @@ static void IK_OF(pixel_tile)(int64_t rows, int64_t vecs, const ik_pixel_tile *t
     case 16 * m + n: IK_OF(pixel_tile_of)(n, m, t); return;
     switch (16 * vecs + rows) {
         /* clang-format off */
+        IK_PIXELS(1, 1) IK_PIXELS(2, 1) IK_PIXELS(3, 1) IK_PIXELS(4, 1) IK_PIXELS(5, 1) IK_PIXELS(6, 1) IK_PIXELS(7, 1)
+        IK_PIXELS(8, 1) IK_PIXELS(9, 1) IK_PIXELS(10, 1)
+#if defined(__AVX__)
+        IK_PIXELS(11, 1) IK_PIXELS(12, 1)
+#endif
+#if defined(__AVX512F__)
+        IK_PIXELS(13, 1) IK_PIXELS(14, 1)
+#endif
         IK_PIXELS(1, 2) IK_PIXELS(2, 2) IK_PIXELS(3, 2) IK_PIXELS(4, 2) IK_PIXELS(5, 2)
 #if defined(__AVX__)
         IK_PIXELS(6, 2)
