@@ -143,8 +143,8 @@ static inline void ik_conv_choose_rows(ik_conv *v)
     v->bands = ik_ceil_div(v->oh, v->max_band);
 }
 
-/* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2, or 1 of few outputs; 0 where too many lanes would be
- * idle or where tiles do not apply. */
+/* Outputs in a panel of prepacked filters: 4 vectors where lines are short, else 2, or 1 where outputs are few; 0 where
+ * too many lanes would be idle or where tiles do not apply. */
 static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
@@ -166,8 +166,7 @@ static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 static inline void ik_conv_choose_panel_blocking(ik_conv *v, int64_t size, int64_t lanes)
 {
     v->panels = ik_ceil_div(v->outputs, v->panel_width);
-    v->tile = v->panel_width == lanes ? (IK_TILE_ROWS == 14 ? 14 : 2 * IK_TILE_ROWS)
-                                      : 2 * lanes * IK_TILE_ROWS / v->panel_width;
+    v->tile = v->panel_width == lanes ? IK_NARROW_TILE_ROWS : 2 * lanes * IK_TILE_ROWS / v->panel_width;
     /* Lines of whole vectors that are several tiles, or fewer if threads would have no work. */
     v->line = v->flat ? 8 * v->tile : v->ow;
     const int64_t columns = ik_max(1, v->images * v->groups * v->panels), pixels = v->oh * v->ow;

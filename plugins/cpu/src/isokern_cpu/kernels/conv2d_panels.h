@@ -147,7 +147,7 @@ static void IK_OF(copy_tiles)(const ik_conv *v, const IK_OF(band) * band, const 
                 __builtin_prefetch(from + AHEAD * channel + i);
             for (int64_t n = 0; n < tiles; n++) {
                 IK_T *tile = to + (n * v->k + c) * TILE;
-                if (cols[n] + TILE <= length || c < v->k - 1) /* then what is beyond the line is in x */
+                if (cols[n] + TILE <= length || (c < v->k - 1 && channel >= area)) /* what is beyond is in x */
                     memcpy(tile, from + cols[n], TILE * sizeof *to);
                 else
                     memcpy(tile, from + cols[n], (size_t)(length - cols[n]) * sizeof *to);

@@ -29,14 +29,16 @@ static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
     return g;
 }
 
-/* Whether b is a matrix of the compute type that serves the whole batch, and stays the right operand. */
+/* Whether b is a matrix of the compute type that serves the whole batch, is a vector wide, and stays the right
+ * operand. */
 static bool is_packed(const ik_plan *plan, const ik_gemm_args *g)
 {
     const ik_tensor *b = &plan->tensors[IK_GEMM_B];
     for (int32_t i = 0; i < b->ndim - 2; i++)
         if (b->shape[i] != 1 && b->strides[i] != 0)
             return false;
-    return ik_is_float(b->dtype) && b->dtype == ik_compute_of(b->dtype) && !g->exchanged && g->n > 1 && g->k > 0;
+    return ik_is_float(b->dtype) && b->dtype == ik_compute_of(b->dtype) && !g->exchanged && g->k > 0
+        && 2 * g->n >= loops_of(b->dtype)->panel_width;
 }
 
 IK_PACKED_LAYOUT(gemm)

@@ -3,8 +3,8 @@
  * writes a row of sums to y. A panel of a has at most IK_OF(panel_rows) rows and, except for the last of a block, a
  * multiple of IK_OF(row_step).
  *
- * A task packs its block of b (level-2 cache) panel by panel, unless b is prepacked, then multiplies one panel of a after
- * the other (level-1 cache) by all panels of b. Tasks share no data. */
+ * A task packs its block of b (level-2 cache) panel by panel, unless b is prepacked, then multiplies one panel of a
+ * after the other (level-1 cache) by all panels of b. Tasks share no data. */
 
 /* Compute the last panel of y where y is the accumulator, through a temporary tile, since a whole panel would not
  * fit. */

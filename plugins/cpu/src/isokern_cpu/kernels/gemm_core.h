@@ -23,12 +23,12 @@ typedef struct ik_gemm_args {
     int64_t row_blocks, col_blocks, k_blocks; /* a task is a block of rows times a block of columns */
     int64_t max_rows, max_cols, max_k;        /* largest block sizes; max_cols in whole panels */
     int64_t packed_bytes, panel_bytes, slice_bytes;
-    bool direct;     /* y is its own accumulator: the compute type, and contiguous columns */
+    bool direct;            /* y is its own accumulator: the compute type, and contiguous columns */
     bool from_c, from_bias; /* what sums that are direct start from */
-    bool a_in_place; /* a is read in place */
-    bool b_in_place; /* b is read in place, except for its last panel of columns */
+    bool a_in_place;        /* a is read in place */
+    bool b_in_place;        /* b is read in place, except for its last panel of columns */
     bool b_prepacked;       /* b is panels of all k, one after the other */
-    bool skinny;     /* few rows: gemm_skinny.h */
+    bool skinny;            /* few rows: gemm_skinny.h */
     char *workspace, *slice; /* slice: the part of the worker that runs a task */
     bool exchanged;          /* a is the plan's b */
     const void *own;         /* what the packing and the epilogue of one kernel alone read */

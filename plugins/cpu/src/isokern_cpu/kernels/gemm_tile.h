@@ -11,11 +11,11 @@
 #include "convert.h"
 
 #if defined(__AVX512F__) /* rows * 2 accumulators, 2 vectors of b and one of a fill the registers */
-enum { IK_TILE_ROWS = 14 };
+enum { IK_TILE_ROWS = 14, IK_NARROW_TILE_ROWS = 14 /* of tiles of one vector of columns */ };
 #elif defined(__AVX__)
-enum { IK_TILE_ROWS = 6 };
+enum { IK_TILE_ROWS = 6, IK_NARROW_TILE_ROWS = 12 };
 #else
-enum { IK_TILE_ROWS = 5 };
+enum { IK_TILE_ROWS = 5, IK_NARROW_TILE_ROWS = 10 };
 #endif
 
 typedef struct ik_tile {

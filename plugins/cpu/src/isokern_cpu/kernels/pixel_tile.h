@@ -4,7 +4,6 @@
 #define IK_PIXEL_TILE_H
 
 enum { IK_LINE = 64, IK_PANEL_PREFETCH = 16 }; /* bytes of a cache line, and how many are prefetched at one time */
-enum { IK_ONE_VECTOR_PIXELS = IK_TILE_ROWS == 14 ? 14 : 2 * IK_TILE_ROWS }; /* most pixels of a tile of one vector */
 
 /* A tile of a convolution with prepacked filters: some adjacent pixels i of a line times the outputs o of a panel.
  *
@@ -28,7 +27,7 @@ typedef struct ik_pixel_tile {
 static inline __attribute__((always_inline)) void IK_OF(pixel_tile_of)(
     const int rows, const int vecs, const ik_pixel_tile *t)
 {
-    IK_OF(vector) sum[IK_ONE_VECTOR_PIXELS][4];
+    IK_OF(vector) sum[IK_NARROW_TILE_ROWS][4];
     const IK_T *x = t->x, *w = t->w, *from = t->from;
     const int64_t k = t->k, *offsets = t->offsets;
     const char *prefetch = t->prefetch;
