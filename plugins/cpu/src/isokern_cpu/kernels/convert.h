@@ -14,6 +14,10 @@ enum { IK_VECTOR = 32 };
 enum { IK_VECTOR = 16 };
 #endif
 
+/* Keep a pointer or a number in a register of its own: gcc else makes a register of each row's distance from the first
+ * one, more than there are, and moves some from vectors, in the place of multiplications. */
+#define IK_HIDE(value) __asm__("" : "+r"(value))
+
 typedef float ik_f32s __attribute__((vector_size(IK_VECTOR)));
 typedef double ik_f64s __attribute__((vector_size(IK_VECTOR)));
 typedef uint32_t ik_u32s __attribute__((vector_size(IK_VECTOR)));

@@ -34,10 +34,6 @@ typedef struct ik_tile {
     bool relu;
 } ik_tile;
 
-/* Keep a value in a register of its own: gcc else makes a register of each row's distance from the first one, more than
- * there are, and moves some from vectors in the place of multiplications. */
-#define IK_HIDE(value) __asm__("" : "+r"(value))
-
 enum { IK_TILE_AHEAD = 16 }; /* rows of b that are prefetched, and four times as many where a tile has few rows of a */
 
 /* A second thread that is awake pays from about this many multiplications on. */

@@ -66,18 +66,25 @@ static inline __attribute__((always_inline)) void ik_stream_squares(char *y, ik_
 }
 
 /* y[p][l] = x[l][p] for as many columns p and rows l as a vector has elements; steps in bytes. Unrolled, so that
- * everything stays in registers. */
+ * everything stays in registers; `stream` is a constant. */
 static inline __attribute__((always_inline)) void ik_transpose_squares(
-    int64_t size, char *y, int64_t y_step, const char *x, int64_t x_step, bool stream)
+    int64_t size, char *y, int64_t y_step, const char *x, int64_t x_step, const bool stream)
 {
     ik_square v[16][IK_SQUARES_OF_VECTOR]; /* [column within a square][square] */
     int64_t width = 16 / size, half = width / 2;
+    char *to[IK_SQUARES_OF_VECTOR]; /* the next row of each square */
+#pragma GCC unroll 16
+    for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++)
+        to[s] = y + s * width * y_step;
 #pragma GCC unroll 16
     for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++) {
         ik_square a[16], b[16];
 #pragma GCC unroll 16
-        for (int64_t i = 0; i < width; i++)
-            memcpy(&a[i], x + (s * width + i) * x_step, sizeof a[i]);
+        for (int64_t i = 0; i < width; i++) {
+            memcpy(&a[i], x, sizeof a[i]);
+            x += x_step;
+            IK_HIDE(x);
+        }
 #pragma GCC unroll 16
         for (int64_t round = width; round > 1; round /= 2) {
 #pragma GCC unroll 16
@@ -94,20 +101,18 @@ static inline __attribute__((always_inline)) void ik_transpose_squares(
             v[i][s] = a[i];
     }
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < width; i++)
+    for (int64_t i = 0; i < width; i++) {
         ik_transpose_lanes(v[i]);
-    if (stream) /* once for all: a branch at each store would multiply the code paths */
 #pragma GCC unroll 16
-        for (int64_t i = 0; i < width; i++)
-#pragma GCC unroll 16
-            for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++)
-                ik_stream_squares(y + (s * width + i) * y_step, v[i][s]);
-    else
-#pragma GCC unroll 16
-        for (int64_t i = 0; i < width; i++)
-#pragma GCC unroll 16
-            for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++)
-                memcpy(y + (s * width + i) * y_step, &v[i][s], sizeof v[i][s]);
+        for (int64_t s = 0; s < IK_SQUARES_OF_VECTOR; s++) {
+            if (stream)
+                ik_stream_squares(to[s], v[i][s]);
+            else
+                memcpy(to[s], &v[i][s], sizeof v[i][s]);
+            to[s] += y_step;
+            IK_HIDE(to[s]);
+        }
+    }
 }
 #endif
 
@@ -135,8 +140,14 @@ static inline __attribute__((always_inline)) void ik_transpose_sized(int64_t siz
     if (size <= 8 && yl == size && xp == size && rows >= edge) {
         p = columns / edge * edge, done = rows / edge * edge;
         for (int64_t c = 0; c < p; c += edge)
-            for (int64_t l = 0; l < done; l += edge)
-                ik_transpose_squares(size <= 8 ? size : 8, y + c * yp + l * yl, yp, x + c * xp + l * xl, xl, stream);
+            for (int64_t l = 0; l < done; l += edge) {
+                char *to = y + c * yp + l * yl;
+                const char *from = x + c * xp + l * xl;
+                if (stream)
+                    ik_transpose_squares(size <= 8 ? size : 8, to, yp, from, xl, true);
+                else
+                    ik_transpose_squares(size <= 8 ? size : 8, to, yp, from, xl, false);
+            }
     }
 #endif
     /* The remaining rows of those columns, then the remaining columns. */

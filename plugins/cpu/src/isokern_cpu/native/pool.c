@@ -7,8 +7,8 @@
  * A job never waits for a worker that has not joined it before it was closed. So on a busy machine a call costs at most
  * what it costs in one thread. A worker does not wake on the processor where its last caller ran: there the two would
  * take turns while another processor is idle, as a kernel may leave them for long. To wake workers takes longer than to
- * give work to those that spin, as they do between the calls of a program: while all are asleep, a piece must be several
- * times as large to be worth it. */
+ * give work to those that spin, as they do between the calls of a program: while all are asleep, a piece must be
+ * several times as large to be worth it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
