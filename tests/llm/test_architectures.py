@@ -164,6 +164,7 @@ def test_no_tensor_may_be_missing_and_none_is_ignored(tmp_path, model):
         ("gemma3n", drop("gemma3n.activation_sparsity_scale"), "allowed: 6 floats, one for each layer"),
         ("gemma3n", put("gemma3n.activation_sparsity_scale", np.full(6, np.inf, np.float32)), "or minus infinity"),
         ("gemma3n", put("gemma3n.attention.shared_kv_layers", 6), "shared_kv_layers is 6; allowed: up to 5"),
+        ("gemma3n", put("gemma3n.attention.shared_kv_layers", 5), "layer 1 shares keys and values of a layer before 1"),
         ("gemma3n", put("gemma3n.altup.active_idx", 3), "active_idx is 3; allowed: up to 2"),
         ("gemma3n", put("gemma3n.feed_forward_length", np.array([96, 64], np.int32)), "feed_forward_length is"),
         ("command-r", drop("command-r.logit_scale"), "command-r.logit_scale is missing"),

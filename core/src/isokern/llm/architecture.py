@@ -188,11 +188,18 @@ class Config:
 
 
 def find_source(layer: int, layers: int, altup: AltUp | None, windows: tuple[int, ...]) -> int:
-    """Return the layer whose keys and values a layer sees: the last one before those that share, of its window."""
+    """Return the layer whose keys and values a layer sees: the last one before those that share, of its window.
+
+    InvalidArgument where no layer before those that share has the window.
+    """
     first = layers - altup.shared if altup else layers
     if layer < first:
         return layer
-    return max(other for other in range(first) if windows[other] == windows[layer])
+    like = [other for other in range(first) if windows[other] == windows[layer]]
+    if not like:
+        given = f"layer {layer} shares keys and values of a layer before {first} with its window, {windows[layer]}"
+        raise InvalidArgument("GGUF", given, allowed=f"windows of these layers: {sorted(set(windows[:first]))}")
+    return like[-1]
 
 
 def _read_states(meta: Metadata, own: str, form: Architecture, width: int) -> Recurrent | Mixing | None:
