@@ -74,7 +74,7 @@ def assemble(
         for v in recipe.memory_plan.graph.parameters:
             source = values.pop(v.name)
             if v.name in readers and not isinstance(source, Tensor):
-                _pack(graph.name, v, source, readers[v.name], packed, device, beside, fresh)
+                _pack(graph.name, v, source, readers[v.name], packed, device, stream, beside, fresh)
             else:
                 held[v.name] = _place_parameter(graph.name, v, source, device, beside, fresh)
         if packed.contents:
@@ -132,6 +132,7 @@ def _pack(
     readers: Readers,
     packed: Packed,
     device: Device,
+    stream: Stream | None,
     beside: Program | None,
     fresh: list[Tensor],
 ) -> None:
@@ -150,7 +151,7 @@ def _pack(
         if tensor is None:
             tensor = _place_parameter(where, value, given, device, None, original)
         for key, (descriptor, operand) in readers.items():
-            packed.tensors[key] = descriptor.prepack(operand, tensor)
+            packed.tensors[key] = descriptor.prepack(operand, tensor, stream=stream)
             fresh.append(packed.tensors[key])
     finally:
         for t in original:

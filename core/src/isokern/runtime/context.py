@@ -154,7 +154,7 @@ class RunContext:
                     todo[value.name, layouts[name].name] = op, descriptor, name, self.tensors[value]
         for key, (op, descriptor, name, tensor) in sorted(todo.items(), key=lambda one: -one[1][3].desc.nbytes):
             with error_context(op.name):
-                self._prepacked[key] = descriptor.prepack(name, tensor)
+                self._prepacked[key] = descriptor.prepack(name, tensor, stream=self.stream)
 
     def _bind(self) -> None:
         stream, copies = self.stream, self.recipe.copies

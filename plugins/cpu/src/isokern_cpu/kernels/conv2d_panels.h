@@ -134,7 +134,7 @@ typedef struct IK_OF(band) {
  * the next one, and each panel of outputs would wait for them again. */
 static void IK_OF(copy_tiles)(const ik_conv *v, const IK_OF(band) * band, const IK_T *x, IK_T *to)
 {
-    enum { TILE = IK_TILE_ROWS, AHEAD = 8 }; /* channels that are prefetched */
+    enum { TILE = IK_TILE_ROWS, PREFETCH = 8 }; /* channels that are prefetched */
     const int64_t area = v->oh * v->ow, channel = v->tx->strides[1];
     for (int64_t line = band->first; line < band->last; line++, to += v->line * v->k) {
         const int64_t length = ik_min(v->line, area - line * v->line), tiles = ik_ceil_div(length, TILE);
@@ -143,8 +143,8 @@ static void IK_OF(copy_tiles)(const ik_conv *v, const IK_OF(band) * band, const 
             cols[n] = length * n / tiles;
         for (int64_t c = 0; c < v->k; c++) {
             const IK_T *from = x + line * v->line + c * channel;
-            for (int64_t i = 0; i < length && c + AHEAD < v->k; i += IK_LINE / (int64_t)sizeof *x)
-                __builtin_prefetch(from + AHEAD * channel + i);
+            for (int64_t i = 0; i < length && c + PREFETCH < v->k; i += IK_LINE / (int64_t)sizeof *x)
+                __builtin_prefetch(from + PREFETCH * channel + i);
             for (int64_t n = 0; n < tiles; n++) {
                 IK_T *tile = to + (n * v->k + c) * TILE;
                 if (cols[n] + TILE <= length || (c < v->k - 1 && channel >= area)) /* what is beyond is in x */

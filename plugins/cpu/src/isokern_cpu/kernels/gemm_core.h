@@ -134,7 +134,8 @@ static inline void ik_choose_blocking(
             sum_rows = g->k_blocks == 1 ? ik_min(tile_rows, g->max_rows) : g->max_rows;
     g->packed_bytes = g->b_prepacked ? 0 : ik_round_up(g->max_k * packed_cols * size, 64);
     g->panel_bytes = g->a_in_place ? 0 : ik_round_up(ik_max(tile_rows * (g->max_k + 16), 16 * g->max_k) * size, 64);
-    int64_t sums = g->direct ? ik_max(1, tile_rows) * panel_width : sum_rows * g->max_cols;
+    int64_t last = g->n % panel_width == 0 ? 0 : ik_max(1, tile_rows) * panel_width; /* a tile wider than y */
+    int64_t sums = g->direct ? last : sum_rows * g->max_cols;
     g->slice_bytes = g->packed_bytes + g->panel_bytes + ik_round_up(sums * size, 64);
 }
 

@@ -34,7 +34,7 @@ typedef struct ik_tile {
     bool relu;
 } ik_tile;
 
-enum { IK_TILE_AHEAD = 16 }; /* rows of b that are prefetched, and four times as many where a tile has few rows of a */
+enum { IK_TILE_PREFETCH = 16 }; /* rows of b; four times as many where a tile has few rows of a */
 
 /* A second thread that is awake pays from about this many multiplications on. */
 enum { IK_THREAD_PRODUCTS = 1 << 19 };
@@ -222,7 +222,7 @@ static inline __attribute__((always_inline)) void IK_OF(tile_of)(const int rows,
         const IK_T *row = b + p * b_step;
 #pragma GCC unroll 2
         for (int j = 0; j < vecs; j++)
-            __builtin_prefetch(row + (rows > 4 ? IK_TILE_AHEAD : 4 * IK_TILE_AHEAD) * b_step + j * IK_OF(lanes));
+            __builtin_prefetch(row + (rows > 4 ? IK_TILE_PREFETCH : 4 * IK_TILE_PREFETCH) * b_step + j * IK_OF(lanes));
 #endif
 #pragma GCC unroll 2
         for (int j = 0; j < vecs; j++)
