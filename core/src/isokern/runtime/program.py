@@ -133,9 +133,10 @@ class Program:
             taken = wanted or (self._idle[0] if self._idle else None)
             if taken is not None:
                 self._idle.remove(taken)
-            parameters = dict(self.parameters) if taken is None else {}
+            else:  # `close` empties these
+                parameters, prepacked = dict(self.parameters), dict(self._prepacked)
         if taken is None:
-            taken = RunContext(self._recipe, self.device.stream(), parameters, {}, self._prepacked)
+            taken = RunContext(self._recipe, self.device.stream(), parameters, {}, prepacked)
             self._others.append(taken)
         try:
             yield taken
