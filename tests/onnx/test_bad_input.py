@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 
 import onnx
 from model_mutations import break_bytes, break_message, seeds
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from small_models import classifier, model, node, tensor, value
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, IsokernError
@@ -61,6 +61,40 @@ def test_weights_beyond_the_file_are_refused(tmp_path, more):
 def test_weights_in_a_file_are_read(tmp_path, cpu):
     x = np.float32([1, 2])
     np.testing.assert_array_equal(load(outside(tmp_path, "weights.bin", offset=8), cpu).run(x), x)
+
+
+NARROW = ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ"]
+
+
+def narrow(name, path):
+    """Write a model whose result is 3 × 5 weights of a narrow type in a file; return the weights."""
+    kind = getattr(TensorProto, name)
+    numbers = np.arange(15).reshape(3, 5) % 4 - (0 if "UINT" in name else 2)
+    weights = numpy_helper.from_array(numbers.astype(helper.tensor_dtype_to_np_dtype(kind)), "w")
+    made = model([node("Identity", "w", "y")], [value("x", [2])], [value("y", [3, 5], kind)], [weights], opset=25)
+    onnx.save_model(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return numbers
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_weights_in_a_file_are_unpacked(tmp_path, cpu, name):
+    wanted = narrow(name, tmp_path / "model.onnx")
+    assert (tmp_path / "weights.bin").stat().st_size == {"4": 8, "2": 4}.get(name[-1], 8 if "E2M1" in name else 15)
+    found = load(tmp_path / "model.onnx", cpu).run(np.zeros(2, np.float32))
+    np.testing.assert_array_equal(found.astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_weights_beyond_the_file_are_refused(tmp_path, name):
+    narrow(name, tmp_path / "model.onnx")
+    content = (tmp_path / "weights.bin").read_bytes()
+    (tmp_path / "weights.bin").write_bytes(content[:-1])
+    with pytest.raises(InvalidArgument, match=rf"initialiser 'w': bytes 0 to {len(content)} of 'weights.bin'"):
+        load(tmp_path / "model.onnx")
+    (tmp_path / "weights.bin").unlink()
+    (tmp_path / "weights.bin").symlink_to("/etc/passwd")
+    with pytest.raises(InvalidArgument, match=r"initialiser 'w': elements in the file 'weights.bin', outside"):
+        load(tmp_path / "model.onnx")
 
 
 def test_tensors_of_attributes_in_files_are_refused(tmp_path):

@@ -72,6 +72,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
+def bits_of(name: str) -> int:
+    """Return the bits of an element in a file, where narrow ones are packed."""
+    kind = numpy_dtype(name)
+    if name not in NARROW:
+        return kind.itemsize * 8
+    return int((ml_dtypes.iinfo if "INT" in name else ml_dtypes.finfo)(kind).bits)
+
+
 def name_of(dtype: DType) -> str:
     """Return ONNX's name of a dtype of ours."""
     return next(name for name, ours in OURS.items() if ours is dtype)

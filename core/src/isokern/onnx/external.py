@@ -1,4 +1,4 @@
-"""Elements of tensors in files beside the model: mapped, read-only, and never outside the model's folder."""
+"""Elements of tensors in files beside the model: read-only, and never outside the model's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..status import BadTensorShape, InvalidArgument, quote
-from .elements import NARROW, Array, element_name, numpy_dtype
+from .elements import NARROW, Array, array_of, bits_of, element_name, numpy_dtype
 from .library import proto
 
 
@@ -20,19 +20,20 @@ def is_external(tensor: Any) -> bool:
 
 
 def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
-    """Return the elements, mapped; InvalidArgument where the file is elsewhere, missing, or too short."""
+    """Return the elements, mapped, but for narrow ones, which are unpacked from a copy.
+
+    Raises InvalidArgument where the file is elsewhere, missing, or too short.
+    """
     said = {entry.key: entry.value for entry in tensor.external_data}
     location = said.get("location", "")
     if folder is None:
         raise InvalidArgument(where, f"elements in the file {quote(location)}", hint="load the model from its path")
     path = _inside(where, location, folder)
     name, dims = element_name(where, tensor.data_type), tuple(tensor.dims)
-    if name in NARROW:
-        raise InvalidArgument(where, f"{name} elements in a file", allowed="whole bytes", hint="keep them in the model")
     if any(d < 0 for d in dims):
         raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
     kind = numpy_dtype(name)
-    size, wanted = path.stat().st_size, math.prod(dims) * kind.itemsize
+    size, wanted = path.stat().st_size, -(-math.prod(dims) * bits_of(name) // 8)
     offset = _number(where, "offset", said.get("offset", "0"))
     length = _number(where, "length", said.get("length", str(wanted)))
     if length != wanted:
@@ -43,7 +44,10 @@ def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
         )
     if not wanted:
         return np.zeros(dims, kind)
-    return np.memmap(path, np.uint8, "r", offset, (wanted,)).view(kind).reshape(dims)
+    content = np.memmap(path, np.uint8, "r", offset, (wanted,))
+    if name in NARROW:
+        return array_of(where, proto.TensorProto(data_type=tensor.data_type, dims=dims), content)
+    return content.view(kind).reshape(dims)
 
 
 def _inside(where: str, location: str, folder: Path) -> Path:
