@@ -176,6 +176,7 @@ declare(
     shapes=_matmul_integer_shapes,
     normal_form=_integer_normal_form,
     decompose=_matmul_integer,
+    constants=("b",),
     flops=_flops,
     samples=lambda: [
         Sample(

@@ -1,7 +1,7 @@
 /* matmul, gemm and linear: y = activation(alpha * a @ b + beta * c + bias) over packed blocks and register tiles.
  *
- * F16 and BF16 are widened to F32 while they are packed and rounded once at the end; F64 and integers have their own
- * tiles. */
+ * F16 and BF16 are widened to F32 while they are packed and rounded once at the end, prepacked ones too, which keep
+ * their size; F64 and integers have their own tiles. */
 #ifndef IK_T
 #include "gemm_core.h"
 
@@ -17,37 +17,57 @@ static const ik_gemm_loops *loops_of(int32_t dtype)
     return ik_itemsize(dtype) == 8 ? &u64 : &u32;
 }
 
+/* Whether prepacked b has numbers of 16 bits. */
+static bool is_narrow(const ik_gemm_args *g) { return g->b.dtype != ik_compute_of(g->b.dtype); }
+
+/* Widen columns first .. first + cols of rows p0 .. p0 + k of narrow panels. */
+static void widen_panels(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
+{
+    const int64_t width = loops_of(IK_F32)->panel_width;
+    for (int64_t j = 0; j < cols; j += width)
+        ik_load_f32(g->b.dtype, g->b.at + ((first + j) * g->k + p0 * width) * (int64_t)sizeof(uint16_t), 1, k * width,
+            to + j * k);
+}
+
+/* Prepack panels begin .. end of columns of b, each of all k, without widening. */
+static void pack_narrow(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_gemm_args *g = context;
+    const int64_t width = loops_of(IK_F32)->panel_width;
+    for (int64_t panel = begin; panel < end; panel++) {
+        const int64_t cols = ik_min(width, g->n - panel * width);
+        uint16_t *to = (uint16_t *)(void *)g->workspace + panel * width * g->k;
+        for (int64_t p = 0; p < g->k; p++, to += width) {
+            const uint16_t *row = (const uint16_t *)(const void *)ik_element(&g->b, p, panel * width);
+            for (int64_t j = 0; j < width; j++)
+                to[j] = j < cols ? row[j * g->b.col] : 0;
+        }
+    }
+}
+
 static ik_gemm_args args_of(const ik_plan *plan, void *const *data)
 {
     ik_gemm_args g = ik_gemm_args_of(plan, data);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    g.b_prepacked = IK_IS_PREPACKED(plan, IK_GEMM_B);
-    if (g.b_prepacked && data != NULL)
+    const bool prepacked = IK_IS_PREPACKED(plan, IK_GEMM_B);
+    if (prepacked && data != NULL)
         g.b.at = data[IK_GEMM_B];
+    if (prepacked && is_narrow(&g))
+        g.pack_b = widen_panels, g.narrow_width = t->panel_width;
+    g.b_prepacked = prepacked && g.narrow_width == 0;
     if (g.b_prepacked || t->skinny_rows == NULL || !ik_choose_skinny_blocking(&g, t->size))
         ik_choose_blocking(&g, t->size, IK_TILE_ROWS, t->panel_width, 1);
     return g;
-}
-
-/* Whether b is a matrix of the compute type that serves the whole batch, is a vector wide, and stays the right
- * operand. */
-static bool is_packed(const ik_plan *plan, const ik_gemm_args *g)
-{
-    const ik_tensor *b = &plan->tensors[IK_GEMM_B];
-    for (int32_t i = 0; i < b->ndim - 2; i++)
-        if (b->shape[i] != 1 && b->strides[i] != 0)
-            return false;
-    return ik_is_float(b->dtype) && b->dtype == ik_compute_of(b->dtype) && !g->exchanged && g->k > 0
-        && 2 * g->n >= loops_of(b->dtype)->panel_width;
 }
 
 IK_PACKED_LAYOUT(gemm)
 {
     const ik_gemm_args g = ik_gemm_args_of(plan, NULL);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    if (tensor != IK_GEMM_B || !is_packed(plan, &g))
+    if (tensor != IK_GEMM_B || !ik_is_float(g.b.dtype) || !ik_can_prepack(&g, IK_GEMM_B, t->panel_width))
         return NULL;
-    *bytes = (uint64_t)(ik_round_up(g.n, t->panel_width) * g.k * t->size);
+    *bytes = (uint64_t)(ik_round_up(g.n, t->panel_width) * g.k * ik_itemsize(g.b.dtype));
     return t->panel_width == 32 ? "panels of 32 columns"
         : t->panel_width == 16  ? "panels of 16 columns"
         : t->panel_width == 8   ? "panels of 8 columns"
@@ -61,7 +81,7 @@ IK_PACK(gemm)
     g.b.at = (char *)from + plan->tensors[IK_GEMM_B].offset * ik_itemsize(g.b.dtype);
     g.workspace = to;
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    ik_parallel_for(ik_ceil_div(g.n, t->panel_width), 1, t->pack, &g);
+    ik_parallel_for(ik_ceil_div(g.n, t->panel_width), 1, is_narrow(&g) ? pack_narrow : t->pack, &g);
     return IK_SUCCESS;
 }
 

@@ -28,11 +28,13 @@ typedef struct ik_gemm_args {
     bool a_in_place;        /* a is read in place */
     bool b_in_place;        /* b is read in place, except for its last panel of columns */
     bool b_prepacked;       /* b is panels of all k, one after the other */
+    int64_t narrow_width;   /* columns of a panel of prepacked b in a type narrower than that of the sums, or 0 */
     bool skinny;            /* few rows: gemm_skinny.h */
+    int64_t group;          /* columns of a task, where skinny */
     char *workspace, *slice; /* slice: the part of the worker that runs a task */
     bool exchanged;          /* a is the plan's b */
     const void *own;         /* what the packing and the epilogue of one kernel alone read */
-    /* Packs b where b is of blocks. */
+    /* Packs b where b is of blocks, or prepacked in a narrower type. */
     void (*pack_b)(const struct ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to);
 } ik_gemm_args;
 
@@ -61,6 +63,16 @@ static inline void ik_exchange(ik_gemm_args *g)
 
 static inline char *ik_element(const ik_matrix *x, int64_t row, int64_t col)
 { return x->at + (row * x->row + col * x->col) * ik_itemsize(x->dtype); }
+
+/* Whether b, a tensor of the plan, serves the whole batch, is a vector wide, and stays the right operand. */
+static inline bool ik_can_prepack(const ik_gemm_args *g, uint32_t b, int64_t panel_width)
+{
+    const ik_tensor *t = &g->plan->tensors[b];
+    for (int32_t i = 0; i < t->ndim - 2; i++)
+        if (t->shape[i] != 1 && t->strides[i] != 0)
+            return false;
+    return !g->exchanged && g->k > 0 && 2 * g->n >= panel_width;
+}
 
 /* Product number `batch` of the batch. */
 static inline ik_gemm_args ik_of_batch(const ik_gemm_args *whole, int64_t batch)
@@ -153,20 +165,22 @@ static inline bool ik_choose_skinny_blocking(ik_gemm_args *g, int64_t size)
 {
     bool dots = g->b.row == 1 && g->b.col != 1 && g->m <= IK_SKINNY_ROWS && g->k >= 64;
     bool sums = g->b.col == 1 && g->m <= 3 && g->n >= 64;
-    g->skinny = (dots || sums) && ik_has_vectors(g->b.dtype);
+    g->skinny = g->narrow_width > 0 ? g->m <= 4 : (dots || sums) && ik_has_vectors(g->b.dtype);
+    g->group = g->narrow_width > 0 ? g->narrow_width : 4;
     g->a_in_place = ik_itemsize(g->a.dtype) == size && g->a.col == 1;
     g->slice_bytes = g->a_in_place ? 0 : ik_round_up(g->m * g->k * size, 64);
     return g->skinny;
 }
 
 static inline int64_t ik_tasks(const ik_gemm_args *g)
-{ return g->batch * (g->skinny ? ik_ceil_div(g->n, 4) : g->row_blocks * g->col_blocks); }
+{ return g->batch * (g->skinny ? ik_ceil_div(g->n, g->group) : g->row_blocks * g->col_blocks); }
 
 /* The smallest number of tasks that a thread should run. */
 static inline int64_t ik_task_grain(const ik_gemm_args *g)
 {
     if (g->skinny)
-        return ik_max(16, IK_SKINNY_BYTES / (4 * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
+        return ik_max(
+            ik_ceil_div(64, g->group), IK_SKINNY_BYTES / (g->group * ik_max(1, g->k) * ik_itemsize(g->b.dtype)));
     double products = (double)ik_rows_of_work(g, g->max_rows) * (double)g->max_cols * (double)g->k + 64;
     return products >= IK_THREAD_PRODUCTS ? 1 : (int64_t)(IK_THREAD_PRODUCTS / products) + 1;
 }

@@ -91,3 +91,56 @@ static inline __attribute__((always_inline)) void IK_OF(add_rows)(
         *(IK_OF(loose) *)(sums + j) = IK_OF(fma)(w3, IK_OF(widen)(dtype, x[3] + j * size), s);
     }
 }
+
+/* sums[r, j] = Σ_p a[r, p] b[p, j] for a panel of b, which is two vectors wide; fewer rows have more sums each, which
+ * do not wait for each other. */
+static inline __attribute__((always_inline)) void IK_OF(panel_sums)(const int rows, const int32_t dtype, int64_t k,
+    const IK_T *a, int64_t a_row, const char *b, IK_T *sums, int64_t sums_row)
+{
+    const int ways = 4 / rows;
+    const int64_t vector = IK_OF(lanes) * ik_itemsize(dtype);
+    IK_OF(vector) sum[4][2];
+#pragma GCC unroll 4
+    for (int i = 0; i < rows * ways; i++)
+        sum[i][0] = sum[i][1] = (IK_OF(vector)){ 0 };
+    int64_t p = 0;
+    for (; p + ways <= k; p += ways)
+#pragma GCC unroll 4
+        for (int w = 0; w < ways; w++, b += 2 * vector) {
+            const IK_OF(vector) low = IK_OF(widen)(dtype, b), high = IK_OF(widen)(dtype, b + vector);
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) {
+                const IK_OF(vector) x = IK_OF(splat)(a + r * a_row + p + w);
+                sum[r * ways + w][0] = IK_OF(fma)(x, low, sum[r * ways + w][0]);
+                sum[r * ways + w][1] = IK_OF(fma)(x, high, sum[r * ways + w][1]);
+            }
+        }
+    for (; p < k; p++, b += 2 * vector)
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const IK_OF(vector) x = IK_OF(splat)(a + r * a_row + p);
+            sum[r * ways][0] = IK_OF(fma)(x, IK_OF(widen)(dtype, b), sum[r * ways][0]);
+            sum[r * ways][1] = IK_OF(fma)(x, IK_OF(widen)(dtype, b + vector), sum[r * ways][1]);
+        }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        IK_OF(loose) *to = (IK_OF(loose) *)(sums + r * sums_row);
+#pragma GCC unroll 4
+        for (int w = 1; w < ways; w++)
+            sum[r * ways][0] += sum[r * ways + w][0], sum[r * ways][1] += sum[r * ways + w][1];
+        to[0] = sum[r * ways][0], to[1] = sum[r * ways][1];
+    }
+}
+
+static inline __attribute__((always_inline)) void IK_OF(panel_sums_of)(const int32_t dtype, int64_t rows, int64_t k,
+    const IK_T *a, int64_t a_row, const char *b, IK_T *sums, int64_t sums_row)
+{
+    if (rows == 4) {
+        IK_OF(panel_sums)(4, dtype, k, a, a_row, b, sums, sums_row);
+        return;
+    }
+    if (rows >= 2)
+        IK_OF(panel_sums)(2, dtype, k, a, a_row, b, sums, sums_row);
+    if (rows % 2 != 0)
+        IK_OF(panel_sums)(1, dtype, k, a + (rows - 1) * a_row, a_row, b, sums + (rows - 1) * sums_row, sums_row);
+}

@@ -3,7 +3,7 @@
  *
  * Columns of b contiguous in k (a weight stored by output): dot products of 4 columns with up to 4 rows of a at once.
  * Rows of b contiguous: the sums of a run of columns stay in the level-1 cache while 4 rows of b are added at a
- * time. */
+ * time. Panels of 16 bits: the sums of a panel stay in registers. */
 
 enum { IK_OF(run) = 1024 / (sizeof(IK_T) / 4) };
 
@@ -69,16 +69,29 @@ static void IK_OF(add_columns)(const ik_gemm_args *g, int64_t first, int64_t col
     }
 }
 
-/* Compute groups of 4 columns, counted through the batch. */
+/* Compute columns first .. first + cols from narrow panels; `first` begins one. */
+static void IK_OF(add_panels)(const ik_gemm_args *g, int64_t first, int64_t cols, IK_T *sums)
+{
+    const IK_T *a = (const IK_T *)(const void *)g->a.at; /* of the compute type and contiguous here */
+    for (int64_t j = 0; sizeof(IK_T) == 4 && j < cols; j += g->narrow_width) {
+        const char *b = g->b.at + (first + j) * g->k * (int64_t)sizeof(uint16_t);
+        if (g->b.dtype == IK_F16)
+            IK_OF(panel_sums_of)(IK_F16, g->m, g->k, a, g->a.row, b, sums + j, IK_OF(run));
+        else
+            IK_OF(panel_sums_of)(IK_BF16, g->m, g->k, a, g->a.row, b, sums + j, IK_OF(run));
+    }
+}
+
+/* Compute groups of columns, counted through the batch. */
 static void IK_OF(skinny_rows)(void *context, int64_t begin, int64_t end, int32_t worker)
 {
     const ik_gemm_args *whole = context;
-    const int64_t groups = ik_ceil_div(whole->n, 4);
+    const int64_t groups = ik_ceil_div(whole->n, whole->group);
     IK_T sums[IK_SKINNY_ROWS * IK_OF(run)], *copy = (IK_T *)(void *)(whole->workspace + worker * whole->slice_bytes);
     while (begin < end) {
         ik_gemm_args g = ik_of_batch(whole, begin / groups);
-        int64_t first = 4 * (begin % groups), last = ik_min(g.n, 4 * (end - begin / groups * groups));
-        begin += ik_ceil_div(last - first, 4);
+        int64_t first = g.group * (begin % groups), last = ik_min(g.n, g.group * (end - begin / groups * groups));
+        begin += ik_ceil_div(last - first, g.group);
         if (!g.a_in_place) {
             for (int64_t r = 0; r < g.m; r++)
                 IK_OF(load)(g.a.dtype, ik_element(&g.a, r, 0), g.a.col, g.k, copy + r * g.k);
@@ -86,7 +99,9 @@ static void IK_OF(skinny_rows)(void *context, int64_t begin, int64_t end, int32_
         }
         for (; first < last; first += IK_OF(run)) {
             int64_t cols = ik_min(IK_OF(run), last - first);
-            if (g.b.row == 1)
+            if (g.narrow_width > 0)
+                IK_OF(add_panels)(&g, first, cols, sums);
+            else if (g.b.row == 1)
                 IK_OF(dot_columns)(&g, first, cols, sums);
             else
                 IK_OF(add_columns)(&g, first, cols, sums);

@@ -76,25 +76,29 @@ static void transpose_lines(int32_t dtype, const char *from, int64_t line, int64
 static int64_t count_numbers(const ik_gemm_args *g, int64_t p0, int64_t k)
 { return ik_max(0, ik_min(GROUP * k, product(g)->k - GROUP * p0)); }
 
-/* Sums of the columns of the packed block of b, at the end of a worker's slice. */
-static uint32_t *column_sums(const ik_gemm_args *g)
-{ return (uint32_t *)(void *)(g->slice + g->slice_bytes) - g->max_cols; }
+/* Sums of the columns of b from `col` on: those of prepacked b are behind its panels, those of the packed block at the
+ * end of a worker's slice. */
+static uint32_t *column_sums(const ik_gemm_args *g, int64_t col)
+{
+    if (g->b_prepacked)
+        return (uint32_t *)(void *)g->b.at + ik_round_up(g->n, panel_width_group) * g->k + col;
+    return (uint32_t *)(void *)(g->slice + g->slice_bytes) - g->max_cols;
+}
 
-static void add_to_column_sums(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t cols, const uint32_t *packed)
+/* Write the sums of the columns of a packed panel, or add to them. */
+static void sum_panel(const uint32_t *packed, int64_t k, bool add, uint32_t *to)
 {
     const uint32_t one = GROUP == 2 ? 0x10001 : 0x1010101;
     const vector_group ones = splat_group(&one);
-    for (int64_t j = 0; j < cols; j += panel_width_group, packed += k * panel_width_group) {
-        loose_group *sums = (loose_group *)(column_sums(g) + j);
-        vector_group low = { 0 }, high = { 0 };
-        if (p0 > 0)
-            low = sums[0], high = sums[1];
-        for (int64_t p = 0; p < k; p++) {
-            low = fma_group(ones, *(const loose_group *)(packed + p * panel_width_group), low);
-            high = fma_group(ones, *(const loose_group *)(packed + p * panel_width_group + lanes_group), high);
-        }
-        sums[0] = low, sums[1] = high;
+    loose_group *sums = (loose_group *)to;
+    vector_group low = { 0 }, high = { 0 };
+    if (add)
+        low = sums[0], high = sums[1];
+    for (int64_t p = 0; p < k; p++) {
+        low = fma_group(ones, *(const loose_group *)(packed + p * panel_width_group), low);
+        high = fma_group(ones, *(const loose_group *)(packed + p * panel_width_group + lanes_group), high);
     }
+    sums[0] = low, sums[1] = high;
 }
 
 static void pack_b_group(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, uint32_t *to)
@@ -113,8 +117,8 @@ static void pack_b_group(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t f
             for (int64_t j = 0; j < cols; j += width)
                 group_lines(b->dtype, ik_min(GROUP, numbers - GROUP * p), ik_element(b, GROUP * (p0 + p), first + j),
                     b->row, b->col, ik_min(width, cols - j), shifts + j, to + j * k + p * width);
-    if (product(g)->a.has_rests)
-        add_to_column_sums(g, p0, k, cols, to);
+    for (int64_t j = 0; product(g)->a.has_rests && j < cols; j += width)
+        sum_panel(to + j * k, k, p0 > 0, column_sums(g, first) + j);
 }
 
 static void pack_a_group(
@@ -160,7 +164,7 @@ static void finish_group(const ik_gemm_args *g, int64_t row, int64_t col, int64_
     const byte_product *p = product(g);
     const uint32_t rest = (uint32_t)p->a.rests[row];
     if (rest != 0) {
-        const uint32_t *of_columns = column_sums(g);
+        const uint32_t *of_columns = column_sums(g, col);
         for (int64_t j = 0; j < n; j++)
             sums[j] -= rest * of_columns[j];
     }
@@ -186,6 +190,9 @@ static byte_product product_of(const ik_plan *plan, void *const *data)
     p.k = g->k;
     g->k = ik_ceil_div(p.k, GROUP);
     g->b = ik_matrix_of(plan, data, IK_MATMUL_INTEGER_B);
+    g->b_prepacked = IK_IS_PREPACKED(plan, IK_MATMUL_INTEGER_B);
+    if (g->b_prepacked && data != NULL)
+        g->b.at = data[IK_MATMUL_INTEGER_B];
     if (g->n == 1 || (g->m > 1 && g->y.col != 1 && g->y.row == 1)) /* make y's contiguous dim the last */
         ik_exchange(g);
     ik_choose_blocking(g, sizeof(uint32_t), IK_TILE_ROWS, panel_width_group, 1);
@@ -203,9 +210,10 @@ static uint64_t product_workspace(const ik_plan *plan)
     return own == 0 ? 0 : own + (uint64_t)(side_bytes(p.g.m) + side_bytes(p.g.n));
 }
 
-/* Fill in what belongs to the n lines of a matrix, whose zero points are tensor `zero` of the plan. */
-static side side_of(
-    const ik_plan *plan, void *const *data, uint32_t zero, int32_t dtype, bool left, int64_t n, char *memory)
+/* Fill in what belongs to the n lines of a matrix, whose zero points are tensor `zero` of the plan; prepacked ones were
+ * shifted as if these were 0. */
+static side side_of(const ik_plan *plan, void *const *data, uint32_t zero, int32_t dtype, bool left, bool prepacked,
+    int64_t n, char *memory)
 {
     int32_t *numbers = (int32_t *)(void *)memory;
     side s = { .zeros = numbers, .rests = numbers + n, .shifts = (narrow *)(void *)(numbers + 2 * n) };
@@ -213,7 +221,8 @@ static side side_of(
     const ik_tensor *t = &plan->tensors[zero];
     const int64_t step = from == NULL ? 0 : t->ndim == 1 ? t->strides[0] : t->strides[t->ndim - 2];
     for (int64_t i = 0; i < n; i++) {
-        const int32_t value = from == NULL ? 0 : byte_at(dtype, from + i * step), shift = shift_of(dtype, left, value);
+        const int32_t value = from == NULL ? 0 : byte_at(dtype, from + i * step),
+                      shift = shift_of(dtype, left, prepacked ? 0 : value);
         s.zeros[i] = value;
         s.rests[i] = value - shift;
         s.shifts[i] = (narrow)shift;
@@ -231,11 +240,59 @@ static ik_status multiply_bytes(const ik_plan *plan, void *const *data, void *wo
     const uint32_t of_a = g->exchanged ? IK_MATMUL_INTEGER_B_ZERO_POINT : IK_MATMUL_INTEGER_A_ZERO_POINT,
                    of_b = g->exchanged ? IK_MATMUL_INTEGER_A_ZERO_POINT : IK_MATMUL_INTEGER_B_ZERO_POINT;
     char *memory = workspace;
-    p.a = side_of(plan, data, of_a, g->a.dtype, true, g->m, memory);
-    p.b = side_of(plan, data, of_b, g->b.dtype, false, g->n, memory + side_bytes(g->m));
+    p.a = side_of(plan, data, of_a, g->a.dtype, true, false, g->m, memory);
+    p.b = side_of(plan, data, of_b, g->b.dtype, false, g->b_prepacked, g->n, memory + side_bytes(g->m));
     g->workspace = memory + side_bytes(g->m) + side_bytes(g->n);
     g->own = &p;
     ik_parallel_for(ik_tasks(g), ik_task_grain(g), tasks_group, g);
+    return IK_SUCCESS;
+}
+
+static const char *packed_columns(const ik_plan *plan, uint32_t tensor, uint64_t *bytes)
+{
+    const byte_product p = product_of(plan, NULL);
+    if (tensor != IK_MATMUL_INTEGER_B || !ik_can_prepack(&p.g, tensor, panel_width_group))
+        return NULL;
+    *bytes = (uint64_t)(ik_round_up(p.g.n, panel_width_group) * (p.g.k + 1)) * sizeof(uint32_t);
+    switch (GROUP * panel_width_group) {
+    case 16: return "panels of 8 columns of pairs";
+    case 32: return "panels of 16 columns of pairs";
+    case 64: return "panels of 32 columns of pairs";
+    default: return "panels of 32 columns of quads";
+    }
+}
+
+/* Pack panels begin .. end of b, and the sums of their columns. */
+static void pack_columns(void *context, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    const ik_gemm_args *whole = context;
+    const int64_t width = panel_width_group, k = whole->k;
+    byte_product p = *product(whole);
+    narrow shifts[64];
+    for (int64_t j = 0; j < width; j++)
+        shifts[j] = (narrow)shift_of(whole->b.dtype, false, 0);
+    p.b.shifts = shifts;
+    p.g.own = &p;
+    for (int64_t panel = begin; panel < end; panel++) {
+        uint32_t *to = (uint32_t *)(void *)whole->workspace + panel * width * k;
+        p.g.b.at = ik_element(&whole->b, 0, panel * width);
+        for (int64_t p0 = 0; p0 < k; p0 += IK_BLOCK_K)
+            pack_b_group(
+                &p.g, p0, ik_min(IK_BLOCK_K, k - p0), 0, ik_min(width, whole->n - panel * width), to + p0 * width);
+        sum_panel(
+            to, k, false, (uint32_t *)(void *)whole->workspace + ik_round_up(whole->n, width) * k + panel * width);
+    }
+}
+
+static ik_status pack_product(const ik_plan *plan, const void *from, void *to)
+{
+    byte_product p = product_of(plan, NULL);
+    p.g.b_prepacked = false;
+    p.g.b.at = (char *)from + plan->tensors[IK_MATMUL_INTEGER_B].offset;
+    p.g.workspace = to;
+    p.g.own = &p;
+    ik_parallel_for(ik_ceil_div(p.g.n, panel_width_group), 1, pack_columns, &p.g);
     return IK_SUCCESS;
 }
 

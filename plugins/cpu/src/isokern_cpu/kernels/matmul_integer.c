@@ -3,6 +3,14 @@
 #include "byte_pairs.h"
 #include "integer_products.h"
 
+IK_PACKED_LAYOUT(matmul_integer) { return packed_columns(plan, tensor, bytes); }
+
+IK_PACK(matmul_integer)
+{
+    (void)stream, (void)tensor;
+    return pack_product(plan, from, to);
+}
+
 IK_WORKSPACE(matmul_integer) { return product_workspace(plan); }
 
 IK_KERNEL(matmul_integer)
