@@ -7,7 +7,7 @@ import pytest
 
 import isokern
 from isokern import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, TensorDesc, blocks
-from isokern.dtypes import BLOCKS
+from isokern.dtypes import BLOCKS, STORED_BLOCKS
 
 RNG = np.random.default_rng(3)
 EACH = pytest.mark.parametrize("dtype", BLOCKS, ids=str)
@@ -37,11 +37,34 @@ def test_raw_blocks_go_in_and_come_out(device, dtype):
 def test_arrays_of_blocks_are_used_in_place_where_memory_allows(device, dtype):
     raw = blocks.quantize(floats(4, 96), dtype)
     if not device.memory.wraps:
-        with pytest.raises(InvalidArgument, match="cannot use host memory"):
-            isokern.from_blocks(raw, dtype, device=device)
         return
     held = isokern.from_blocks(raw, dtype, device=device)
     assert np.shares_memory(held.numpy(), raw) and held.shape == (4, 96)
+
+
+@pytest.mark.parametrize("dtype", [*BLOCKS, *STORED_BLOCKS], ids=str)
+def test_the_advice_of_devices_without_host_memory_works(devices, dtype):
+    raw = RNG.integers(0, 256, (3, 4, 2 * dtype.itemsize)).astype(np.uint8)
+    shape = (3, 4, 2 * dtype.block)
+    for device in (d for d in devices if not d.memory.wraps):
+        with pytest.raises(InvalidArgument) as refused:
+            isokern.from_blocks(raw, dtype, device=device)
+        copy = f'x = empty({shape}, "{dtype}", device=…); x.raw.copy_from(array)'
+        assert str(refused.value) == f"wrap: {device.name} cannot use host memory in place; copy: {copy}"
+        names = {"empty": isokern.empty, "array": raw}
+        exec(copy.replace("…", repr(device.name)), names)
+        assert names["x"].shape == shape
+        np.testing.assert_array_equal(names["x"].numpy(), raw)
+
+
+def test_the_advice_on_arrays_of_numbers_works(devices):
+    array = RNG.standard_normal((2, 3)).astype(np.float32)
+    for device in (d for d in devices if not d.memory.wraps):
+        with pytest.raises(InvalidArgument, match="cannot use host memory in place; copy: ") as refused:
+            isokern.from_numpy(array, device=device)
+        names = {"tensor": isokern.tensor, "array": array}
+        copied = eval(refused.value.hint.removeprefix("copy: ").replace("…", repr(device.name)), names)
+        np.testing.assert_array_equal(copied.numpy(), array)
 
 
 def test_arrays_that_are_no_blocks(device):
@@ -53,8 +76,10 @@ def test_arrays_that_are_no_blocks(device):
     ]:
         with pytest.raises(error, match="from_blocks"):
             isokern.from_blocks(wrong, "Q4_0", device=device)
-    with pytest.raises(BadTensorDtype, match="from_blocks"):
+    with pytest.raises(BadTensorDtype, match="from_blocks") as refused:
         isokern.from_blocks(np.zeros(18, np.uint8), "F32", device=device)
+    listed = str(refused.value).partition("allowed: ")[2].partition(";")[0].split(", ")
+    assert listed == [d.name for d in (*BLOCKS, *STORED_BLOCKS)]
 
 
 @EACH

@@ -363,10 +363,12 @@ class Memory(ABC):
         """
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
-        """Return a buffer over an array's own memory, where the device can use it."""
-        raise InvalidArgument(
-            "wrap", f"{self.device.name} cannot use host memory in place", hint="copy: tensor(array, device=…)"
-        )
+        """Return a buffer over an array's own memory, where the device can use it; blocks come as bytes."""
+        copy = "tensor(array, device=…)"
+        if element.block > 1:
+            shape = (*array.shape[:-1], array.shape[-1] // element.itemsize * element.block)
+            copy = f'x = empty({shape}, "{element}", device=…); x.raw.copy_from(array)'
+        raise InvalidArgument("wrap", f"{self.device.name} cannot use host memory in place", hint=f"copy: {copy}")
 
     @property
     def parts(self) -> bool:

@@ -16,7 +16,7 @@ from ..backend import BufferView, Device
 from ..backend.buffer_view import Facts
 from ..backend.discovery import device as find_device
 from ..declare.conversion import convert
-from ..dtypes import COMPLEX, PLAIN, DType, dtype, names
+from ..dtypes import BLOCKS, COMPLEX, PLAIN, STORED_BLOCKS, DType, dtype, names
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
 from . import cuda_array, dlpack, dlpack_device
@@ -417,7 +417,8 @@ def from_blocks(raw: Array, element: object, *, device: str | Device | None = No
     """
     block = dtype(element)
     if block.block == 1:
-        raise BadTensorDtype("from_blocks", f"{block} has no blocks", allowed="Q4_0, Q4_1, Q8_0", hint="from_numpy(…)")
+        allowed = names((*BLOCKS, *STORED_BLOCKS))
+        raise BadTensorDtype("from_blocks", f"{block} has no blocks", allowed=allowed, hint="from_numpy(array)")
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or not raw.flags.c_contiguous or not raw.ndim:
         given = f"{raw.dtype} {list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
         raise InvalidArgument("from_blocks", f"given {given}", allowed="a C-contiguous uint8 array of rank 1 or more")
