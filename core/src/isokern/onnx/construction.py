@@ -8,9 +8,11 @@ import numpy as np
 
 from ..dtypes import DType
 from ..graph.builder import Builder
-from ..graph.ir import INPUT, PARAMETER, Value
+from ..graph.ir import INPUT, PARAMETER, Value, spec_text
 from ..importing.draft import Draft
 from ..importing.operand import Operand
+from ..status import BadTensorShape
+from .elements import MAX_ELEMENTS
 from .segments import LoopSegment, Segment, Source
 
 
@@ -70,7 +72,13 @@ class Construction(Draft):
         return value
 
     def enter(self, values: Sequence[Value], origins: frozenset[str]) -> None:
-        """Enter values of the last segment, with the inputs of the model that they depend on."""
+        """Enter values of the last segment, with the inputs of the model that they depend on.
+
+        Raises BadTensorShape for more elements than a tensor of a model has.
+        """
+        for value in values:
+            if value.spec.numel >= MAX_ELEMENTS and value.role != PARAMETER:
+                raise BadTensorShape(value.name, spec_text(value.spec), allowed=f"fewer than {MAX_ELEMENTS} elements")
         super().enter(values, origins)
         self._homes |= dict.fromkeys(values, self.segments[-1])
 

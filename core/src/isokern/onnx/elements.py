@@ -19,6 +19,8 @@ from .library import proto
 
 Array = np.ndarray[Any, Any]
 
+MAX_ELEMENTS = 1 << 33  # of a tensor: models that say more are wrong or hostile
+
 OURS: dict[str, DType] = {
     "FLOAT": dtypes.F32,
     "FLOAT16": dtypes.F16,

@@ -96,7 +96,9 @@ def slice_(node: Node) -> Output:
 def split(node: Node) -> list[Output]:
     """Cut into parts along an axis: of sizes given, or equal ones, of which the last may be smaller."""
     axis = node.axis()
-    dim, count = node.shape()[axis], int(node.attrs.get("num_outputs", len(node.wanted)))
+    dim, count = node.shape()[axis], len(node.wanted)
+    if node.attrs.get("num_outputs", count) != count:
+        raise InvalidArgument(node.op_type, f"num_outputs {node.attrs['num_outputs']}", allowed=f"{count}")
     sizes = node.attrs.get("split")
     if sizes is None and node.has(1):
         sizes = node.ints(1)

@@ -11,6 +11,8 @@ from ..importing.windows import Window, pool as emit_pool, widen
 from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
 from .windows import window_of
 
+MAX_PLACES = 1 << 10  # of a block that Col2Im adds, of whose square a constant is
+
 
 def pool(kind: str) -> Handler:
     """Return the handler of AveragePool, LpPool or MaxPool without indices."""
@@ -106,6 +108,8 @@ def _fold(node: Node, size: list[int], window: Window) -> Operand:
         raise node.refuse(f"images of {rank} dims", "1 to 3")
     room = [d + a + b - r for d, a, b, r in zip(size, window.low, window.high, window.reach, strict=True)]
     places = math.prod(window.kernel)
+    if places > MAX_PLACES:
+        raise node.refuse(f"blocks of {places} elements", f"up to {MAX_PLACES}")
     channels = rows // places
     x = node.reshape(node.x(), (n, rows, *(r // s + 1 for r, s in zip(room, window.stride, strict=True))))
     one = np.eye(places, dtype=np.float32).reshape(places, 1, *window.kernel)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..importing.movement import slice_axes
 from ..status import InvalidArgument
 from .node import Handler, Node, Operand, Output, Parts, shape_of
+
+MAX_PARTS = 10_000  # of a tensor that is cut into a sequence
 
 
 def parts_of(node: Node, i: int = 0) -> tuple[Operand, ...]:
@@ -74,15 +74,13 @@ def concat(node: Node) -> Output:
 def split(node: Node) -> Output:
     """Cut a tensor into parts: of sizes given, of one size, or of 1, and then perhaps without the axis."""
     axis, dim = node.axis(), node.shape()[node.axis()]
-    if not node.has(1):
-        sizes = [1] * dim
-    elif node.shape(1):
+    if node.has(1) and node.shape(1):
         sizes = node.ints(1)
     else:
-        size = int(node.number(1))
-        if size < 1:
-            raise InvalidArgument(node.op_type, f"split {size}", allowed="1 or more")
-        sizes = [min(size, dim - n * size) for n in range(math.ceil(dim / size))]
+        size = int(node.number(1)) if node.has(1) else 1
+        if size < 1 or dim > size * MAX_PARTS:
+            raise InvalidArgument(node.op_type, f"split {size} of {dim}", allowed=f"1 or more, of {MAX_PARTS} parts")
+        sizes = [min(size, dim - n * size) for n in range(-(-dim // size))]
     if sum(sizes) != dim or min(sizes, default=0) < 0:
         raise InvalidArgument(node.op_type, f"sizes {sizes}", allowed=f"sizes of {dim} in all")
     found, start = [], 0

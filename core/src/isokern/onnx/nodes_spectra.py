@@ -13,6 +13,7 @@ from .elements import Array
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
 
 SHORT = 512  # elements of a transform whose matrix is a constant
+LONGEST = 1 << 13  # of one that has no operator
 
 
 def dft(node: Node) -> Output:
@@ -25,6 +26,8 @@ def dft(node: Node) -> Output:
     inverse, onesided = bool(node.attrs["inverse"]), bool(node.attrs["onesided"])
     if inverse and onesided:
         length = length or 2 * (node.shape()[axis] - 1)
+        if not 0 < length <= LONGEST:
+            raise node.refuse(f"an inverse of half a spectrum of length {length}", f"1 to {LONGEST}")
         return transform(node, node.x(), axis, length, half_spectrum(length))
     length = length or node.shape()[axis]
     if not 0 < length <= SHORT:

@@ -20,6 +20,7 @@ from ..status import InvalidArgument, IsokernError, quote
 from .elements import Array, array_of, narrow_name, widen
 from .external import is_external, map_external
 from .library import proto
+from .node import describe
 
 OLDEST = 1
 NATIVE = 13  # from here on the importer reads every version of an operator itself
@@ -194,13 +195,19 @@ def _take_initialisers(
 
 
 def _check_graph(where: str, graph: Any, depth: int) -> None:
-    """Raise for graphs too deep, and for tensors of attributes and inner graphs that lie in files.
+    """Raise for graphs too deep, names of two results, and tensors of attributes and inner graphs that lie in files.
 
-    Nobody needs the latter, and a checker may open the files.
+    Nobody needs such tensors, and a checker may open the files; it does not say which node takes a name again.
     """
     if depth > MAX_DEPTH:
         raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
+    taken = {value.name for value in (*graph.input, *graph.initializer)}
     for node in graph.node:
+        made = [name for name in node.output if name]
+        if twice := [name for n, name in enumerate(made) if name in taken or name in made[:n]]:
+            at = f"{where}: {describe(node.op_type, node.name, node.output)}, {node.op_type}"
+            raise InvalidArgument(at, f"the result's name {quote(twice[0])} is taken", allowed="a name of its own")
+        taken.update(made)
         for attribute in node.attribute:
             for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
                 if is_external(tensor):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..arguments import integer
 from ..status import BadTensorShape, InvalidArgument, quote
-from .elements import element_name
+from .elements import MAX_ELEMENTS, element_name
 from .node import UnsupportedModel
 
 Dim = int | str
@@ -50,6 +51,8 @@ def describe_tensor(where: str, value: Any, dims: Mapping[str, int], *, result: 
     shape = [integer(at, str(d), dims[d], 0) if isinstance(d, str) and d in dims else d for d in dims_of(value)]
     if any(isinstance(d, int) and d < 0 for d in shape):
         raise BadTensorShape(at, f"dims {shape}", allowed="none below 0")
+    if not result and math.prod(d for d in shape if isinstance(d, int)) >= MAX_ELEMENTS:
+        raise BadTensorShape(at, f"dims {shape}", allowed=f"fewer than {MAX_ELEMENTS} elements")
     return TensorInfo(value.name, element, tuple(shape))
 
 
