@@ -107,7 +107,7 @@ GEMMA2 = replace(
     after=AFTER,
     windows=2,
     window=4096,
-    scales={SCORES_CAP: 50.0, LOGITS_CAP: 30.0},
+    scales={ATTENTION: 0.0, SCORES_CAP: 50.0, LOGITS_CAP: 30.0},
     scale_by_width=46,
 )
 GEMMA3 = replace(
@@ -118,7 +118,7 @@ GEMMA3 = replace(
     windows=6,
     local_scaling=False,
     local_theta=10000.0,
-    scales={LOGITS_CAP: 0.0},
+    scales={ATTENTION: 0.0, LOGITS_CAP: 0.0},
     scale_by_width=62,
 )
 GEMMA3N = replace(
@@ -139,7 +139,7 @@ GPT2 = Architecture(
     biases=(*QKV, "attn_output", "ffn_up", "ffn_down"),
     gate="gelu_tanh",
 )
-STARCODER2 = replace(GPT2, source="StarCoder 2, Lozhkov et al. 2024", pairing="half")
+STARCODER2 = replace(GPT2, source="StarCoder 2, Lozhkov et al. 2024", pairing="half", windows=1)
 PHI2 = replace(
     GPT2,
     source="Phi-2, Microsoft 2023",

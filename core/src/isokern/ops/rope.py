@@ -36,6 +36,7 @@ def frequencies(
     slow: float = 1.0,
     fast: float = 32.0,
     factors: Sequence[float] = (),
+    rounded: bool = True,
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the angle in radians by which one position turns each pair, float32 [dims / 2]: the `freqs` of `rope`.
 
@@ -44,7 +45,7 @@ def frequencies(
     - ntk: as none, with theta · factor^(dims / (dims - 2)).
     - yarn (Peng et al. 2023): linear for pairs that turn less than `slow` times in `original_length` positions, none
       for those that turn more than `fast` times, and between them along a straight ramp over the pair's number; the
-      magnitude of `rope` is then `yarn_magnitude(factor)`.
+      magnitude of `rope` is then `yarn_magnitude(factor)`. The ramp begins and ends at whole pairs if `rounded`.
     - llama3: the same between `low` and `high` turns, along a straight ramp over the turns (Llama 3.1).
     - longrope (Ding et al. 2024): none over a factor for each pair, `factors`, of which a model has some for short and
       some for long sequences; the magnitude is then `longrope_magnitude(factor, original_length)`.
@@ -75,7 +76,9 @@ def frequencies(
         def pair_of(turns: float) -> float:
             return dims * math.log(original_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-        first, last = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), dims - 1)
+        ends = pair_of(fast), pair_of(slow)
+        ends = (math.floor(ends[0]), math.ceil(ends[1])) if rounded else ends
+        first, last = max(ends[0], 0), min(ends[1], dims - 1)
         share = np.clip((pairs - first) / max(last - first, 0.001), 0, 1)
         plain = plain * (1 - share) + plain / factor * share
     elif scaling == "llama3":

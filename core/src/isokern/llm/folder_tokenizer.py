@@ -1,0 +1,90 @@
+"""The tokenizer and the chat template of a Hugging Face folder, in GGUF's keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .folder_config import wrong
+from .gguf import Value
+from .vocabularies import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
+
+
+def add_tokenizer(
+    metadata: dict[str, Value], folder: Path, config: Mapping[str, Any], files: Sequence[dict[str, Any]], size: int
+) -> None:
+    """Add what tokenizer.json and the files beside it say.
+
+    `files` are tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.json, `size` the rows of
+    the embedding table.
+    """
+    file, more, generation, _ = files
+    model, added = file.get("model"), file.get("added_tokens") or []
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
+        raise wrong("tokenizer.json", "it has no model with a vocab")
+    vocabulary = model["vocab"]
+    try:
+        listed = vocabulary.items() if isinstance(vocabulary, dict) else ((t[0], i) for i, t in enumerate(vocabulary))
+        texts = {int(i): str(text) for text, i in listed}
+        special = {int(token["id"]): (str(token["content"]), bool(token["special"])) for token in added}
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise wrong("tokenizer.json", "its vocab or added_tokens are not of the known form") from None
+    texts |= {i: text for i, (text, _) in special.items()}
+    if not all(0 <= i < size for i in texts):
+        raise wrong("tokenizer.json", f"it has token {max(texts)}", f"below {size}, the rows of the embedding table")
+    fallback = bool(model.get("byte_fallback"))
+    types = np.full(size, UNUSED, np.int32)
+    for i, text in texts.items():
+        types[i] = BYTE if fallback and re.fullmatch("<0x[0-9A-F]{2}>", text) else NORMAL
+    for i, (_, control) in special.items():
+        types[i] = CONTROL if control else USER_DEFINED
+    ids = {text: i for i, text in texts.items()}
+    own: dict[str, Any] = {"model": "huggingface", "token_type": types}
+    own["tokens"] = tuple(texts.get(i, f"[PAD{i}]") for i in range(size))
+    ends = _list_ends(generation, size) or _list_ends(config, size)
+    for name in ("bos", "eos", "unk"):
+        given = more.get(f"{name}_token")
+        content = given.get("content") if isinstance(given, dict) else given
+        token = ids.get(content) if isinstance(content, str) else config.get(f"{name}_token_id")
+        token = ends[0] if isinstance(token, list) and ends else token
+        if isinstance(token, int):
+            own["unknown_token_id" if name == "unk" else f"{name}_token_id"] = token
+    if ends:
+        own["end_token_ids"] = np.array(ends, np.int32)
+    for key in ("add_bos_token", "add_eos_token"):
+        if isinstance(more.get(key), bool):
+            own[key] = more[key]
+    metadata |= {f"tokenizer.ggml.{key}": value for key, value in own.items()}
+    metadata["tokenizer.huggingface.json"] = json.dumps(file)
+    metadata |= _find_templates(folder, more, files[3])
+
+
+def _list_ends(file: Mapping[str, Any], size: int) -> list[int]:
+    """Return the tokens after which nothing more is generated, as config.json or generation_config.json has them."""
+    found = file.get("eos_token_id")
+    each = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(type(i) is int and 0 <= i < size for i in each):
+        raise wrong("config.json or generation_config.json", f"eos_token_id is {found}", f"tokens below {size}")
+    return each
+
+
+def _find_templates(folder: Path, more: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the chat templates of chat_template.jinja, else of the .json, else of tokenizer_config.json."""
+    path, key = folder / "chat_template.jinja", "tokenizer.chat_template"
+    if path.exists():
+        return {key: path.read_text(encoding="utf-8")}
+    found = file.get("chat_template", more.get("chat_template"))
+    if isinstance(found, str):
+        return {key: found}
+    if not isinstance(found, list):
+        return {}
+    try:
+        named = {str(t["name"]): str(t["template"]) for t in found}
+    except (KeyError, TypeError):
+        raise wrong("tokenizer_config.json", "chat_template is no list of name and template") from None
+    return {key if name == "default" else f"{key}.{name}": text for name, text in named.items()}

@@ -1,0 +1,113 @@
+"""The tensors of Hugging Face folders under GGUF's names, used where they lie unless GGUF's have another form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arguments import is_integer
+from .folder_config import wrong
+from .folder_types import NAMES, NO_TEXT, ModelType
+from .gguf import GGUFTensor, quote_name
+
+BEGIN = re.compile(r"^(?:language_model\.)?(?:model\.|transformer\.|backbone\.)?(?:language_model\.)?")
+LAYER = re.compile(r"(?:layers|h)\.(\d{1,5})\.(.+)")
+NUMBER = re.compile(r"\.(\d{1,5})(?=\.|$)")
+FOLLOWS = ("self_attn.rotary_emb.inv_freq",)  # from the configuration
+
+
+def rename(name: str, model: ModelType) -> tuple[str, int | None] | None:
+    """Return GGUF's name of a tensor and its place among those that are stacked; None where it is not known.
+
+    The name is empty for a tensor that follows from the configuration.
+    """
+    rest = BEGIN.sub("", name)
+    layer = LAYER.fullmatch(rest)
+    own, rest = (f"blk.{int(layer[1])}.", layer[2]) if layer else ("", rest)
+    if rest in FOLLOWS:
+        return "", None
+    number = NUMBER.search(rest)
+    rest, place = (NUMBER.sub(".#", rest), int(number[1])) if number else (rest, None)
+    names = {**NAMES, **model.names}
+    part, _, kind = rest.rpartition(".")
+    if rest in names and "." in names[rest]:
+        return own + names[rest], place
+    if part not in names or "." in names[part] or kind not in ("weight", "bias"):
+        return None
+    return f"{own}{names[part]}.{kind}", place
+
+
+def rename_tensors(
+    found: Mapping[str, GGUFTensor], model: ModelType, sizes: Mapping[str, Any], whole: bool
+) -> dict[str, GGUFTensor]:
+    """Return the tensors under GGUF's names and in its forms; `sizes` are GGUF's keys, without the architecture.
+
+    Unless the text is the `whole` of the model, tensors of its other parts are left out.
+    """
+    parts: dict[str, dict[int | None, GGUFTensor]] = {}
+    for name, tensor in found.items():
+        if not whole and re.fullmatch(NO_TEXT, name):
+            continue
+        own = rename(name, model)
+        if own is None or own[1] in parts.get(own[0], {}):
+            raise wrong("safetensors", f"tensor {quote_name(name)} is not known here", "tensors of the model_type")
+        if own[0]:
+            parts.setdefault(own[0], {})[own[1]] = tensor
+    made = {}
+    for name, each in parts.items():
+        *_, stem, kind = ("", *name.split("."))[-3:] if "." in name else ("", name, "")
+        change = CHANGES.get(model.changes.get(stem, ""))
+        first = next(iter(each.values()))
+        if None in each and change is None and len(each) == 1:
+            made[name] = GGUFTensor(name, first.shape, first.type, first.offset, first.data)
+            continue
+        array = first.array if None in each else _stack(name, each)
+        try:
+            arrays = {stem: array} if change is None else change(array, stem, sizes)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise wrong("safetensors", f"tensor {quote_name(first.name)} is {list(array.shape)}", str(error)) from None
+        prefix = name[: len(name) - len(f"{stem}.{kind}" if kind else stem)]
+        for part, values in arrays.items():
+            full = f"{prefix}{part}.{kind}" if kind else f"{prefix}{part}"
+            made[full] = _tensor(full, values, first.type)
+    return made
+
+
+def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
+    """Return tensors that are numbered as one."""
+    if {*each} != {*range(len(each))} or len({(t.shape, t.type) for t in each.values()}) > 1:
+        given = f"tensors of {quote_name(name)} have the numbers {sorted(map(str, each))[:8]}"
+        raise wrong("safetensors", given, f"{len(each)} of one shape and type, from 0")
+    return np.stack([each[i].array for i in range(len(each))])
+
+
+def _tensor(name: str, array: Any, element: str) -> GGUFTensor:
+    element = "F32" if array.dtype == np.float32 else element
+    return GGUFTensor(name, array.shape, element, 0, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def _pair_rows(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of each head, which alternate between the head's halves."""
+    heads: Any = sizes.get("attention.head_count")
+    heads = sizes.get("attention.head_count_kv", heads) if stem == "attn_k" else heads
+    if not is_integer(heads) or heads < 1 or len(array) % (2 * heads):
+        raise ValueError(f"even rows for {heads} heads")
+    return {stem: array.reshape(heads, 2, len(array) // heads // 2, -1).swapaxes(1, 2).reshape(array.shape)}
+
+
+def _add_one(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array.astype(np.float32) + 1}
+
+
+def _squeeze(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array.squeeze()}
+
+
+CHANGES: Mapping[str, Callable[[Any, str, Mapping[str, Any]], dict[str, Any]]] = {
+    "pairs": _pair_rows,
+    "plus_one": _add_one,
+    "squeezed": _squeeze,
+}
