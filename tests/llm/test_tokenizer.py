@@ -337,6 +337,87 @@ def test_sentencepiece_s_unigram_agrees(tmp_path, rule, fallback):
             assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)).replace(" \u2047 ", "")
 
 
+def write_charsmap(forms):
+    """Return a table of SentencePiece of what keys become; each node of its trie has 256 units for its children."""
+    units, texts = [0] * 256, bytearray()
+
+    def add(place, keys):
+        base = len(units)
+        units.extend([0] * 256)
+        units[place] |= (place ^ base) << 10
+        if b"" in keys:
+            units[place] |= 256
+            units[base] = 1 << 31 | len(texts)
+            texts.extend(keys[b""] + b"\0")
+        for byte in {key[0] for key in keys if key}:
+            units[base ^ byte] = byte
+            add(base ^ byte, {key[1:]: text for key, text in keys.items() if key[:1] == bytes([byte])})
+
+    add(0, {key.encode(): text.encode() for key, text in forms.items()})
+    return np.frombuffer(np.uint32([4 * len(units), *units]).tobytes() + texts, np.int8)
+
+
+def t5_metadata(words, **changed):
+    """Return metadata of a unigram model: what ends and what is unknown, all bytes, and words with their scores."""
+    tokens = ["</s>", "<unk>", *(f"<0x{b:02X}>" for b in range(256)), *words]
+    types = [CONTROL, UNKNOWN, *[BYTE] * 256, *[NORMAL] * len(words)]
+    keys = {"model": "t5", "tokens": tuple(tokens), "scores": np.float32([0] * 258 + [*words.values()])}
+    keys |= {"token_type": np.int32(types), "unknown_token_id": 1, "eos_token_id": 0} | changed
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items() if value is not None}
+
+
+def test_the_best_way_to_cut():
+    words = {"▁": -1.0, "a": -2.0, "b": -2.5, "ab": -3.5, "▁a": -2.1, "c": -9.0, "▁ab": -6.2}
+    tokenizer = Tokenizer(t5_metadata(words))
+    for text, wanted in (("ab", "▁ ab"), ("a", "▁a"), ("b a", "▁ b ▁a"), (" c", "▁ ▁ c"), ("<0x0A>", "▁ < 0 x 0 A >")):
+        ids = [tokenizer.tokens.index(w if w in words else f"<0x{ord(w):02X}>") for w in wanted.split(" ")]
+        assert tokenizer.encode(text, eos=False) == ids, text
+    assert tokenizer.decode(tokenizer.encode("é\n ab")) == "é\n ab"
+    one = Tokenizer(t5_metadata(words, token_type=np.int32([CONTROL, UNKNOWN, *[5] * 256, *[NORMAL] * 7])))
+    assert [one.tokens[i] for i in one.encode("xyaz")] == ["▁", "<unk>", "a", "<unk>", "</s>"]
+
+
+def test_scores_are_rounded_as_they_are_added():
+    """In float64 both ways to cut have the same sum, and the first one found would be it."""
+    tokenizer = Tokenizer(t5_metadata({"▁": 2.0**24, "x": 1.0, "xx": 2.0}, add_space_prefix=False))
+    assert [tokenizer.tokens[i] for i in tokenizer.encode(" xxx", eos=False)] == ["▁", "xx", "x"]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_normal_forms_are_the_longest_keys(single):
+    forms = {"a": "b", "ab": "xyz", "abcd": "", "é": "e", "e\u0301": "e", "T": "t", "\u3000": " "}
+    words = dict.fromkeys([*"▁abcdexyzt-"], -1.0)
+    keys = {"precompiled_charsmap": write_charsmap(forms), "remove_extra_whitespaces": single}
+    tokenizer = Tokenizer(t5_metadata(words, **keys))
+    for text, wanted in (
+        ("abc", "xyzc"),
+        ("abcdabca", "xyzcb"),
+        ("T\u200d-", "t\u200d-"),
+        ("ée\u0301\u0301", "ee\u0301"),
+        (" \u3000a  b \n", "b b \n" if single else "  b  b \n"),
+        ("\u3000", "" if single else " "),
+    ):
+        assert tokenizer.decode(tokenizer.encode(text)) == wanted, text
+
+
+@pytest.mark.parametrize("table", [b"abc", b"\4\0\0\0", b"\5\0\0\0" + bytes(8), b"\xff\xff\xff\xff" + bytes(8)])
+def test_normal_forms_that_are_none(table):
+    with pytest.raises(InvalidArgument, match=r"precompiled_charsmap cannot be read: its trie has \d+ bytes of \d"):
+        Tokenizer(t5_metadata({"a": 0.0}, precompiled_charsmap=np.frombuffer(table, np.int8)))
+
+
+def test_normal_forms_of_random_bytes():
+    """Whatever the table says, text becomes some text."""
+    random, whole = np.random.default_rng(5), write_charsmap({"a": "b", "ab": "xyz", "é": "e"}).view(np.uint8)
+    for _ in range(200):
+        table = whole.copy()
+        places = np.concatenate([random.integers(4, len(table), 9), 4 * random.choice(np.flatnonzero(table[4::4]), 9)])
+        table[places] = random.integers(0, 256, len(places))
+        table[:4] = whole[:4]
+        tokenizer = Tokenizer(t5_metadata({"a": 0.0}, precompiled_charsmap=table.view(np.int8)))
+        assert isinstance(tokenizer.decode(tokenizer.encode("abé \x80ÿa")), str)
+
+
 def rwkv_metadata(words):
     """Return (tokens as bytes, metadata) of RWKV's kind: an end, all bytes, words and a place that is not used."""
     made = [*(bytes([byte]) for byte in range(256)), *words]

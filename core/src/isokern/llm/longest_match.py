@@ -27,7 +27,9 @@ def unescape(text: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class Encoded:
+    """The tokens of a text."""
+
     ids: list[int]
 
 
@@ -45,7 +47,7 @@ class LongestMatch:
                 node = node.setdefault(byte, {})
             node[_LEAF] = i
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> _Encoded:
+    def encode(self, text: str, add_special_tokens: bool = False) -> Encoded:
         """Return an object whose `ids` are the tokens."""
         data, ids, at = text.encode(), [], 0
         while at < len(data):
@@ -57,4 +59,4 @@ class LongestMatch:
                     found = node[_LEAF], ahead
             ids.append(found[0])
             at = found[1]
-        return _Encoded(ids)
+        return Encoded(ids)

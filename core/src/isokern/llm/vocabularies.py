@@ -21,6 +21,7 @@ from ..status import InvalidArgument
 from .gguf import Value, quote_name
 from .longest_match import LongestMatch, unescape
 from .pre_tokenizers import CUTS
+from .unigram import NormalForms, Unigram
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
 SPACE = "\u2581"  # SentencePiece's sign for a space
@@ -264,27 +265,16 @@ def _t5(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     unknown = keys.token("unknown_token_id", count, 2 if count > 2 else None)
     if unknown is None:
         raise keys.wrong("unknown_token_id", "is missing", "the id of a token")
-    pieces, library = _sentence_piece(keys, tokens, types), _library()
-    byte_ids = _byte_tokens(keys, tokens, types)
-    # What text must not become stands in the list under a name that no text has
-    named = [t if types[i] in (NORMAL, BYTE) else f"\uf8ff{i}\uf8ff" for i, t in enumerate(tokens)]
-    listed = list(zip(named, map(float, scores), strict=True))
-    made = library.Tokenizer(library.models.Unigram(listed, unknown, bool(byte_ids)))
-    steps = []
+    pieces, forms = _sentence_piece(keys, tokens, types), None
+    of_bytes = {pieces[i][0]: i for i in _byte_tokens(keys, tokens, types).values()}
     charsmap = keys.numbers("precompiled_charsmap", "iu", None)
     if charsmap is not None and len(charsmap):
         try:
-            steps.append(library.normalizers.Precompiled(charsmap.astype(np.uint8).tobytes()))
-        except Exception as error:  # the library has no type of its own
+            forms = NormalForms(charsmap.astype(np.uint8).tobytes())
+        except ValueError as error:
             raise keys.wrong("precompiled_charsmap", f"cannot be read: {error}", "SentencePiece's table") from None
-    if keys.get("remove_extra_whitespaces", bool, False):
-        for pattern, text in ((" {2,}", " "), (r"\A +| +\z", "")):
-            steps.append(library.normalizers.Replace(library.Regex(pattern), text))
-    prefix = keys.get("add_space_prefix", bool, True)
-    if steps:
-        made.normalizer = library.normalizers.Sequence(steps)
-    scheme = "always" if prefix else "never"
-    made.pre_tokenizer = library.pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=False)
+    prefix, single = keys.get("add_space_prefix", bool, True), keys.get("remove_extra_whitespaces", bool, False)
+    made = Unigram(_normal(tokens, types), scores.tolist(), unknown, of_bytes, forms, prefix, single)
     first, last = _ends(keys, count, sep=False, eos=1 if count > 1 else None)
     return Vocabulary(made, pieces, first, last, False, True, unknown, drop_space=prefix)
 
