@@ -217,14 +217,29 @@ def test_a_first_token_waits_for_no_step_of_one(gguf, devices):
     session = Session(Model(gguf, device=devices[0]), 64)
     each = tokens(session, [1, 2, 3], 3, Sampling(0), frozenset(), Generation())
     first = next(each)
-    assert [count for count, _, _ in session._programs] == [4]
+    assert [count for count, _ in session._programs] == [4]
     found = [first, *each]
-    assert [count for count, _, _ in session._programs] == [4, 1]
+    assert [count for count, _ in session._programs] == [4, 1]
     wanted = Session(session.model, 64)
     ids = [1, 2, 3]
     for token in found:
         assert token == wanted.logits(ids)[-1].argmax()
         ids = [token]
+
+
+def test_another_way_to_draw_compiles_no_program(gguf, device):
+    model = Model(gguf, device=device)
+    tokenizer, session = model.tokenizer(), Session(model, 64)
+    ways = [Sampling(0.8, 40, 0.95, seed=seed) for seed in range(12)] + [Sampling(0.9, 40, 0.95, 0.02, 1.1, 3)]
+    written, programs = [], []
+    for sampling in ways:
+        session.clear()
+        written.append("".join(text(session, tokenizer, PROMPT, 12, sampling)))
+        programs.append(dict(session._programs))
+        assert len(session._drawing) <= 8
+    assert all(found == programs[0] for found in programs) and len(programs[0]) == 2 and len({*written}) > 10
+    for sampling, found in zip(ways, written, strict=True):
+        assert "".join(text(Session(model, 64), tokenizer, PROMPT, 12, sampling)) == found
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="where memory is told by page")

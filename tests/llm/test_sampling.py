@@ -13,7 +13,6 @@ from isokern.cli import generate
 from isokern.llm import Engine, Generation, Model, Sampling, Session, tokens
 from isokern.llm.drawing import Drawing
 from isokern.llm.sampling import HISTORY, LLAMA_CPP, RULES
-from isokern.llm.steps import TokenStep
 from isokern.status import InvalidArgument
 from isokern.tensors import tensor
 
@@ -135,7 +134,7 @@ def test_options_that_are_wrong(model):
                 Drawing(Sampling(**{"temperature": 1.0, "frequency": 0.1, **options}, order=order), None, size, device)
     with pytest.raises(InvalidArgument, match="alone"):
         Session(model, 32).program(1, sampling=Sampling(0.5, frequency=0.1))
-    assert TokenStep(32, sampling=Sampling(0.5)).sampling.fused
+    assert Sampling(0.5).fused
 
 
 def test_the_command_line_takes_an_order():

@@ -77,9 +77,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     output = Product(origin, c.vocabulary, bias="output" in c.form.biases, tied=tied)
     logits = made.add(output, x, name="output")
     logits = made.apply(Scaled(c.logit_scale, c.scales.get(LOGITS_CAP, 0.0)), [logits], "output")
-    made.output(logits)
-    places.end(made, logits)
-    made.output(*states)
+    made.output(logits, *states)
     _check_all_used(gguf, {v.name for v in made.graph.parameters} | c.consumed)
     return made
 

@@ -13,7 +13,7 @@ from ..status import InvalidArgument, quote
 from .drawing import Drawing
 from .grammar import Grammar, GrammarState
 from .sampling import Sampling
-from .session import Session, TokenProgram
+from .session import DrawingProgram, Session
 from .tokenizer import Tokenizer
 
 
@@ -129,7 +129,7 @@ class _Recorded:
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         self.session, self.sampling = session, sampling
-        self.step: TokenProgram | None = None  # of one token, when it is compiled
+        self.step: DrawingProgram | None = None  # of one token, when it is compiled
         self.left: int | None = None  # the token that it left in its input
 
     def prepare(self, count: int) -> None:

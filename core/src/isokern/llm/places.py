@@ -28,9 +28,6 @@ class Places(Protocol):
     def choose(self, made: Model, x: Value) -> Value:
         """Return the rows of x [n, width] whose logits are wanted."""
 
-    def end(self, made: Model, logits: Value) -> None:
-        """Emit what is made of the logits, which are a result already."""
-
 
 @runtime_checkable
 class KeyPlaces(Places, Protocol):

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arguments import integer, is_integer
+from ..backend import current_stream
 from ..dtypes import dtype as dtype_of
 from ..eager import calls
 from ..eager.functions import cast
 from ..ops import find
 from ..status import InvalidArgument, quote
-from ..tensors import Tensor, tensor
+from ..tensors import Tensor, empty, tensor
 from .architecture import Config
 from .kv_cache import KVCache
 from .model import Model
 from .program import DecoderProgram
 from .recurrent import LayerState
-from .sampling import Sampling, pad_history
+from .sampling import HISTORY, Sampling, pad_history
 from .steps import SPAN, TokenStep
+
+DRAWING = 8  # programs of a session that draw: more ways to draw than one has at a time
 
 
 class Session:
@@ -60,7 +63,8 @@ class Session:
         """How many positions of the text the caches no longer have."""
         self.base = 0
         """The first position that layers have which keep a window."""
-        self._programs: dict[Any, TokenProgram] = {}
+        self._programs: dict[tuple[int, bool], TokenProgram] = {}
+        self._drawing: dict[tuple[int, bool, Sampling], DrawingProgram] = {}  # those that were used last
 
     @property
     def position(self) -> int:
@@ -75,7 +79,7 @@ class Session:
     @property
     def scratch_bytes(self) -> int:
         """The bytes of activations and workspaces of all programs."""
-        return sum(p.nbytes for p in self._programs.values())
+        return sum(p.nbytes for p in self._programs.values()) + sum(p.nbytes for p in self._drawing.values())
 
     def clear(self) -> None:
         """Begin again with an empty cache."""
@@ -142,16 +146,30 @@ class Session:
         self.base = min(self.base, max(self.base - n, start))
         self.dropped += n
 
-    def program(self, count: int, every: bool = False, sampling: Sampling | None = None) -> TokenProgram:
+    @overload
+    def program(self, count: int, every: bool = False, sampling: None = None) -> TokenProgram: ...
+
+    @overload
+    def program(self, count: int, every: bool = False, *, sampling: Sampling) -> DrawingProgram: ...
+
+    def program(
+        self, count: int, every: bool = False, sampling: Sampling | None = None
+    ) -> TokenProgram | DrawingProgram:
         """Return the program for up to `count` tokens, with logits of the last one or of every one.
 
-        With `sampling` it also draws the next token.
+        With `sampling` it also draws the next token; the model's part is the same for all ways to draw.
         """
         most = SPAN if any(self._near) else self.length
-        key = (integer("Session.program", "count", count, 1, most), every, sampling)
+        key = (integer("Session.program", "count", count, 1, most), bool(every))
         if key not in self._programs:
-            self._programs[key] = TokenProgram(self, count, every, sampling)
-        return self._programs[key]
+            self._programs[key] = TokenProgram(self, *key)
+        if sampling is None:
+            return self._programs[key]
+        way = (*key, sampling)
+        self._drawing[way] = drawing = self._drawing.pop(way, None) or DrawingProgram(self._programs[key], sampling)
+        while len(self._drawing) > DRAWING:
+            del self._drawing[next(iter(self._drawing))]
+        return drawing
 
     def logits(self, tokens: Iterable[int], every: bool = False) -> npt.NDArray[np.float32]:
         """Append tokens to the sequence, and return float32 logits.
@@ -225,24 +243,26 @@ def read_tokens(given: Iterable[int], size: int) -> list[int]:
 class TokenProgram(DecoderProgram):
     """The model's program for up to `count` tokens at the end of a session's sequence, over its caches.
 
-    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `TokenStep`). With
-    sampling, the token that is drawn is left in the last of `tokens`, and its position too: where count is 1, running
-    the program again is the next step.
+    `tokens` I64 [count] is the input, `logits` F32 [1 or count, vocabulary] the result (see `TokenStep`).
     """
 
-    def __init__(self, session: Session, count: int, every: bool, sampling: Sampling | None) -> None:
-        step = TokenStep(session.length, count, session.dtype, session.model.activations, every, sampling)
+    def __init__(self, session: Session, count: int, every: bool) -> None:
+        step = TokenStep(session.length, count, session.dtype, session.model.activations, every)
         super().__init__(session.model, step, session.state)
-        self.session, self.count, self.sampling = session, count, sampling
-        self.tokens = self.inputs["tokens"]
+        self.session, self.count, self.tokens = session, count, self.inputs["tokens"]
         self._base = -1  # what the input `base` was last
 
-    def run(self, tokens: Sequence[int] | None = None) -> None:
-        """Append `tokens` to the sequence and compute; without them, the token is what the last run left.
+    def run(self, tokens: Sequence[int]) -> None:
+        """Append `tokens` to the sequence and compute. Asynchronous where the device is.
 
-        The cache needs room for `count` tokens, and states of models without keys take exactly these. Asynchronous
-        where the device is. Raises InvalidArgument where there are more tokens, or no room.
+        The cache needs room for `count` tokens, and states of models without keys take exactly these. Raises
+        InvalidArgument where there are more tokens, or no room.
         """
+        self.feed(tokens)
+        self.recording.replay()
+
+    def feed(self, tokens: Sequence[int] | None) -> None:
+        """Write the inputs for `tokens`, and count them as stored; without tokens, for what stands in the inputs."""
         session, given = self.session, 1 if tokens is None else len(tokens)
         least = self.count if tokens is None or session.model.config.recurrent else 1
         if not least <= given <= self.count:
@@ -258,13 +278,57 @@ class TokenProgram(DecoderProgram):
         if tokens is not None:
             self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
             self.inputs["start"].copy_from(np.array([start]))
-            if "dropped" in self.inputs:
-                self.inputs["dropped"].copy_from(np.array([session.dropped]))
             if self.count > 1:
                 self.inputs["last"].copy_from(np.array([given - 1]))
+
+
+class DrawingProgram:
+    """A session's program whose recording goes on: it draws the next token from the last logits.
+
+    The token is left in the last of `tokens`, and its position too: where `count` is 1, running the program again is
+    the next step. No two steps of a text draw by the same number, whatever its caches have dropped.
+    """
+
+    def __init__(self, program: TokenProgram, sampling: Sampling) -> None:
+        if not sampling.fused:
+            allowed = "what `random_sample` does alone"
+            raise InvalidArgument(
+                "Session.program", f"{sampling}", allowed=allowed, hint="draw from the logits: `Drawing`"
+            )
+        self.program, self.sampling = program, sampling
+        self.compiled, self.logits, self.tokens = program.compiled, program.logits, program.tokens
+        device = program.session.device
+        self._dropped, one = (tensor([n], "I64", device=device) for n in (0, 1))
+        self._history = empty((1, HISTORY), "I64", device=device) if sampling.penalised else None
+        start, row, number = program.inputs["start"], program.logits, empty((1,), "I64", device=device)
+        add, gather = find("add"), find("gather")
+        with current_stream(device).capture() as self.recording:
+            program.compiled.replay()
+            if program.count > 1:
+                last = program.inputs["last"]
+                calls.call(add, [start, last], out=start)
+                row = row if row.shape[0] == 1 else calls.call(gather, [row, last], axis=0)
+            calls.call(add, [start, one], out=start)
+            calls.call(add, [start, self._dropped], out=number)
+            drawn = self.tokens[program.count - 1 :]
+            calls.call(find("random_sample"), [row, self._history, number], out=drawn, **sampling.attributes)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes beside those of the program."""
+        return self._dropped.desc.nbytes + (0 if self._history is None else self._history.desc.nbytes)
+
+    def run(self, tokens: Sequence[int] | None = None) -> None:
+        """Append `tokens` to the sequence, compute and draw; without them, the token is what the last run left.
+
+        Errors are those of `TokenProgram.run`.
+        """
+        self.program.feed(tokens)
+        if tokens is not None:
+            self._dropped.copy_from(np.array([self.program.session.dropped]))
         self.recording.replay()
 
     def remember(self, tokens: Sequence[int]) -> None:
         """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""
-        if "history" in self.inputs:
-            self.inputs["history"].copy_from(pad_history(tokens))
+        if self._history is not None:
+            self._history.copy_from(pad_history(tokens))

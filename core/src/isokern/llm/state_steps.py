@@ -93,6 +93,3 @@ class StateInputs:
         """Return the wanted rows."""
         (x,) = made.builder.emit("gather", [x, self.rows], {"axis": 0}, name="wanted")
         return x
-
-    def end(self, made: Model, logits: Value) -> None:
-        """Emit nothing: who made the requests draws."""

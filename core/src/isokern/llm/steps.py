@@ -11,7 +11,6 @@ from ..graph.layer import Context
 from ..graph.model import Model
 from ..status import InvalidArgument
 from .places import Kept, KeyPlaces, Run, wrong_step
-from .sampling import HISTORY, Sampling
 
 SPAN = 64  # tokens of a prompt that are computed at once
 
@@ -24,11 +23,6 @@ class TokenStep:
     of the last that is one: what is behind it is computed, but nothing depends on it), for each layer `blk.N.keys` and
     `blk.N.values` [1, length, heads, dim]. The result is the logits of the last token, or of all with `every`.
 
-    With `sampling` the graph also draws the next token and leaves it, and its position, in its inputs `tokens` (the
-    last of them) and `start`: run again for one token, it computes the next step. Further inputs are then `history` I64
-    [1, HISTORY] with a repetition penalty, and where it is random `dropped` I64 [1], how many positions the caches no
-    longer have: no two steps of a text draw the same number.
-
     A layer with a window keeps that many positions and 2 · SPAN more. Where that is less than `length`, there may be
     SPAN new tokens at most, and a further input is `base` I64 [1], the first position that such layers have.
     """
@@ -38,7 +32,6 @@ class TokenStep:
     cache: object = "F16"
     activations: str = "float"
     every: bool = False
-    sampling: Sampling | None = None
 
     def count_kept(self, window: int) -> int:
         """Return how many positions a layer with a window keeps; 0 is none."""
@@ -121,33 +114,7 @@ class _OneSequence:
 
     def choose(self, made: Model, x: Value) -> Value:
         """Return the last row, or all."""
-        return x if self.step.every else self._last_row(made, x)
-
-    def end(self, made: Model, logits: Value) -> None:
-        """Draw the next token, where the step says how; it and its position become inputs of the next step."""
-        sampling, emit = self.step.sampling, made.builder.emit
-        if sampling is None:
-            return
-        if not sampling.fused:
-            allowed = "what `random_sample` does alone"
-            raise InvalidArgument("TokenStep", f"{sampling}", allowed=allowed, hint="draw from the logits: `Drawing`")
-        history = made.input("history", (1, HISTORY), "I64") if sampling.penalised else None
-        start, place = self.whole
-        if self.last is not None:
-            (place,) = emit("gather", [self.positions, self.last], {"axis": 0}, name="place")
-            (one,) = emit("fill", [], {"value": 1, "shape": (1,)}, name="one", dtypes={"T": "I64"})
-            (place,) = emit("add", [place, one], name="place")
-        row, number = self._last_row(made, logits) if self.step.every else logits, place
-        if sampling.temperature:
-            (number,) = emit("add", [place, made.input("dropped", (1,), "I64")], name="number")
-        (token,) = emit("random_sample", [row, history, number], sampling.attributes, name="sample")
-        at = {"count": 1, "y_offset": self.step.tokens - 1}
-        (drawn,) = emit("copy_slice", [token, self.tokens], at, name="tokens")
-        (moved,) = emit("copy_slice", [place, start], {"count": 1}, name="start")
-        made.output(drawn, moved)
-
-    def _last_row(self, made: Model, x: Value) -> Value:
-        if self.last is not None:
+        if self.last is not None and not self.step.every:
             (x,) = made.builder.emit("gather", [x, self.last], {"axis": 0}, name="last")
         return x
 
@@ -236,6 +203,3 @@ class _Packed:
         """Return the wanted rows."""
         (x,) = made.builder.emit("gather", [x, self.rows], {"axis": 0}, name="wanted")
         return x
-
-    def end(self, made: Model, logits: Value) -> None:
-        """Emit nothing: who made the requests draws."""
