@@ -72,10 +72,7 @@ class Construction(Draft):
         return value
 
     def enter(self, values: Sequence[Value], origins: frozenset[str]) -> None:
-        """Enter values of the last segment, with the inputs of the model that they depend on.
-
-        Raises BadTensorShape for more elements than a tensor of a model has.
-        """
+        """Enter values of the last segment, with the inputs that they depend on; BadTensorShape for giant ones."""
         for value in values:
             if value.spec.numel >= MAX_ELEMENTS and value.role != PARAMETER:
                 raise BadTensorShape(value.name, spec_text(value.spec), allowed=f"fewer than {MAX_ELEMENTS} elements")

@@ -17,12 +17,12 @@ from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import dtype
 from ..garbage import hold_collections
-from ..graph.ir import Graph, spec_text
+from ..graph.ir import Graph
 from ..passes import DEFAULT
 from ..runtime import Program
 from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, OutOfMemory, quote
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .build import Built, build
 from .elements import NARROW, OURS, Array, our_dtype, widen
@@ -230,13 +230,7 @@ class Model:
         if not model.graph.outputs:
             return None
         how: dict[str, Any] = {"beside": self._first.get(number), "prepack": self._prepack}
-        try:
-            made = assemble(model.graph, model.parameters, self.device, self._passes, True, **how)
-        except OutOfMemory as error:
-            largest = max(model.graph.values.values(), key=lambda v: v.spec.nbytes)
-            told = quote(largest.name if largest.producer is None else largest.producer.name)
-            problem = f"{error.problem}; the largest tensor is {spec_text(largest.spec)} of {told}"
-            raise OutOfMemory(f"{self.name}: {error.where}", problem, allowed=error.allowed) from error
+        made = assemble(model.graph, model.parameters, self.device, self._passes, True, **how)
         self._first.setdefault(number, made)
         return made
 

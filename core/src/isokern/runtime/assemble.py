@@ -21,7 +21,7 @@ from ..passes import run as run_passes
 from ..rewriting.conversion import convert, find_illegal
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
-from ..status import BadTensorShape, InvalidArgument
+from ..status import BadTensorShape, InvalidArgument, OutOfMemory, quote
 from ..tensors import Tensor, numbers
 from .cache import Compiled, cache, key_of
 from .lowered import check_kernels, is_lowering
@@ -82,9 +82,14 @@ def assemble(
         own = {n: t for n, t in held.items() if not any(t is s for s in sources)}
         made = Compiled(recipe, own, packed)
         program = Program(made, held, memory, stream)
-    except BaseException:
+    except BaseException as error:
         for t in fresh:
             t.buffer.close()
+        if isinstance(error, OutOfMemory):
+            largest = max(lowered.values.values(), key=lambda v: v.spec.nbytes)
+            told = largest.name if largest.producer is None else largest.producer.name
+            problem = f"{error.problem}; the largest tensor is {spec_text(largest.spec)} of {quote(told)}"
+            raise OutOfMemory(f"{graph.name}: {error.where}", problem, allowed=error.allowed) from error
         raise
     if keepable:
         cache.keep(key, sources, made)
