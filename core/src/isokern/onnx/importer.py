@@ -13,9 +13,11 @@ from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
 from .node import Handler, Node, OperandScope, Output, Ragged, UnsupportedModel, describe
+from .nodes_microsoft import NODES as MICROSOFT
 from .reader import DOMAINS, Source, subgraphs
 from .table import NODES
 
+DOMAIN_NODES = {"": NODES, "com.microsoft": MICROSOFT}
 MAX_NODES = 200_000  # with those of functions and loops, each time
 MAX_CALLS = 64  # functions within functions
 MOVES = frozenset({
@@ -143,7 +145,7 @@ class Importer(Construction):
 
 def handler_of(op_type: str, domain: str) -> Handler | None:
     """Return what the table has for an operator."""
-    return NODES.get(op_type) if not domain else None
+    return DOMAIN_NODES[domain].get(op_type) if domain in DOMAIN_NODES else None
 
 
 def list_unknown(source: Source) -> list[str]:
@@ -153,7 +155,7 @@ def list_unknown(source: Source) -> list[str]:
     def walk(graph: Any) -> None:
         for node in graph.node:
             domain = "" if node.domain in DOMAINS else node.domain
-            known = not domain and (node.op_type in NODES or node.op_type in CONTROL)
+            known = handler_of(node.op_type, domain) is not None or (not domain and node.op_type in CONTROL)
             if not known and not _has_function(definition_of(node.op_type, domain, source.opsets)):
                 opset = f"{domain or 'ai.onnx'} {source.opsets.get(domain, '(not imported)')}"
                 found.append(f"{node.op_type} of {opset} at {describe(node.op_type, node.name, node.output)}")

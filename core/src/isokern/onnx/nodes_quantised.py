@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..dtypes import F32, U8
+from ..importing.windows import widen
 from .elements import NARROW, element_name, our_dtype
 from .narrow_floats import FORMATS, round_floats
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
@@ -89,21 +90,24 @@ def qlinear_matmul(node: Node) -> Output:
 
 
 def conv_integer(node: Node) -> Output:
-    """Convolve integers of 8 bits to I32, in two dims."""
+    """Convolve integers of 8 bits to I32, in one or two dims."""
     return _convolve(node, "conv_integer", node.shape(1))
 
 
 def qlinear_conv(node: Node) -> Output:
-    """Convolve quantised planes."""
+    """Convolve quantised planes of one or two dims."""
     return _convolve(node, "qlinear_conv", node.shape(3))
 
 
 def _convolve(node: Node, kind: str, weights: tuple[int, ...]) -> Operand:
-    if len(weights) != 4:
-        raise node.refuse(f"planes of {len(weights) - 2} dims", "2")
-    window = window_of(node, node.shape()[2:], tuple(weights[2:]))
+    if len(weights) not in (3, 4):
+        raise node.refuse(f"planes of {len(weights) - 2} dims", "1 or 2")
+    missing = 4 - len(weights)
+    window = window_of(node, node.shape()[2:], tuple(weights[2:])).widen(missing)
     how = {"stride": window.stride, "padding": window.padding, "dilation": window.dilation}
-    return node.emit(kind, *node.tensors, groups=int(node.attrs["group"]), **how)
+    wide = [x if x is None or len(shape_of(x)) < 3 else widen(node, x, missing) for x in node.tensors]
+    y = node.emit(kind, *wide, groups=int(node.attrs["group"]), **how)
+    return node.reshape(y, (*shape_of(y)[:2], *shape_of(y)[2 + missing :]))
 
 
 NODES: dict[str, Handler] = {
