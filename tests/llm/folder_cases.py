@@ -18,6 +18,28 @@ COMMON = {
     "eos_token_id": 2,
 }
 WIDE = {"hidden_size": 128, "head_dim": ...}  # for types whose heads share the width
+DEEPSEEK = {
+    "head_dim": 16,
+    "num_key_value_heads": 4,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 32,
+    "v_head_dim": 24,
+    "kv_lora_rank": 40,
+    "q_lora_rank": 48,
+    "n_routed_experts": 6,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 64,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "n_group": 3,
+    "topk_group": 2,
+}
+MSCALE = {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9}
+NONE = dict.fromkeys(("hidden_size", "num_hidden_layers", "num_attention_heads"), ...)
+NONE |= dict.fromkeys(("intermediate_size", "num_key_value_heads", "head_dim", "max_position_embeddings"), ...)
+GPT2 = {**NONE, "n_embd": 64, "n_inner": 96, "n_head": 4, "n_layer": 2, "n_positions": 48}
+FALCON = {**WIDE, "num_key_value_heads": ..., "intermediate_size": ...}
+STATES = {**NONE, "hidden_size": 64, "num_hidden_layers": 2, "state_size": 16, "tie_word_embeddings": True}
 # Transformers' names of models, where they are not those of the configurations
 CLASSES = {"Gemma3Text": "Gemma3ForCausalLM", "Gemma3nText": "Gemma3nForCausalLM", "GPT2": "GPT2LMHeadModel"}
 # By name: transformers' class, and settings other than COMMON; ... for none
@@ -96,4 +118,63 @@ CASES = {
     ),
     "cohere2": ("Cohere2", {"num_hidden_layers": 5, "sliding_window": 8}),
     "smollm3": ("SmolLM3", {**WIDE, "num_hidden_layers": 5}),
+    "gpt2": ("GPT2", GPT2),
+    "gpt_bigcode": ("GPTBigCode", GPT2),
+    "glm": ("Glm", {}),
+    "glm4": ("Glm4", {"attention_bias": False}),
+    "deepseek_v2": ("DeepseekV2", {**DEEPSEEK, "q_lora_rank": None}),
+    "deepseek_v2, groups": (
+        "DeepseekV2",
+        {**DEEPSEEK, "topk_method": "group_limited_greedy", "routed_scaling_factor": 2.5, "rope_parameters": MSCALE},
+    ),
+    "deepseek_v3": ("DeepseekV3", {**DEEPSEEK, "rope_parameters": MSCALE, "num_nextn_predict_layers": 1}),
+    "gpt_oss": (
+        "GptOss",
+        {**LOCAL, "sliding_window": 8, "intermediate_size": 64, "rope_parameters": {**YARN, "truncate": False}},
+    ),
+    "phi": ("Phi", WIDE),
+    "starcoder2": ("Starcoder2", {**WIDE, "sliding_window": 8}),
+    "falcon": ("Falcon", FALCON),
+    "falcon, new": ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "stablelm": ("StableLm", {**WIDE, "use_qkv_bias": True}),
+    "stablelm, parallel": ("StableLm", {**WIDE, "use_parallel_residual": True, "qk_layernorm": True}),
+    "granitemoe": ("GraniteMoe", {**WIDE, **LOCAL, "attention_multiplier": 0.11}),
+    "granitemoeshared": (
+        "GraniteMoeShared",
+        {**WIDE, **LOCAL, "attention_multiplier": 0.11, "shared_intermediate_size": 80},
+    ),
+    "exaone4": ("Exaone4", {"num_hidden_layers": 5, "sliding_window": 8}),
+    "exaone4, whole": (
+        "Exaone4",
+        {"num_hidden_layers": 4, "sliding_window": None, "layer_types": ["full_attention"] * 4},
+    ),
+    "olmo3": (
+        "Olmo3",
+        {
+            **WIDE,
+            "num_hidden_layers": 4,
+            "sliding_window": 8,
+            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN},
+        },
+    ),
+    "ministral3": (
+        "Ministral3",
+        {"rope_parameters": {**MSCALE, "original_max_position_embeddings": 8, "llama_4_scaling_beta": 0.3}},
+    ),
+    "mamba": ("Mamba", {**STATES, "time_step_rank": 8}),
+    "mamba2": ("Mamba2", {**STATES, "num_heads": 4, "head_dim": 32, "n_groups": 2, "chunk_size": 8}),
+    "gemma3n_text": (
+        "Gemma3nText",
+        {
+            "num_hidden_layers": 6,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"] * 3,
+            "num_kv_shared_layers": 2,
+            "altup_num_inputs": 3,
+            "laurel_rank": 16,
+            "hidden_size_per_layer_input": 24,
+            "vocab_size_per_layer_input": 97,
+            "activation_sparsity_pattern": [0.8, 0.95, 0.0, 0.0, 0.0, 0.0],
+        },
+    ),
 }

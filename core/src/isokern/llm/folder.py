@@ -15,7 +15,7 @@ from typing import Any
 
 from .folder_config import read_config, wrong
 from .folder_tokenizer import add_tokenizer
-from .folder_types import TEXT_KEYS
+from .folder_types import OF_TEXT_AND_MORE, TEXT_KEYS
 from .folder_weights import rename_tensors
 from .gguf import GGUF, GGUFTensor
 from .safetensors_file import read_safetensors
@@ -28,13 +28,17 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
     """
     folder = Path(path)
     config = _read_json(folder / "config.json")
-    text: Any = config.get("text_config")
+    text: Any = config.get("text_config") if config.get("model_type") in OF_TEXT_AND_MORE else None
     whole = not isinstance(text, dict)
     if not whole:
         config = {key: config[key] for key in TEXT_KEYS if key in config} | text
     model, metadata, extra = read_config(config)
     sizes = {key.removeprefix(f"{model.architecture}."): value for key, value in metadata.items()}
-    tensors = rename_tensors(_read_tensors(folder), model, sizes, whole) | extra
+    found, layers = _read_tensors(folder), config.get("num_hidden_layers")
+    if isinstance(layers, int) and isinstance(config.get("num_nextn_predict_layers"), int):  # which draft more tokens
+        drafts = tuple(f"model.layers.{layers + i}." for i in range(min(config["num_nextn_predict_layers"], 9)))
+        found = {name: tensor for name, tensor in found.items() if not name.startswith(drafts)}
+    tensors = rename_tensors(found, model, sizes, whole) | extra
     if {**model.defaults, **config}.get("tie_word_embeddings", False):
         tensors.pop("output.weight", None)
     elif "output.weight" not in tensors and "token_embd.weight" in tensors:

@@ -11,7 +11,8 @@ import numpy as np
 from ..ops.rope import frequencies, longrope_magnitude, yarn_magnitude
 from ..status import InvalidArgument
 from .architectures import ARCHITECTURES, Architecture
-from .folder_types import ACTIVATIONS, MODEL_TYPES, READ, SIZES, UNUSED, ModelType
+from .folder_table import MODEL_TYPES
+from .folder_types import ACTIVATIONS, READ, SIZES, UNUSED, ModelType
 from .gguf import GGUFTensor, quote_name
 
 # By the type of rope: the keys that say how it is scaled
@@ -67,6 +68,9 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelType, dict[str, Any], d
     form = ARCHITECTURES[model.architecture]
     if form.pairing:
         _add_heads(metadata, own, given)
+    if model.derive is not None:
+        metadata |= {own + key: value for key, value in model.derive(given).items()}
+    if form.pairing:
         _add_rope(metadata, extra, own, given, form)
     if not form.state:
         _add_windows(metadata, own, given, form)

@@ -1,12 +1,8 @@
-"""The model types of Hugging Face folders, as data: their keys and tensors in GGUF's words.
-
-A type is an entry in `MODEL_TYPES`: its architecture, and where it differs from the tables of all types. Formulas are
-those of the architecture (`isokern.llm.architectures`).
-"""
+"""What model types of Hugging Face folders have in common: keys and tensors in GGUF's words, and how a type differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,13 +30,19 @@ UNUSED = {
     *("pad_token_id", "pretraining_tp", "problem_type", "qkv_bias", "reorder_and_upcast_attn", "resid_pdrop"),
     *("residual_dropout", "return_dict", "router_aux_loss_coef", "router_jitter_noise", "task_specific_params"),
     *("torch_dtype", "transformers_version", "unsloth_fixed", "use_bias", "use_cache", "use_qkv_bias"),
-    *("_attn_implementation_autoset", "_name_or_path"),
+    *("_attn_implementation_autoset", "_name_or_path", "attention_softmax_in_fp32", "aux_loss_alpha", "chunk_size"),
+    *("d_inner", "d_model", "ep_size", "fused_add_norm", "initial_context_length", "n_ctx", "pad_vocab_size_multiple"),
+    *("rescale_prenorm_residual", "residual_in_fp32", "scale_attention_softmax_in_fp32", "seq_aux"),
+    *("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
+    *("time_step_floor", "time_step_init_scheme", "time_step_max", "time_step_min", "time_step_scale"),
+    *("use_associative_scan", "use_mambapy"),
 }
 # Keys that are read beside SIZES, of which a type's `only` and `sizes` allow more
 READ = {"head_dim", "layer_types", "partial_rotary_factor", "rope_parameters", "rope_scaling", "rope_theta"}
-READ |= {"hidden_act", "sliding_window", "tie_word_embeddings", "use_sliding_window"}
+READ |= {"hidden_act", "num_nextn_predict_layers", "sliding_window", "tie_word_embeddings", "use_sliding_window"}
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation")
-# Of a model of text and images: the keys beside text_config that hold for its text, and tensors of the other parts
+# Models of text and images or sound: the keys beside text_config that hold for its text, and tensors of the other parts
+OF_TEXT_AND_MORE = ("gemma3", "gemma3n", "mistral3")
 TEXT_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "quantization_config", "tie_word_embeddings")
 NO_TEXT = r"(model\.)?(vision_\w+|audio_\w+|multi_modal_projector|embed_vision|embed_audio)\..+"
 # Parts of a tensor's name in GGUF's; # stands for a number, whose tensors are stacked
@@ -66,7 +68,7 @@ class ModelType:
     - `sizes`: keys of config.json, and GGUF's for them; "" for one that the type reads in another way.
     - `defaults`: what transformers takes for keys that config.json may leave out.
     - `only`: keys that may have no other values than these. `act`: the activations.
-    - `values`: GGUF's keys that are the same for the whole type.
+    - `values`: GGUF's keys that are the same for the whole type. `derive`: those that follow from several keys.
     - `names`: parts of tensors' names; `changes`: what becomes of tensors by GGUF's name (`folder_weights.CHANGES`).
     """
 
@@ -78,122 +80,10 @@ class ModelType:
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
 
-def _more(base: ModelType, architecture: str = "", **changed: Any) -> ModelType:
+def extend(base: ModelType, architecture: str = "", **changed: Any) -> ModelType:
     """Return a type like another one, whose tables have more entries."""
     tables: dict[str, Any] = {k: {**getattr(base, k), **v} if isinstance(v, dict) else v for k, v in changed.items()}
     return replace(base, architecture=architecture or base.architecture, **tables)
-
-
-TIED = {"tie_word_embeddings": True}
-GELU = ("gelu_new", "gelu_pytorch_tanh")
-AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-NORMS = ("output_norm", "attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm")
-
-LLAMA = ModelType("llama", changes={"attn_q": "pairs", "attn_k": "pairs"})
-QWEN2 = ModelType("qwen2", defaults={"use_sliding_window": False})
-MIXTRAL = _more(
-    LLAMA,
-    defaults={"rope_theta": 1e6},
-    names={
-        **{f"block_sparse_moe.experts.#.w{i}": f"ffn_{n}_exps" for i, n in ((1, "gate"), (2, "down"), (3, "up"))},
-        "block_sparse_moe.gate": "ffn_gate_inp",
-    },
-)
-MOE: dict[str, tuple[Any, ...]] = {"decoder_sparse_step": (1,), "mlp_only_layers": ([], None)}
-GEMMA = ModelType(
-    "gemma",
-    defaults={**TIED, "head_dim": 256},
-    only={"use_bidirectional_attention": (None, False)},
-    act=(*GELU, "gelu"),  # gelu of the first files meant the approximation
-    changes=dict.fromkeys(NORMS, "plus_one"),
-)
-GEMMA2 = _more(
-    GEMMA,
-    "gemma2",
-    sizes={
-        "query_pre_attn_scalar": "",
-        "attn_logit_softcapping": "attn_logit_softcapping",
-        "final_logit_softcapping": "final_logit_softcapping",
-    },
-    defaults={"query_pre_attn_scalar": 256, "sliding_window": 4096},
-    act=GELU,
-    names={**AFTER, "pre_feedforward_layernorm": "ffn_norm"},
-)
-GRANITE = _more(
-    LLAMA,
-    "granite",
-    sizes={
-        "embedding_multiplier": "embedding_scale",
-        "residual_multiplier": "residual_scale",
-        "logits_scaling": "logit_scale",
-        "attention_multiplier": "attention.scale",
-    },
-    defaults={"attention_multiplier": 1.0},
-)
-COHERE = ModelType(
-    "command-r",
-    sizes={"logit_scale": "logit_scale"},
-    defaults={**TIED, "logit_scale": 0.0625, "layer_norm_eps": 1e-5, "rope_theta": 500000.0},
-    only={
-        "use_qk_norm": (False, True),
-        "use_parallel_block": (True,),
-        "use_gated_activation": (True,),
-        "rotary_pct": (1.0,),
-        "position_embedding_type": ("rope_gptj",),
-        "order_of_interleaved_layers": ("local_attn_first",),
-        "use_embedding_sharing": (True,),
-        "use_parallel_embedding": (False, True),
-    },
-)
-
-MODEL_TYPES: Mapping[str, ModelType] = {
-    "llama": LLAMA,
-    "mistral": LLAMA,
-    "mixtral": MIXTRAL,
-    "qwen2": QWEN2,
-    "qwen3": replace(QWEN2, architecture="qwen3"),
-    "gemma": GEMMA,
-    "gemma2": GEMMA2,
-    "gemma3_text": _more(
-        GEMMA2,
-        "gemma3",
-        sizes={"sliding_window_pattern": "", "_sliding_window_pattern": "", "rope_local_base_freq": ""},
-        defaults={
-            **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "rms_norm_eps": 1e-6},
-            **{"max_position_embeddings": 131072, "rope_theta": 1e6},
-        },
-        only={"attn_logit_softcapping": (None,), "use_bidirectional_attention": (None, False)},
-    ),
-    "phi3": ModelType("phi3", sizes={"original_max_position_embeddings": ""}, names={"mlp.gate_up_proj": "ffn_up"}),
-    "qwen2_moe": _more(
-        QWEN2,
-        "qwen2moe",
-        sizes={"shared_expert_intermediate_size": "expert_shared_feed_forward_length"},
-        only={**MOE, "norm_topk_prob": (False,)},
-        names={
-            **{f"mlp.shared_expert.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")},
-            "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-        },
-        changes={"ffn_gate_inp_shexp": "squeezed"},
-    ),
-    "qwen3_moe": _more(QWEN2, "qwen3moe", defaults={"norm_topk_prob": False}, only={**MOE, "norm_topk_prob": (True,)}),
-    "olmo2": ModelType("olmo2", names=AFTER),
-    "olmoe": ModelType("olmoe", only={"clip_qkv": (None,), "norm_topk_prob": (False,)}),
-    "granite": GRANITE,
-    "cohere": COHERE,
-    "cohere2": _more(
-        COHERE,
-        "cohere2",
-        sizes={"sliding_window_pattern": "", "_sliding_window_pattern": ""},
-        defaults={"rope_theta": 10000.0, "sliding_window": 4096, "head_dim": 128},
-    ),
-    "smollm3": _more(
-        LLAMA,
-        "smollm3",
-        sizes={"no_rope_layers": ""},
-        defaults={**TIED, "rope_theta": 2e6, "use_sliding_window": False},
-        only={"no_rope_layer_interval": (4,)},
-    ),
-}

@@ -34,7 +34,7 @@ def rename(name: str, model: ModelType) -> tuple[str, int | None] | None:
     names = {**NAMES, **model.names}
     part, _, kind = rest.rpartition(".")
     if rest in names and "." in names[rest]:
-        return own + names[rest], place
+        return own + names[rest].rstrip("."), place
     if part not in names or "." in names[part] or kind not in ("weight", "bias"):
         return None
     return f"{own}{names[part]}.{kind}", place
@@ -58,21 +58,22 @@ def rename_tensors(
             parts.setdefault(own[0], {})[own[1]] = tensor
     made = {}
     for name, each in parts.items():
-        *_, stem, kind = ("", *name.split("."))[-3:] if "." in name else ("", name, "")
+        words = name.split(".")
+        kind = f".{words.pop()}" if words[-1] in ("weight", "bias") else ""
+        stem, prefix = words[-1], ".".join([*words[:-1], ""])
         change = CHANGES.get(model.changes.get(stem, ""))
         first = next(iter(each.values()))
-        if None in each and change is None and len(each) == 1:
+        if {*each} == {None} and change is None:
             made[name] = GGUFTensor(name, first.shape, first.type, first.offset, first.data)
             continue
-        array = first.array if None in each else _stack(name, each)
+        array = first.array if {*each} == {None} else _stack(name, each)
         try:
             arrays = {stem: array} if change is None else change(array, stem, sizes)
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise wrong("safetensors", f"tensor {quote_name(first.name)} is {list(array.shape)}", str(error)) from None
-        prefix = name[: len(name) - len(f"{stem}.{kind}" if kind else stem)]
         for part, values in arrays.items():
-            full = f"{prefix}{part}.{kind}" if kind else f"{prefix}{part}"
-            made[full] = _tensor(full, values, first.type)
+            full, data = f"{prefix}{part}{kind}", np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            made[full] = GGUFTensor(full, values.shape, "F32" if values.dtype == np.float32 else first.type, 0, data)
     return made
 
 
@@ -82,11 +83,6 @@ def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
         given = f"tensors of {quote_name(name)} have the numbers {sorted(map(str, each))[:8]}"
         raise wrong("safetensors", given, f"{len(each)} of one shape and type, from 0")
     return np.stack([each[i].array for i in range(len(each))])
-
-
-def _tensor(name: str, array: Any, element: str) -> GGUFTensor:
-    element = "F32" if array.dtype == np.float32 else element
-    return GGUFTensor(name, array.shape, element, 0, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def _pair_rows(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,8 +102,70 @@ def _squeeze(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     return {stem: array.squeeze()}
 
 
+def _transpose(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array.swapaxes(-1, -2) if array.ndim > 1 else array}
+
+
+def _swap_experts(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array.swapaxes(1, 2) if array.ndim > 2 else array}
+
+
+def _halve(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return gate and up of rows that have one after the other."""
+    rows = max(array.ndim - 2, 0)
+    return dict(zip(_list_halves(stem), np.split(array, 2, rows), strict=True))
+
+
+def _unweave(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return gate and up of columns, or biases, that alternate between them."""
+    halves = (array[..., 0::2], array[..., 1::2])
+    return dict(zip(_list_halves(stem), (h.swapaxes(1, 2) if h.ndim > 2 else h for h in halves), strict=True))
+
+
+def _list_halves(stem: str) -> list[str]:
+    return [stem.replace("gate_up", name) for name in ("gate", "up")]
+
+
+def _ungroup(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all heads of q, then of k, then of v, where those of q that share one of k and v lie before it."""
+    heads, kv_heads = sizes["attention.head_count"], sizes["attention.head_count_kv"]
+    groups = array.reshape(kv_heads, heads // kv_heads + 2, -1, *array.shape[1:])
+    parts = (groups[:, :-2], groups[:, -2], groups[:, -1])
+    return {stem: np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])}
+
+
+def _split_latent(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes keys of latents, for each head [rank, width], and values [width, rank]."""
+    heads, plain = array.reshape(sizes["attention.head_count"], -1, array.shape[1]), sizes["attention.key_length_mla"]
+    key, value = np.split(heads, [plain - sizes["rope.dimension_count"]], 1)
+    return {"attn_k_b": key.swapaxes(1, 2), "attn_v_b": value}
+
+
+def _decay(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the decay of a logarithm, of Mamba-2's heads as a column."""
+    decay = -np.exp(array.astype(np.float32))
+    return {stem: decay if array.ndim > 1 else decay[:, None]}
+
+
+def _column(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array[:, None]}
+
+
+def _group_rows(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    return {stem: array.reshape(sizes["ssm.group_count"], -1)}
+
+
 CHANGES: Mapping[str, Callable[[Any, str, Mapping[str, Any]], dict[str, Any]]] = {
     "pairs": _pair_rows,
     "plus_one": _add_one,
     "squeezed": _squeeze,
+    "transposed": _transpose,
+    "swapped": _swap_experts,
+    "halves": _halve,
+    "woven": _unweave,
+    "grouped": _ungroup,
+    "latent": _split_latent,
+    "decay": _decay,
+    "column": _column,
+    "groups": _group_rows,
 }

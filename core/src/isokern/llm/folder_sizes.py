@@ -1,0 +1,67 @@
+"""Sizes that follow from several keys of config.json, or from one by a formula, for the model types that have some."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from ..arguments import is_integer
+from ..status import InvalidArgument
+
+
+def read_size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """Return an integer of config.json; InvalidArgument where it is none from 1."""
+    value: Any = config.get(key)
+    value = default if value is None else value
+    if not is_integer(value) or value < 1:
+        raise InvalidArgument("folder", f"config.json: {key} is {value!r}"[:120], allowed="an integer from 1")
+    return int(value)
+
+
+def size_gpt2(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inner width, by default four times the width."""
+    return {"feed_forward_length": read_size(config, "n_inner", 4 * read_size(config, "n_embd"))}
+
+
+def size_falcon(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the heads of keys: one, or in the newer layers as many as the file says."""
+    heads = read_size(config, "num_attention_heads")
+    kv_heads = read_size(config, "num_kv_heads", heads) if config.get("new_decoder_architecture") else 1
+    inner = read_size(config, "ffn_hidden_size", 4 * read_size(config, "hidden_size"))
+    return {"attention.head_count_kv": kv_heads, "feed_forward_length": inner}
+
+
+def size_deepseek(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of heads: the cache holds latents and what rope turns."""
+    names = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+    rank, rotated, plain, value = (read_size(config, name) for name in names)
+    made: dict[str, Any] = {"attention.key_length": rank + rotated, "attention.value_length": rank}
+    made |= {"attention.key_length_mla": plain + rotated, "attention.value_length_mla": value}
+    if config.get("topk_method") != "greedy" and config.get("n_group") is not None:
+        made |= {"expert_group_count": config["n_group"], "expert_group_used_count": config.get("topk_group")}
+    return made | {"rope.dimension_count": rotated}
+
+
+def size_gemma3n(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many deviations above the mean gates open, of the share that is closed, and the inner widths."""
+    layers, inner = read_size(config, "num_hidden_layers"), config.get("intermediate_size")
+    shares: Any = config.get("activation_sparsity_pattern")
+    if shares is None:
+        closed = 10 if layers > 10 else 0
+        shares = [0.95] * closed + [0.0] * (layers - closed)
+    if not isinstance(shares, list) or not all(isinstance(s, (int, float)) and 0 <= s < 1 for s in shares):
+        raise InvalidArgument("folder", "config.json: activation_sparsity_pattern is no list of numbers from 0 below 1")
+    far = [NormalDist().inv_cdf(s) if s else -math.inf for s in shares]
+    made: dict[str, Any] = {"activation_sparsity_scale": np.array(far, np.float32)}
+    if isinstance(inner, list) and all(is_integer(i) for i in inner):
+        made["feed_forward_length"] = np.array(inner, np.int64)
+    return made
+
+
+def size_mamba(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the channels of a state space."""
+    return {"ssm.inner_size": read_size(config, "expand", 2) * read_size(config, "hidden_size")}
