@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import isokern
 from isokern.cli import main
-from isokern.llm import GGUF, Generation, Model, Sampling, Session, text, tokens
+from isokern.llm import GGUF, Generation, Model, Sampling, Session, statistics, text, tokens
 from isokern.rewriting.target import EXCEPTIONS, primitives
 
 pytest.importorskip("tokenizers")
@@ -172,8 +172,19 @@ def test_the_command_line_writes_and_tells_what_it_took(devices):
     assert found["weights_bytes"] > 1_500_000 and found["decode_tokens_per_s"] > 0
     shown = run(*words)
     assert shown.stdout.strip() == PROMPT + found["text"].rstrip()
+    assert "tokens/s; weights" in shown.stderr
     again = json.loads(run(*words, "--json", "--cache", "Q8_0", "--activations", "q8_0", "--context", 64).stdout)
     assert (again["cache"], again["activations"]) == ("Q8_0", "q8_0") and again["cache_bytes"] < found["cache_bytes"]
+
+
+def test_the_memory_bandwidth_is_measured_where_it_is_asked_for(devices, monkeypatch):
+    words = ["generate", FOLDER / FILES[-1], "--prompt", PROMPT, "--max-tokens", 3]
+    measured = []
+    monkeypatch.setattr(statistics, "bandwidth", lambda device: measured.append(device.name) or 1e9)
+    assert json.loads(run(*words, "--json").stdout)["bandwidth_share"] is None and not measured
+    assert json.loads(run(*words, "--json", "--bandwidth").stdout)["bandwidth_share"] > 0
+    assert re.search(r"tokens/s, \d+% of the memory bandwidth;", run(*words, "--bandwidth").stderr)
+    assert len(measured) == 2
 
 
 def test_readme_s_text_is_what_it_writes(devices):

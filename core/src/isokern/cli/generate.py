@@ -75,11 +75,14 @@ def generate(
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
+    bandwidth: Annotated[
+        bool, typer.Option("--bandwidth", help="Measure the memory bandwidth, and tell decode's share of it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write what follows the prompt: of --prompt, --prompt-file, or standard input.
 
-    Rates, memory and the share of the memory bandwidth go to stderr, or with --json to stdout.
+    Rates and memory go to stderr, or with --json to stdout.
     """
     with hold_collections():
         from ..llm.generate import Generation, text
@@ -111,7 +114,7 @@ def generate(
                 sys.stdout.flush()
         from ..llm.statistics import summary
 
-        facts = summary(loaded, session, report)
+        facts = summary(loaded, session, report, bandwidth)
     if json:
         emit({"model": model.name, "prompt": begin, "text": "".join(pieces), **facts})
         return

@@ -59,13 +59,13 @@ def bandwidth(device: Device, nbytes: int = 1 << 27) -> float:
     return best
 
 
-def summary(model: Model, session: Session, report: Generation) -> dict[str, Any]:
+def summary(model: Model, session: Session, report: Generation, measure: bool = False) -> dict[str, Any]:
     """Return what a generation made and took, for JSON.
 
     Rates are in tokens/s and memory in bytes; `bandwidth_share` is the share of the memory bandwidth that decoding
-    reached.
+    reached, which takes some copies to `measure`, else None.
     """
-    limit = bandwidth(model.device) if report.decode_rate else 0.0
+    limit = bandwidth(model.device) if measure and report.decode_rate else 0.0
     middle = report.prompt_tokens + len(report.tokens) // 2
     read = model.read_bytes + session.cache_bytes // session.length * middle
     return {
