@@ -100,6 +100,16 @@ def conv(seed):
     return q.finish(q.add("Conv", *given, pads=pads, group=groups), [2, 4, 7, 6], [2, 6, None, None])
 
 
+def conv1d(seed):
+    q = Quantised(seed)
+    groups = 2 if q.chance() else 1
+    given = [q.activations("x"), q.weights((6, 4 // groups, 3), 0)]
+    if q.chance():
+        given.append(q.bias(6))
+    how = {"pads": [2, 1], "strides": [2]} if q.chance() else {"dilations": [2]}
+    return q.finish(q.add("Conv", *given, group=groups, **how), [2, 4, 13], [2, 6, None])
+
+
 def matmul(seed):
     q = Quantised(seed)
     x = q.activations("x")
@@ -126,14 +136,14 @@ def scores(seed):
     return q.finish(q.add("MatMul", q.activations("x"), other), [2, 3, 9], [2, 3, 3])
 
 
-@pytest.mark.parametrize("make", [conv, matmul, gemm, scores])
+@pytest.mark.parametrize("make", [conv, conv1d, matmul, gemm, scores])
 def test_products_of_what_was_dequantised_are_of_integers(make, cpu):
     for seed in range(16):
         made = make(seed)
         loaded = load(made, cpu)
         found = kinds(loaded)
         assert sum(found[k] for k in INTEGERS) == 1, (seed, found)
-        assert not any(found[k] for k in ("conv2d", "matmul", "gemm", "linear")), (seed, found)
+        assert not any(found[k] for k in ("conv1d", "conv2d", "matmul", "gemm", "linear")), (seed, found)
         x = np.random.default_rng(seed).standard_normal(list(loaded.inputs[0].shape), np.float32)
         wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
         state = lower(loaded)  # on a device floats may stay, where it has no kernel
@@ -163,9 +173,10 @@ def test_numbers_that_are_quantised_again_by_their_own_scale_are_what_they_were(
         np.testing.assert_allclose(got, wanted, 1e-6, 1e-6)
 
 
-def test_results_are_the_same_on_every_device(devices):
-    made = conv(3)
-    x = np.random.default_rng(1).standard_normal((2, 4, 7, 6), np.float32)
+@pytest.mark.parametrize(("make", "shape"), [(conv, (2, 4, 7, 6)), (conv1d, (2, 4, 13))])
+def test_results_are_the_same_on_every_device(devices, make, shape):
+    made = make(3)
+    x = np.random.default_rng(1).standard_normal(shape, np.float32)
     wanted = load(made, devices[0]).run(x)
     for device in devices[1:]:
         np.testing.assert_allclose(load(made, device).run(x), wanted, 1e-5, 1e-5, err_msg=device.name)

@@ -25,7 +25,8 @@ from ..ops import find
 from ..rewriting.rewriter import Array, Rewriter, State, only_user
 
 BYTES = (U8, I8)
-PRODUCTS = ("matmul", "gemm", "linear", "conv2d")
+CONVOLUTIONS = ("conv1d", "conv2d")
+PRODUCTS = ("matmul", "gemm", "linear", *CONVOLUTIONS)
 
 
 @dataclass
@@ -128,7 +129,7 @@ def _find(state: State, rewriter: Rewriter, op: Op) -> _Product | None:
     if a.value.spec.ndim < 2 or any(v is not None for v in op.inputs[3:]) or op.attrs.get("trans_a", False):
         return None
     columns = b.value.spec.ndim - 1
-    if op.kind == "conv2d":
+    if op.kind in CONVOLUTIONS:
         fits = b.scale.ndim == 0 or b.axis == 0
     else:
         if op.kind == "linear" or op.attrs.get("trans_b", False):
@@ -160,7 +161,7 @@ def _take_written(state: State, rewriter: Rewriter, made: _Product) -> None:
     """Take the quantize_linear behind a product, and a relu between, where its bias is of integers or there is none."""
     has_bias = len(made.op.inputs) > 2 and made.op.inputs[2] is not None
     alpha = float(made.op.attrs.get("alpha", 1.0))
-    if alpha != 1 or (has_bias and (made.bias is None or made.op.kind != "conv2d")):
+    if alpha != 1 or (has_bias and (made.bias is None or made.op.kind not in CONVOLUTIONS)):
         return
     y = made.op.outputs[0]
     relu = only_user(y, "relu", state.graph)
@@ -195,14 +196,29 @@ def _legal(state: State, made: _Product) -> bool:
     if state.target is None:
         return True
     a, b, y = made.a.value.spec, made.b.value.spec, made.op.outputs[0].spec
-    if made.op.kind != "conv2d":
+    if made.op.kind not in CONVOLUTIONS:
         return _has(state, "matmul_integer", (a, a.shape[-2:]), (b, (a.shape[-1], y.shape[-1])), {})
-    attrs = {n: made.op.attrs[n] for n in ("stride", "padding", "dilation", "groups")}
-    if _has(state, "conv_integer", (a, a.shape), (b, b.shape), attrs):
+    attrs = _window(made.op)
+    if _has(state, "conv_integer", (a, _plane(a.shape)), (b, _plane(b.shape)), attrs):
         return True
     m, k, places = b.shape[0], math.prod(b.shape[1:]), math.prod(y.shape[2:])
-    pointwise = b.shape[2:] == (1, 1) and set(attrs["stride"]) == {1} and set(attrs["padding"]) == {0}
+    pointwise = math.prod(b.shape[2:]) == 1 and set(attrs["stride"]) == {1} and set(attrs["padding"]) == {0}
     return pointwise and attrs["groups"] == 1 and _has(state, "matmul_integer", (b, (m, k)), (a, (k, places)), {})
+
+
+def _plane(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the dims of a tensor of planes, where rows are planes of one row."""
+    return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else tuple(shape)
+
+
+def _window(op: Op) -> dict[str, Any]:
+    """Return how a convolution of planes slides its window."""
+    held = {n: op.attrs[n] for n in ("stride", "padding", "dilation", "groups")}
+    if op.kind == "conv1d":
+        end = op.attrs["end_padding"]
+        ends = (0, held["padding"], 0, held["padding"] if end < 0 else end)
+        held |= {"stride": (1, held["stride"]), "padding": ends, "dilation": (1, held["dilation"])}
+    return held
 
 
 def _has(
@@ -224,9 +240,9 @@ def _has(
 
 def _emit(rewriter: Rewriter, made: _Product) -> None:
     op, builder = made.op, rewriter.builder
-    is_conv = op.kind == "conv2d"
+    is_conv = op.kind in CONVOLUTIONS
     kind = "conv" if is_conv else "matmul"
-    attrs = {n: op.attrs[n] for n in ("stride", "padding", "dilation", "groups")} if is_conv else {}
+    attrs = _window(op) if is_conv else {}
 
     def emit(name: str, inputs: list[Value | None], **more: Any) -> Value:
         (found,) = builder.emit(name, inputs, more, name=op.name)
@@ -246,7 +262,12 @@ def _emit(rewriter: Rewriter, made: _Product) -> None:
     def zero(x: _Quantised, name: str) -> Value:
         return number(x.zero, x.value.spec.dtype, name)
 
+    def reshape(x: Value, shape: tuple[int, ...]) -> Value:
+        return x if x.spec.shape == shape else emit("reshape", [x], shape=shape)
+
     a, b = put_in_order(made.a), put_in_order(made.b)
+    if is_conv:
+        a, b = reshape(a, _plane(a.spec.shape)), reshape(b, _plane(b.spec.shape))
     y = made.last.outputs[0]
     if made.written is not None:
         parts = _read(rewriter, made.written)
@@ -262,7 +283,7 @@ def _emit(rewriter: Rewriter, made: _Product) -> None:
         found = emit(f"qlinear_{kind}", given, **attrs)
         if made.relu is not None and float(offset) > (0 if y.spec.dtype is U8 else -128):
             found = emit("maximum", [found, number(offset, y.spec.dtype, "least")])
-        rewriter.put(y, found)
+        rewriter.put(y, reshape(found, y.spec.shape))
         return
     zeros = [
         zero(x, name) if x.zero.any() else None for x, name in ((made.a, "x_zero_point"), (made.b, "w_zero_point"))
@@ -281,4 +302,4 @@ def _emit(rewriter: Rewriter, made: _Product) -> None:
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     if bias is not None:
         found = emit("bias_add", [found, rewriter.value(bias)], axis=1 if is_conv else y.spec.ndim - 1)
-    rewriter.put(y, found)
+    rewriter.put(y, reshape(found, y.spec.shape))
