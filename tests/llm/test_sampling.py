@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from small_model import made
 from typer.testing import CliRunner
 
 from isokern.cli import generate
@@ -135,6 +136,23 @@ def test_options_that_are_wrong(model):
     with pytest.raises(InvalidArgument, match="alone"):
         Session(model, 32).program(1, sampling=Sampling(0.5, frequency=0.1))
     assert Sampling(0.5).fused
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0, seed=3)])
+def test_tokens_that_the_file_suppresses_are_never_drawn(tmp_path, device, sampling):
+    def write(ids, **options):
+        model = Model(made(tmp_path / "m.gguf", **{"tokenizer.ggml.suppress_tokens": np.array(ids, np.int32)}))
+        text = list(tokens(Session(model, 64), [1, 2], 24, sampling, frozenset(), Generation(), **options))
+        with Engine(model, context=64) as engine:
+            assert engine.submit([1, 2], 24, sampling, **options).result() == text
+        return text
+
+    free = write([])
+    without = write([*free[:3], -1, 97, 1 << 30])
+    assert not {*without} & {*free[:3]} and without == write([], bias=dict.fromkeys(free[:3], -np.inf))
+    assert not {*write(free[:3], bias={free[0]: 100.0})} & {*free[:3]}
+    with pytest.raises(InvalidArgument, match="suppress_tokens is of type tuple; allowed: an array of integers"):
+        Model(made(tmp_path / "n.gguf", **{"tokenizer.ggml.suppress_tokens": ("a",)}))
 
 
 def test_the_command_line_takes_an_order():

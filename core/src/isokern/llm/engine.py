@@ -149,6 +149,8 @@ class Engine:
             raise InvalidArgument("generate", f"ends={quote(ends)}", allowed="tokens, which are integers")
         if not (listener is None or callable(listener)):
             raise InvalidArgument("generate", f"listener={quote(listener)}", allowed="a function, or None")
+        if bias is None or isinstance(bias, Mapping):
+            bias = {**(bias or {}), **self.model.suppressed}
         drawing = Drawing(Sampling() if sampling is None else sampling, bias, size, self.model.device, constraint)
         top = None if logprobs is None else integer("generate", "logprobs", logprobs, 0)
         request = Request(ids, most, drawing, frozenset(ends), priority, top)

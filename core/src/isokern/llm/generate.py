@@ -59,13 +59,13 @@ def tokens(
     """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
-    back on; `bias` is added to the logits of its tokens, and -inf rules one out; `constraint` rules out what its
-    grammar does not allow. With `keep` the text goes on where the cache is full: so many of the first positions stay,
-    and half of the others are dropped (`Session.drop`). Everything is checked, and what reads the prompt is compiled,
-    before this returns; the step of one token is compiled when the first token is out. Raises InvalidArgument where the
-    prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache; and, from the
-    iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
-    was trained on.
+    back on; `bias` is added to the logits of its tokens, and -inf rules one out, as do the model's `suppressed`;
+    `constraint` rules out what its grammar does not allow. With `keep` the text goes on where the cache is full: so
+    many of the first positions stay, and half of the others are dropped (`Session.drop`). Everything is checked, and
+    what reads the prompt is compiled, before this returns; the step of one token is compiled when the first token is
+    out. Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does
+    not fit the cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context
+    that the model was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
     if keep is not None:
@@ -79,6 +79,7 @@ def tokens(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
             stacklevel=2,
         )
+    bias = {**(bias or {}), **session.model.suppressed}
     recorded = sampling.fused and not bias and constraint is None
     draw = _Recorded(session, sampling) if recorded else _Apart(session, sampling, bias, constraint)
     sizes = session.cut(len(ids))

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType
@@ -29,8 +31,9 @@ class Model:
     `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer
     products); it is part of what is computed, the same on every device. With `prepack`, weights that a kernel prefers
     in a packed layout are packed when a program first needs them (`prepacked`: those so far). Where weights are used in
-    place, the system may then take back the memory of the file's own bytes; elsewhere both are there. Raises
-    InvalidArgument, BadTensorShape or BadTensorDtype for a file that is not such a model.
+    place, the system may then take back the memory of the file's own bytes; elsewhere both are there. `suppressed` are
+    the tokens that a text never has, as a bias of minus infinity. Raises InvalidArgument, BadTensorShape or
+    BadTensorDtype for a file that is not such a model.
     """
 
     @hold_collections()
@@ -48,6 +51,7 @@ class Model:
         self.gguf, self.device, self.activations, self.prepack = gguf, find_device(device), activations, prepack
         self.prepacked: set[Tensor] = set()
         self.config = Config.of(gguf)
+        self.suppressed = _read_suppressed(gguf, self.config.vocabulary)
         graph = decoder(gguf, self.config, TokenStep(self.config.context, activations=activations)).graph
         dtypes = {v.name: v.spec.dtype for v in graph.parameters if v.name not in self.config.ropes}
         held = [gguf.tensors[name] for name in dtypes]
@@ -98,6 +102,15 @@ class Model:
             share = experts.used / experts.count if experts and "_exps." in name else 1
             total += weight.desc.nbytes * share
         return int(total)
+
+
+def _read_suppressed(gguf: GGUF, vocabulary: int) -> dict[int, float]:
+    """Return the bias of the tokens that the file suppresses; those that the vocabulary has not are passed over."""
+    key = "tokenizer.ggml.suppress_tokens"
+    tokens = gguf.metadata.get(key, np.zeros(0, np.int32))
+    if not isinstance(tokens, np.ndarray) or tokens.dtype.kind not in "iu":
+        raise InvalidArgument("GGUF", f"{key} is of type {type(tokens).__name__}", allowed="an array of integers")
+    return {int(token): -np.inf for token in tokens if 0 <= token < vocabulary}
 
 
 def _load(held: GGUFTensor, dtype: DType, device: Device) -> Tensor:
