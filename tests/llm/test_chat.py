@@ -435,11 +435,12 @@ def test_eos_at_the_end_where_the_file_asks():
 def app():
     import typer
 
-    from isokern.cli import chat, generate
+    from isokern.cli import chat, generate, perplexity
 
     made = typer.Typer()
     made.command("generate")(generate.generate)
     made.command("chat")(chat.chat)
+    made.command("perplexity")(perplexity.perplexity)
     return made
 
 
@@ -502,6 +503,13 @@ def test_options_are_checked_before_the_prompt_is_written(app, path, tmp_path):
         assert isinstance(done.exception, (InvalidArgument, OutOfMemory)), (more, done.exception)
         assert message in str(done.exception)
         assert done.stdout == ""
+
+
+def test_perplexity_tells_of_the_window_where_memory_is_short(app, path, tmp_path):
+    (tmp_path / "text").write_text("And David said unto the people")
+    done = CliRunner().invoke(app, ["perplexity", path, str(tmp_path / "text"), "--window", str(1 << 38)])
+    assert isinstance(done.exception, OutOfMemory)
+    assert "give --window a smaller number: the cache has a place for each position" in str(done.exception)
 
 
 def test_the_command_line_warns_beyond_the_trained_context(app, path):

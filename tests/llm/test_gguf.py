@@ -119,8 +119,9 @@ def test_types_have_isokerns_sizes():
 def test_a_type_that_isokern_has_not(written):
     tensor = GGUF.open(written).tensors["nvfp4"]
     assert (tensor.type, len(tensor.data)) == ("NVFP4", 144)
-    with pytest.raises(InvalidArgument, match=r"tensor 'nvfp4' is of type NVFP4.*allowed: .*Q4_0.*convert"):
+    with pytest.raises(InvalidArgument, match=r"tensor 'nvfp4' is of type NVFP4.*allowed: .*Q4_0.*convert") as refused:
         _ = tensor.dtype
+    assert "F16" in refused.value.allowed and not {"F64", "I8", "I64"} & {*refused.value.allowed.split(", ")}
     with pytest.raises(InvalidArgument, match="blocks, not elements"):
         _ = GGUF.open(written).tensors["q4_0"].array
 
@@ -288,9 +289,11 @@ BAD = {
 def test_bad_files(content, message, tmp_path):
     with pytest.raises(InvalidArgument, match=message):
         GGUF(content)
-    (tmp_path / "bad.gguf").write_bytes(content)
-    with pytest.raises(InvalidArgument, match=message if content else "is empty"):
-        GGUF.open(tmp_path / "bad.gguf")
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(content)
+    with pytest.raises(InvalidArgument, match=message if content else "is empty") as refused:
+        GGUF.open(path)
+    assert content or str(refused.value) == f"GGUF: {path} is empty"  # and nothing is said around it
 
 
 def test_every_truncation_of_a_file_is_refused(written):

@@ -48,7 +48,9 @@ Order = Annotated[
         "--order", help="The order of temperature, top_k, top_p, min_p and typical, with commas; llama.cpp for its own."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text on every device.")]
+Seed = Annotated[
+    int, typer.Option("--seed", help="The same seed draws the same tokens from the same logits, on every device.")
+]
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="Text before which to end; may be given repeatedly.")]
 LogitBias = Annotated[
     list[str] | None,
@@ -115,12 +117,12 @@ def read_bias(given: list[str] | None) -> dict[int, float]:
     return found
 
 
-def with_room(make: Callable[[], T]) -> T:
-    """Return what `make` returns; where memory is short, the error tells of `--context`."""
+def with_room(make: Callable[[], T], option: str = "--context") -> T:
+    """Return what `make` returns; where memory is short, the error tells of the option of the cache's length."""
     try:
         return make()
     except OutOfMemory as error:
-        hint = "give --context a smaller number: the cache has a place for each position"
+        hint = f"give {option} a smaller number: the cache has a place for each position"
         hint = "; ".join(part for part in (error.hint, hint) if part)
         raise OutOfMemory(error.where, error.problem, allowed=error.allowed, hint=hint) from error
 

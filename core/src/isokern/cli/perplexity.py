@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..status import InvalidArgument
-from ._language_models import Activations, Cache, Device, Prepack, load
+from ._language_models import Activations, Cache, Device, Prepack, load, with_room
 from ._output import Json, emit, quiet
 
 
@@ -40,7 +40,9 @@ def perplexity(
         ids = tokenizer.encode(text, bos=False, eos=False)
         length = loaded.config.context if window is None else window
         begin = time.perf_counter()
-        total, count = negative_log_likelihood(Session(loaded, length, cache), ids, length, tokenizer.bos)
+        session = with_room(lambda: Session(loaded, length, cache), "--window")
+        given = (session, ids, length, tokenizer.bos)
+        total, count = with_room(lambda: negative_log_likelihood(*given), "--window")
         seconds = time.perf_counter() - begin
     found = {
         "model": model.name,

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import ALL, DType, dtype, names
+from ..dtypes import ALL, ALL_WEIGHTS, DType, dtype, names
 from ..layout import TensorDesc
 from ..status import InvalidArgument
 
@@ -111,7 +111,7 @@ class GGUFTensor:
             raise InvalidArgument(
                 "GGUF",
                 f"tensor {quote_name(self.name)} is of type {self.type}, which Isokern does not compute with",
-                allowed=names(KNOWN),
+                allowed=names(d for d in KNOWN if d in ALL_WEIGHTS),
                 hint="convert the file to one of these",
             )
         return dtype(self.type)
