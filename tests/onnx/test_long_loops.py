@@ -77,6 +77,43 @@ HELD = [
 OUTPUTS = [value("y", [2]), value("repeat_sum", []), value("repeat_each", [STEPS, 2]), value("repeat_f", [STEPS])]
 
 
+def repeat(steps, going=True):
+    """Return a model of a Loop, which carries x and gives parts."""
+    body = graph(
+        [node("Add", "a x", "b"), node("Concat", "b b", "each", axis=0), node("Identity", "c", "go")],
+        [value("i", [], INT64), value("c", [], BOOL), value("a", [2])],
+        [value("go", [], BOOL), value("b", [2]), value("each", [4]), value("i", [], INT64)],
+    )
+    held = [tensor("n", np.int64(steps)), tensor("yes", np.array(going))]
+    nodes = [node("Loop", "n yes x", "last all places", body=body)]
+    outputs = [value("last", [2]), value("all", [None, 4]), value("places", [None], INT64)]
+    return model(nodes, [value("x", [2])], outputs, held)
+
+
+@pytest.mark.parametrize(("steps", "going"), [(0, True), (5, False), (0, False)])
+def test_a_loop_of_no_steps_gives_no_parts(cpu, steps, going):
+    x = np.float32([1, 2])
+    last, parts, places = load(repeat(steps, going), cpu).run(x)
+    np.testing.assert_array_equal(last, x)
+    assert (parts.shape, parts.dtype) == ((0, 4), np.float32)
+    assert (places.shape, places.dtype) == ((0,), np.int64)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_scan_of_no_steps_gives_no_parts(cpu, axis):
+    body = graph(
+        [node("Add", "a p", "b"), node("Concat", "b p", "each", axis=0)],
+        [value("a", [2]), value("p", [2])],
+        [value("b", [2]), value("each", [4])],
+    )
+    nodes = [node("Scan", "x z", "last all", body=body, num_scan_inputs=1, scan_output_axes=[axis])]
+    inputs = [value("x", [2]), value("z", [0, 2])]
+    loaded = load(model(nodes, inputs, [value("last", [2]), value("all", [None, None])]), cpu)
+    last, parts = loaded.run(np.float32([1, 2]), np.zeros((0, 2), np.float32))
+    np.testing.assert_array_equal(last, [1, 2])
+    assert (parts.shape, parts.dtype) == ((0, 4) if axis == 0 else (4, 0), np.float32)
+
+
 def test_a_loop_between_other_nodes(both, cpu):
     """Values from before the loop are read in it and behind it."""
     nodes = [

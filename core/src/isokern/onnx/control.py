@@ -62,8 +62,9 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
         for part, found in zip(parts, outputs[1 + kept :], strict=True):
             part.append(found)
         i += 1
-    if not i and parts:
-        raise node.refuse("a loop of no steps, whose results have no shape")
+    if not i and parts:  # a step that nobody reads tells the dims
+        outputs = _run(node, body, scope, [np.asarray(0, np.int64), np.asarray(True), *carried])
+        return [*carried, *(_join_nothing(node, x, 0) for x in outputs[1 + kept :])]
     return [*carried, *(node.emit("stack", *part, axis=0) for part in parts)]
 
 
@@ -76,17 +77,22 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     back = _each(node, "scan_input_directions", count)
     results = len(body.output) - kept
     out_back, out_axes = _each(node, "scan_output_directions", results), _each(node, "scan_output_axes", results)
-    lengths = {shape_of(x)[a] for x, a in zip(scanned, axes, strict=True)}
+    pairs = list(zip(scanned, axes, strict=True))
+    lengths = {shape_of(x)[a] for x, a in pairs}
     if len(lengths) != 1:
         raise InvalidArgument(node.op_type, f"lengths {sorted(lengths)} of scanned inputs", allowed="one length")
     (steps,) = lengths
-    if not 0 < steps <= LONGEST:
-        raise node.refuse(f"{steps} steps", f"1 to {LONGEST}")
+    if steps > LONGEST:
+        raise node.refuse(f"{steps} steps", f"up to {LONGEST}")
     carried: list[Any] = list(node.inputs[:kept])
     if _is_long(body, steps):
         joined = [(axis, bool(reverse)) for axis, reverse in zip(out_axes, out_back, strict=True)]
         ways = zip(scanned, axes, map(bool, back), strict=True)
         return _run_as_program(node, scope, body, steps, carried, list(ways), joined)
+    if not steps:
+        nothing = [node.full(np.delete(shape_of(x), a).tolist(), 0, dtype_of(x)) for x, a in pairs]
+        made = _run(node, body, scope, [*carried, *nothing])[kept:]
+        return [*carried, *(_join_nothing(node, x, axis) for x, axis in zip(made, out_axes, strict=True))]
     parts: list[list[Any]] = [[] for _ in range(results)]
     for i in range(steps):
         given = []
@@ -103,6 +109,12 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
         for p, reverse, axis in zip(parts, out_back, out_axes, strict=True)
     ]
     return [*carried, *stacked]
+
+
+def _join_nothing(node: Node, x: Operand, axis: int) -> Operand:
+    """Return what no steps give along an axis, each of which would give parts like `x`."""
+    axis, shape = node.axis(axis, len(shape_of(x)) + 1), shape_of(x)
+    return np.zeros((*shape[:axis], 0, *shape[axis:]), dtype_of(x).numpy)
 
 
 def _is_long(body: Any, steps: int) -> bool:

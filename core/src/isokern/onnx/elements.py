@@ -18,7 +18,6 @@ from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .library import proto
 
 Array = np.ndarray[Any, Any]
-
 MAX_ELEMENTS = 1 << 33  # of a tensor: models that say more are wrong or hostile
 
 OURS: dict[str, DType] = {
@@ -76,10 +75,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def bits_of(name: str) -> int:
     """Return the bits of an element in a file, where narrow ones are packed."""
-    kind = numpy_dtype(name)
-    if name not in NARROW:
-        return kind.itemsize * 8
-    return int((ml_dtypes.iinfo if "INT" in name else ml_dtypes.finfo)(kind).bits)
+    kind, told = numpy_dtype(name), ml_dtypes.iinfo if "INT" in name else ml_dtypes.finfo
+    return int(told(kind).bits) if name in NARROW else kind.itemsize * 8
 
 
 def name_of(dtype: DType) -> str:
