@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from small_models import BOOL, FLOAT, INT64, classifier, model, node, tensor, value
 
@@ -334,6 +334,23 @@ def test_a_leading_dim_that_is_a_number_can_be_another(cpu):
     assert str(named.inputs[0]) == "x: FLOAT[batch, 3, 8, 8]"
     with pytest.raises(InvalidArgument, match="dynamic input 'w'"):
         load(made, cpu, dynamic=["w"])
+
+
+def test_a_named_second_dim_is_of_each_run(cpu):
+    nodes = [node("MatMul", "x w", "y")]
+    held = [tensor("w", np.random.default_rng(0).standard_normal((4, 3), np.float32))]
+    made = model(nodes, [value("x", ["batch", "sequence", 4])], [value("y", ["batch", "sequence", 3])], held)
+    loaded = load(made, cpu, dynamic=True)
+    for shape in ((2, 5, 4), (1, 1, 4), (3, 8, 4), (2, 5, 4)):
+        x = np.random.default_rng(1).standard_normal(shape, np.float32)
+        np.testing.assert_allclose(loaded.run(x), x @ numpy_helper.to_array(held[0]), 1e-5, 1e-5)
+
+
+def test_a_second_dim_that_is_a_number_says_what_to_do(cpu):
+    made = model([node("Relu", "x", "y")], [value("x", [2, 3, 4])], [value("y", [2, 3, 4])])
+    words = r"input x: shape \[2, 5, 4\]; allowed: x: FLOAT\[rows, 3, 4\] with rows = 2.*a dim that varies has a name"
+    with pytest.raises(BadTensorShape, match=words):
+        load(made, cpu, dynamic=True).run(np.zeros((2, 5, 4), np.float32))
 
 
 def test_a_node_that_needs_the_leading_dim_says_so(cpu):

@@ -35,6 +35,7 @@ from .tensor_info import TensorInfo, describe_tensor, dims_of, free_leading
 KEPT = 8  # programs of a model
 KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
 KNOWN_INTEGERS = 1 << 16
+VARY = "a dim that varies has a name in the model; load(…, dynamic=True) frees leading dims alone"
 
 
 @dataclass
@@ -178,8 +179,8 @@ class Model:
                 fits = fits and dim == (bound.setdefault(told, dim) if isinstance(told, str) else told)
             if not fits:
                 names = ", ".join(f"{n} = {d}" for n, d in bound.items())
-                allowed = str(info) + (f" with {names}" if names else "")
-                raise BadTensorShape(f"{self.name}, input {info.name}", f"shape {list(shape)}", allowed=allowed)
+                said = str(info) + (f" with {names}" if names else "")
+                raise BadTensorShape(f"{self.name}, input {info.name}", f"shape {list(shape)}", allowed=said, hint=VARY)
         return {info.name: tuple(feeds[info.name].shape) for info in self.inputs}
 
     # Programs
