@@ -5,6 +5,7 @@ Text is split as by the reference libraries.
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -635,18 +636,40 @@ ODD += [
 ]
 
 
-@pytest.mark.parametrize("kind", MADE)
+def huggingface_metadata():
+    """Return metadata as a folder's tokenizer.json becomes: BPE of bytes."""
+    tokens, merges = trained()
+    library = tokenizers.Tokenizer(
+        tokenizers.models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges])
+    )
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own = {key: value for key, value in gpt2_metadata().items() if not key.endswith(("merges", "pre"))}
+    own["tokenizer.ggml.model"] = "huggingface"
+    return own | {"tokenizer.huggingface.json": library.to_str()}
+
+
+FUZZED = MADE | {
+    "t5": lambda: t5_metadata({"a": -1.0, "\u2581": -2.0}, precompiled_charsmap=write_charsmap({"a": "b"})),
+    "bert": lambda: bert_metadata(**{"normalizer.lowercase": True})[1],
+    "gemma4": gemma4_metadata,
+    "rwkv": lambda: rwkv_metadata([b"ab", b" a"])[1],
+    "huggingface": huggingface_metadata,
+}
+ODD += [np.zeros(8, np.int8), np.int8([4, *[0] * 15]), "{}", "[" * 100_000, '{"model": {"type": "BPE"}}']
+
+
+@pytest.mark.parametrize("kind", FUZZED)
 def test_metadata_of_any_kind_is_taken_or_refused(kind):
-    taken = 0
-    for key in MADE[kind]():
+    taken, made = 0, FUZZED[kind]()
+    for key in made:
         for i, value in enumerate(ODD):
-            metadata = MADE[kind]() | {key: value}
+            metadata = made | {key: value}
             if value is None:
                 del metadata[key]
             try:
                 tokenizer = Tokenizer(metadata)
             except InvalidArgument as error:
-                assert "tokenizer.ggml." in str(error), (key, i)  # noqa: PT017  # each error names a key
+                assert re.search(r"tokenizer\.(ggml|huggingface|json)", str(error)), (key, i)  # noqa: PT017  # a key
                 continue
             taken += 1
             ids = tokenizer.encode("Hello </s> é", special=True)
