@@ -31,7 +31,7 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
     text: Any = config.get("text_config") if config.get("model_type") in OF_TEXT_AND_MORE else None
     whole = not isinstance(text, dict)
     if not whole:
-        config = {key: config[key] for key in TEXT_KEYS if key in config} | text
+        config = text | {key: config[key] for key in TEXT_KEYS if key in config}
     model, metadata, extra = read_config(config)
     sizes = {key.removeprefix(f"{model.architecture}."): value for key, value in metadata.items()}
     found, layers = _read_tensors(folder), config.get("num_hidden_layers")

@@ -65,3 +65,12 @@ def size_gemma3n(config: Mapping[str, Any]) -> dict[str, Any]:
 def size_mamba(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channels of a state space."""
     return {"ssm.inner_size": read_size(config, "expand", 2) * read_size(config, "hidden_size")}
+
+
+def check_mxfp4(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nothing; InvalidArgument where weights are quantised in another way than MXFP4."""
+    found = config.get("quantization_config")
+    method = found.get("quant_method") if isinstance(found, dict) else found
+    if method not in (None, "mxfp4"):
+        raise InvalidArgument("folder", f"config.json: quantization_config has {method!r}"[:120], allowed="mxfp4")
+    return {}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .folder_sizes import size_deepseek, size_falcon, size_gemma3n, size_gpt2, size_mamba
+from .folder_sizes import check_mxfp4, size_deepseek, size_falcon, size_gemma3n, size_gpt2, size_mamba
 from .folder_types import ModelType, extend
 
 TIED = {"tie_word_embeddings": True}
@@ -247,8 +247,15 @@ MODEL_TYPES: Mapping[str, ModelType] = {
                 **{"original_max_position_embeddings": 4096, "rope_theta": 150000.0},
             },
         },
+        sizes={"quantization_config": ""},
         only={"swiglu_limit": (7.0,), "swiglu_alpha": (1.702,)},
+        derive=check_mxfp4,
         names={
+            **{
+                f"mlp.experts.{n}_proj_{part}": f"ffn_{n}_exps.{part}"
+                for n in ("gate_up", "down")
+                for part in ("blocks", "scales")
+            },
             **{"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"},
             **{"self_attn.sinks": "attn_sinks.weight", "mlp.experts.down_proj": "ffn_down_exps.weight"},
             **{

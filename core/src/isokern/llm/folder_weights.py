@@ -16,7 +16,7 @@ from .gguf import GGUFTensor, quote_name
 BEGIN = re.compile(r"^(?:language_model\.)?(?:model\.|transformer\.|backbone\.)?(?:language_model\.)?")
 LAYER = re.compile(r"(?:layers|h)\.(\d{1,5})\.(.+)")
 NUMBER = re.compile(r"\.(\d{1,5})(?=\.|$)")
-FOLLOWS = ("self_attn.rotary_emb.inv_freq",)  # from the configuration
+FOLLOWS = ("self_attn.rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")  # from the configuration: angles, masks
 
 
 def rename(name: str, model: ModelType) -> tuple[str, int | None] | None:
@@ -56,7 +56,12 @@ def rename_tensors(
             raise wrong("safetensors", f"tensor {quote_name(name)} is not known here", "tensors of the model_type")
         if own[0]:
             parts.setdefault(own[0], {})[own[1]] = tensor
-    made = {}
+    made: dict[str, GGUFTensor] = {}
+    for name in [name for name in parts if name.endswith(".blocks")]:
+        scales = name.replace(".blocks", ".scales")
+        if scales not in parts or {*parts[scales], *parts[name]} != {None}:
+            raise wrong("safetensors", f"tensor {quote_name(scales)} is missing", "with every tensor of blocks")
+        made |= _pack_mxfp4(name.removesuffix(".blocks"), parts.pop(name)[None], parts.pop(scales)[None])
     for name, each in parts.items():
         words = name.split(".")
         kind = f".{words.pop()}" if words[-1] in ("weight", "bias") else ""
@@ -83,6 +88,27 @@ def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
         given = f"tensors of {quote_name(name)} have the numbers {sorted(map(str, each))[:8]}"
         raise wrong("safetensors", given, f"{len(each)} of one shape and type, from 0")
     return np.stack([each[i].array for i in range(len(each))])
+
+
+def _pack_mxfp4(name: str, blocks: GGUFTensor, scales: GGUFTensor) -> dict[str, GGUFTensor]:
+    """Return matrices of gpt-oss in GGUF's blocks, gate and up apart.
+
+    Of blocks [experts, rows, n, 16] a byte has two neighbours, in GGUF those that are 16 apart, behind their scale.
+    """
+    if {blocks.type, scales.type} != {"U8"} or blocks.shape != (*scales.shape, 16) or len(scales.shape) != 3:
+        given = f"tensors of {quote_name(name)} are {list(blocks.shape)} and {list(scales.shape)}"
+        raise wrong("safetensors", given, "U8 [experts, rows, n, 16] and [experts, rows, n]")
+    packed = blocks.data.reshape(blocks.shape)
+    each = np.stack([packed & 15, packed >> 4], -1).reshape(*scales.shape, 32)
+    both = np.concatenate([scales.data.reshape(*scales.shape, 1), each[..., :16] | each[..., 16:] << 4], -1)
+    halves = {name: both}
+    if "gate_up" in name:
+        halves = dict(zip(_list_halves(name), (both[:, 0::2], both[:, 1::2]), strict=True))
+    made: dict[str, GGUFTensor] = {}
+    for own, part in halves.items():
+        full, shape = f"{own}.weight", (*part.shape[:2], 32 * part.shape[2])
+        made[full] = GGUFTensor(full, shape, "MXFP4", 0, np.ascontiguousarray(part).reshape(-1))
+    return made
 
 
 def _pair_rows(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:

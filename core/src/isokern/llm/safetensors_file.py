@@ -19,7 +19,7 @@ from ..arguments import regular_file
 from ..status import InvalidArgument
 from .gguf import FileMap, GGUFTensor, quote_name
 
-BYTES = {"F32": 4, "F16": 2, "BF16": 2}  # of an element; weights of other types are quantised in ways of their own
+BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # of an element; U8 is what is packed in bytes
 MAX_HEADER = 1 << 26
 
 
