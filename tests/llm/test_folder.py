@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from small_model import PROMPT, made
 
-from isokern.llm import Chat, Model, Session
+from isokern.llm import Chat, Model, Session, Tokenizer
+from isokern.llm.folder import open_folder
 from isokern.llm.folder_types import NAMES
 from isokern.status import BadTensorShape, InvalidArgument
 
@@ -121,6 +122,17 @@ def test_llama_3_s_rope(tmp_path):
     logits(model)
 
 
+def test_yarn_whose_ramp_is_not_rounded(tmp_path):
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "truncate": False}
+    folder = write_folder(tmp_path / "m", made(tmp_path / "m.gguf"), "llama", rope_scaling=scaling)
+    found = Model.open(folder, device="cpu:0").config
+    pairs, plain = np.arange(16), 10000.0 ** (-np.arange(16) / 16)
+    first, last = (32 * np.log(12 / (turns * 2 * np.pi)) / (2 * np.log(10000.0)) for turns in (32, 1))
+    share = np.clip((pairs - max(first, 0)) / (last - max(first, 0)), 0, 1)
+    assert np.allclose(found.frequencies, plain * (1 - share) + plain / 4 * share, rtol=1e-5, atol=0)
+    assert found.magnitude == pytest.approx(0.1 * np.log(4.0) + 1)
+
+
 def byte_level():
     """Return a tokenizer of bytes, merges and dialogue tokens, 90 in all, and its file."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -182,6 +194,33 @@ def test_tokens_are_the_library_s(tmp_path, build):
             )
             < 5
         )
+
+
+def test_ends_and_templates_of_several_kinds(tmp_path):
+    gguf = made(
+        tmp_path / "m.gguf", change=lambda f, held: held.update({"token_embd.weight": np.zeros((300, 64), "f")})
+    )
+    folder = write_folder(tmp_path / "m", gguf, "llama", vocab_size=300, eos_token_id=[5, 6])
+    byte_level().save(str(folder / "tokenizer.json"))
+    named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    opened = open_folder(folder)
+    tokenizer = Tokenizer.from_gguf(opened)
+    assert tokenizer.eos == 5 and tokenizer.ends >= {5, 6}
+    templates = {k: v for k, v in opened.metadata.items() if k.startswith("tokenizer.chat_template")}
+    assert templates == {"tokenizer.chat_template": "plain", "tokenizer.chat_template.tool_use": "tools"}
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 8]}')
+    (folder / "chat_template.json").write_text('{"chat_template": "of a file"}')
+    opened = open_folder(folder)
+    assert Tokenizer.from_gguf(opened).ends >= {7, 8}
+    assert opened.metadata["tokenizer.chat_template"] == "of a file"
+    (folder / "generation_config.json").write_text('{"eos_token_id": [300]}')
+    with pytest.raises(InvalidArgument, match=r"eos_token_id is \[300\]; allowed: tokens below 300"):
+        open_folder(folder)
+    (folder / "generation_config.json").write_text("{}")
+    (folder / "chat_template.json").write_text('{"chat_template": [1]}')
+    with pytest.raises(InvalidArgument, match="chat_template is no list of name and template"):
+        open_folder(folder)
 
 
 WRONG = [

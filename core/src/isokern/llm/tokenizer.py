@@ -48,7 +48,9 @@ class Tokenizer:
         self.bos, self.last, self.unknown = made.first, made.last, made.unknown
         self.eos = keys.token("eos_token_id", len(self.tokens), made.last)
         others = (keys.token(key, len(self.tokens)) for key in ("eot_token_id", "eom_token_id"))
-        self.ends = frozenset(i for i in (self.eos, *others) if i is not None) | known
+        more = keys.numbers("end_token_ids", "i", None)  # as folders have them
+        self.ends = frozenset(i for i in (self.eos, *others, *(() if more is None else more.tolist())) if i is not None)
+        self.ends |= known
         self.add_bos = keys.get("add_bos_token", bool, made.add_first)
         if self.add_bos and self.bos is None:
             raise keys.wrong("bos_token_id", "is missing, and add_bos_token asks for it", "the id of a token")
