@@ -169,6 +169,24 @@ def test_the_command_writes_a_file(tmp_path):
     assert Counter(n.op_type for n in made.graph.node)["Gemm"] == 3
 
 
+def test_the_command_writes_large_parameters_beside_the_file(tmp_path, cpu, monkeypatch, capsys):
+    monkeypatch.setattr("isokern.onnx.exporter.LARGEST", 1000)
+    path = tmp_path / "mlp.onnx"
+    for _ in range(2):  # the second time over the first
+        with pytest.raises(SystemExit) as end:
+            main(["graph", "export", "mlp", "-o", str(path)])
+        assert not end.value.code
+    assert "bytes of parameters in" in capsys.readouterr().err
+    onnx.checker.check_model(path, full_check=True)
+    made, whole = onnx.load(path, load_external_data=False), export(mlp())
+    held = sum(t.data_location == onnx.TensorProto.EXTERNAL for t in made.graph.initializer)
+    size = sum(len(t.raw_data) for t in whole.graph.initializer)
+    assert held and (tmp_path / "mlp.onnx.data").stat().st_size <= size + 4096 * len(whole.graph.initializer)
+    assert path.stat().st_size < size
+    x = np.random.default_rng(0).standard_normal(load(path).inputs[0].shape, np.float32)
+    np.testing.assert_array_equal(load(path, cpu).run(x), load(whole, cpu).run(x))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

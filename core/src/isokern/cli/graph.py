@@ -93,12 +93,22 @@ def export(
 
 
 def _write_onnx(model: Model, output: Path) -> None:
-    from ..onnx import export
+    """Write a model to a file; its parameters to another one beside it where they are too large for a message."""
+    from ..onnx import export, exporter
+    from ..onnx.library import proto
 
     writable_file("graph export", str(output))
-    made = export(model)
-    output.write_bytes(made.SerializeToString())
-    note(f"{output}: {len(made.graph.node)} nodes of opset {made.opset_import[0].version}, {made.ByteSize():,} bytes")
+    made, beside = export(model), output.with_name(f"{output.name}.data")
+    if (size := sum(v.spec.nbytes for v in model.graph.parameters)) < exporter.LARGEST:
+        output.write_bytes(made.SerializeToString())
+        where = f"{output.stat().st_size:,} bytes"
+    else:
+        writable_file("graph export", str(beside))
+        beside.unlink(missing_ok=True)  # the library writes behind what is there
+        proto.save_model(made, output, save_as_external_data=True, location=beside.name)
+        proto.checker.check_model(output, full_check=True)
+        where = f"with {size:,} bytes of parameters in {beside}"
+    note(f"{output}: {len(made.graph.node)} nodes of opset {made.opset_import[0].version}, {where}")
 
 
 @graph.command()
