@@ -87,6 +87,16 @@ class Session:
         for cache in self.caches:
             cache.clear()
 
+    def fork(self) -> Session:
+        """Return another session with the same tokens in its caches, which are copies: nothing is computed again."""
+        made = Session(self.model, self.length, self.dtype)
+        made.base, made.dropped = self.base, self.dropped
+        for cache, other in zip(self.caches, made.caches, strict=True):
+            other.current_pos = cache.current_pos
+        for name, held in self.state.items():
+            calls.call(find("copy"), [held.raw], out=made.state[name].raw)
+        return made
+
     def take(self, n: int, room: int) -> int:
         """Count n positions as stored, for a program that writes up to `room`, and return where they begin.
 
@@ -145,6 +155,10 @@ class Session:
                 turn_keys(cache.keys[:, first : cache.current_pos], -n, c, self.model.parameters[name])
         self.base = min(self.base, max(self.base - n, start))
         self.dropped += n
+
+    def prune_prefix(self, n: int) -> None:
+        """Forget the first n positions; as `drop`."""
+        self.drop(0, n)
 
     @overload
     def program(self, count: int, every: bool = False, sampling: None = None) -> TokenProgram: ...
