@@ -24,7 +24,7 @@ def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
 
     Raises InvalidArgument where the file is elsewhere, missing, or too short.
     """
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    said = {e.key: e.value if isinstance(e.value, str) else "" for e in tensor.external_data}  # else it is no UTF-8
     location = said.get("location", "")
     if folder is None:
         raise InvalidArgument(where, f"elements in the file {quote(location)}", hint="load the model from its path")
