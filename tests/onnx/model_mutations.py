@@ -67,7 +67,19 @@ def seeds() -> list[Any]:
         functions=[function],
         domains=["local"],
     )
-    return [classifier(), classifier(2), loop, quantised, called]
+    return [classifier(), classifier(2), loop, quantised, called, external()]
+
+
+def external() -> Any:
+    """Return a model whose weights lie in the file `weights.bin` beside it: F32 and packed integers of 4 bits."""
+    floats = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4, 3], data_location=TensorProto.EXTERNAL)
+    packed = TensorProto(name="q", data_type=TensorProto.INT4, dims=[4, 3], data_location=TensorProto.EXTERNAL)
+    for held, offset, length in ((floats, 64, 48), (packed, 256, 6)):
+        for key, said in {"location": "weights.bin", "offset": offset, "length": length}.items():
+            held.external_data.add(key=key, value=str(said))
+    nodes = [node("DequantizeLinear", "q s", "d"), node("Add", "w d", "m"), node("MatMul", "x m", "y")]
+    held = [floats, packed, tensor("s", np.float32(0.5))]
+    return model(nodes, [value("x", [2, 4])], [value("y", [2, 3])], held)
 
 
 def break_bytes(content: bytes, draw: random.Random) -> bytes:
@@ -129,6 +141,10 @@ def _initialisers(made: Any, draw: random.Random) -> None:
         return
     at = draw.randrange(len(made.graph.initializer))
     chosen, how = made.graph.initializer[at], draw.randrange(6)
+    if chosen.external_data and how > 1:
+        said = draw.choice(list(chosen.external_data))
+        said.value = draw.choice([*map(str, NUMBERS), "../weights.bin", "weights.bin", "x", ""])
+        return
     if how == 0:
         chosen.data_type = draw.choice([*TensorProto.DataType.values(), 99])
     elif how == 1:

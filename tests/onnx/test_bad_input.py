@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from small_models import classifier, model, node, tensor, value
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, IsokernError
 from isokern.onnx import load
+from isokern.onnx.elements import OURS
 
 
 def relu(**changes):
@@ -56,6 +60,14 @@ def test_weights_outside_the_folder_are_not_read(tmp_path, location):
 def test_weights_beyond_the_file_are_refused(tmp_path, more):
     with pytest.raises(InvalidArgument, match=r"initialiser 'w'"):
         load(outside(tmp_path, "weights.bin", **more))
+
+
+@pytest.mark.parametrize("text", [b"weights.bin", b"4096"])
+def test_places_of_weights_that_are_no_text_are_refused(tmp_path, text):
+    path = outside(tmp_path, "weights.bin", offset=4096)
+    path.write_bytes(path.read_bytes().replace(text, b"\xff" + text[1:]))
+    with pytest.raises(InvalidArgument, match=r"initialiser 'w'"):
+        load(path)
 
 
 def test_weights_in_a_file_are_read(tmp_path, cpu):
@@ -201,9 +213,45 @@ def test_graphs_within_graphs_have_an_end():
         load(helper.make_model(inner, opset_imports=[helper.make_opsetid("", 21)]))
 
 
-def mutate(folder, count, seed):
-    """Load mutated models; whatever is no typed error fails."""
-    draw, made, refused = random.Random(seed), seeds(), 0
+SMALL = 1 << 16  # elements of a feed, and of a value of a model that is run
+LIMIT = 20  # seconds that a model may take
+
+
+@contextmanager
+def limited(seconds):
+    """Raise TimeoutError where the block takes longer, as soon as Python runs again."""
+
+    def stop(number, frame):
+        raise TimeoutError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run_small(loaded):
+    """Run a model on ones, where its feeds and what it computes are small; return whether it was run."""
+    feeds = {}
+    for info in loaded.inputs:
+        shape = [2 if isinstance(d, str) else d for d in info.shape]
+        if math.prod(shape) > SMALL or info.element not in OURS:
+            return False
+        feeds[info.name] = np.ones(shape, OURS[info.element].numpy)
+    known = not loaded.known_inputs and all(isinstance(d, int) for info in loaded.inputs for d in info.shape)
+    if known and any(v.spec.numel > SMALL for v in loaded.graph.values.values()):
+        return False
+    loaded.run(feeds)
+    return True
+
+
+def mutate(folder, count, seed, device):
+    """Load mutated models, and run those that load; whatever is no typed error fails. Return how many of each."""
+    draw, made, refused, ran = random.Random(seed), seeds(), 0, 0
+    (folder / "weights.bin").write_bytes(bytes(range(256)) * 2)
     contents = [m.SerializeToString() for m in made]
     path = folder / "mutated.onnx"
     for n in range(count):
@@ -214,25 +262,30 @@ def mutate(folder, count, seed):
         else:
             path.write_bytes(break_bytes(contents[chosen], draw))
         try:
-            load(path)
+            with limited(LIMIT):
+                ran += run_small(load(path, device))
         except IsokernError:
             refused += 1
         except BaseException as error:
             raise AssertionError(f"seed {seed}, model {n}: {type(error).__name__}: {error}") from error
-    return refused
+    return refused, ran
 
 
-def test_mutated_models_are_refused_or_load(tmp_path):
-    assert mutate(tmp_path, 300, 0) > 150
+def test_mutated_models_are_refused_or_run(tmp_path, cpu):
+    refused, ran = mutate(tmp_path, 300, 0, cpu)
+    assert refused > 150 and ran > 30
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_ten_thousand_mutated_models(tmp_path, seed):
-    assert mutate(tmp_path, 1000, seed) > 500
+def test_ten_thousand_mutated_models(tmp_path, cpu, seed):
+    refused, ran = mutate(tmp_path, 1000, seed, cpu)
+    assert refused > 500 and ran > 50
 
 
-def test_the_seeds_are_valid():
-    for made in seeds():
-        onnx.checker.check_model(made)
-        load(made)
+def test_the_seeds_are_valid(tmp_path, cpu):
+    (tmp_path / "weights.bin").write_bytes(bytes(512))
+    for n, made in enumerate(seeds()):
+        onnx.save(made, tmp_path / f"{n}.onnx")
+        onnx.checker.check_model(tmp_path / f"{n}.onnx")
+        assert run_small(load(tmp_path / f"{n}.onnx", cpu))
