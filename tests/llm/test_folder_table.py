@@ -29,6 +29,7 @@ CONFIG = {
 }
 MOE = {"moe_intermediate_size": EXPERT, "num_experts_per_tok": 2, "num_experts": EXPERTS, "num_hidden_layers": 2}
 TYPES = {
+    "smollm3": {"num_hidden_layers": 5, "sliding_window": None, "rope_theta": 10000.0},
     "gemma2": {
         "num_hidden_layers": 4,
         "query_pre_attn_scalar": DIM,
@@ -67,6 +68,11 @@ def weave(gate, up):
     return np.stack([gate, up], 2).reshape(EXPERTS, -1, *gate.shape[2:])
 
 
+def order_halves(array):
+    """Return the rows of each head with its even ones first, then its odd ones."""
+    return array.reshape(-1, DIM // 2, 2, WIDTH).swapaxes(1, 2).reshape(array.shape)
+
+
 def list_tensors(gguf, kind):
     """Return the tensors of a file under the names and in the form of transformers."""
     names = {ours: theirs for theirs, ours in {**NAMES, **MODEL_TYPES[kind].names}.items()}
@@ -77,6 +83,8 @@ def list_tensors(gguf, kind):
         if tensor.type == "MXFP4" or (kind == "gpt_oss" and "_exps" in part):
             continue
         array = np.array(tensor.array)
+        if kind == "smollm3" and part in ("attn_q", "attn_k"):
+            array = order_halves(array)
         array = array - 1 if kind == "gemma2" and "norm" in part else array
         array = array[None] if part == "ffn_gate_inp_shexp" else array
         theirs = names.get(f"{part}.{end}") or f"{names[part]}.{end}"
@@ -124,7 +132,13 @@ def test_logits_are_those_of_the_gguf_file(tmp_path, written):
     assert np.abs(got - wanted).max() < 1e-5 * np.abs(wanted).max()  # norms less one, and one more
 
 
+ROPES = {kind: {"rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")}
+HALF = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 CHANGES = [
+    ("gemma2", {"rope_parameters": ROPES}, "rope of sliding_attention is .*; allowed: its rope_theta, for types"),
+    ("olmo3", {"rope_parameters": ROPES | {"sliding_attention": HALF}}, "rope of sliding_attention is .*0.5"),
+    ("olmo3", {"rope_parameters": ROPES | {"full_attention": HALF}}, "partial_rotary_factor is '0.5'; allowed: 1.0"),
+    ("olmo3", {"rope_parameters": {"full_attention": HALF}}, "rope_parameters has other parts"),
     ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention is 'True'; allowed: False"),
     ("gemma2", {"hidden_activation": "silu"}, "hidden_activation is 'silu'; allowed: gelu_new, gelu_pytorch_tanh"),
     ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is '0'; allowed: a number above 0"),
@@ -134,6 +148,7 @@ CHANGES = [
     ("gemma2", {"tie_word_embeddings": False}, "tensor lm_head.weight is missing"),
     ("qwen2_moe", {"norm_topk_prob": True}, "norm_topk_prob is 'True'; allowed: False"),
     ("qwen2_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is '2'; allowed: 1"),
+    ("smollm3", {"no_rope_layers": [1, 1, 0, 1]}, r"no_rope_layers is \[1, 1, 0, 1\]; allowed: 0 for every fourth"),
     ("gpt_oss", {"swiglu_limit": 6.0}, "swiglu_limit is '6.0'; allowed: 7.0"),
     ("gpt_oss", {"quantization_config": {"quant_method": "fp8"}}, "quantization_config has 'fp8'; allowed: mxfp4"),
 ]
@@ -141,7 +156,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("kind", "changed", "message"), CHANGES, ids=[f"{k}-{next(iter(c))}" for k, c, _ in CHANGES])
 def test_keys_that_are_refused(tmp_path, kind, changed, message):
-    config = {**CONFIG, "model_type": kind, "tie_word_embeddings": True, **TYPES[kind], **changed}
+    config = {**CONFIG, "model_type": kind, "tie_word_embeddings": True, **TYPES.get(kind, {}), **changed}
     with pytest.raises(InvalidArgument, match=message):
         open_folder(write_folder(tmp_path / "m", {"model.embed_tokens.weight": np.zeros((97, WIDTH), "f")}, config))
 
@@ -169,12 +184,7 @@ def test_the_text_of_a_model_of_images(tmp_path):
     gguf = made(tmp_path / "m.gguf", "llama")
     rows = {"num_hidden_layers": 2, "sliding_window": None}
     text = {**CONFIG, **rows, "model_type": "mistral", "tie_word_embeddings": True}
-    tensors = list_tensors(gguf, "qwen2_moe")  # whose names are llama's
-    for name, heads in (("q", HEADS), ("k", KV_HEADS)):
-        for layer in range(2):
-            own = f"model.layers.{layer}.self_attn.{name}_proj.weight"
-            pairs = tensors[own].reshape(heads, -1, 2, WIDTH).swapaxes(1, 2)
-            tensors[own] = np.ascontiguousarray(pairs).reshape(-1, WIDTH)
+    tensors = list_tensors(gguf, "smollm3")  # whose names are llama's
     tensors = {f"language_model.{name}": array for name, array in tensors.items()}
     tensors |= {"vision_tower.layers.0.weight": MATRIX, "multi_modal_projector.linear_1.weight": MATRIX}
     config = {"model_type": "mistral3", "vision_config": {}, "tie_word_embeddings": False, "text_config": text}

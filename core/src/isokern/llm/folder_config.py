@@ -138,9 +138,12 @@ def _add_rope(
         if set(found) - {WHOLE, WINDOWED} or not all(isinstance(found.get(k), dict) for k in (WHOLE, WINDOWED)):
             raise wrong("config.json", "rope_parameters has other parts", f"{WHOLE} and {WINDOWED}")
         local, found = found[WINDOWED], found[WHOLE]
-        kind = local.get("rope_type", "default")
-        if form.windows < 2 or form.local_scaling or kind != "default" or set(local) - {"rope_type", "rope_theta"}:
+        local, found = ({"partial_rotary_factor": 1.0, **part} for part in (local, found))
+        whole = {"rope_theta": 0, "partial_rotary_factor": 1.0, "rope_type": "default"}
+        if form.windows < 2 or form.local_scaling or {**whole, **local, "rope_theta": 0} != whole:
             raise wrong("config.json", f"rope of {WINDOWED} is {local}", "its rope_theta, for types that have one")
+        if found["partial_rotary_factor"] != 1.0:
+            raise wrong_value("partial_rotary_factor", found["partial_rotary_factor"], "1.0 beside windows")
     if local.get("rope_theta") is not None:
         metadata[own + "rope.freq_base_swa"] = local["rope_theta"]
     scaling = {k: v for k, v in found.items() if k != "partial_rotary_factor"}

@@ -67,6 +67,14 @@ def size_mamba(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"ssm.inner_size": read_size(config, "expand", 2) * read_size(config, "hidden_size")}
 
 
+def check_rope_layers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nothing; InvalidArgument where rope turns other layers than three of four."""
+    found = config.get("no_rope_layers")
+    if found is not None and found != [int(layer % 4 != 3) for layer in range(read_size(config, "num_hidden_layers"))]:
+        raise InvalidArgument("folder", f"config.json: no_rope_layers is {found}"[:120], allowed="0 for every fourth")
+    return {}
+
+
 def check_mxfp4(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return nothing; InvalidArgument where weights are quantised in another way than MXFP4."""
     found = config.get("quantization_config")

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .folder_sizes import check_mxfp4, size_deepseek, size_falcon, size_gemma3n, size_gpt2, size_mamba
+from .folder_sizes import (
+    check_mxfp4,
+    check_rope_layers,
+    size_deepseek,
+    size_falcon,
+    size_gemma3n,
+    size_gpt2,
+    size_mamba,
+)
 from .folder_types import ModelType, extend
 
 TIED = {"tie_word_embeddings": True}
@@ -18,7 +26,11 @@ GELU = ("gelu_new", "gelu_pytorch_tanh")
 AFTER = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 NORMS = ("output_norm", "attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm")
 
-LLAMA = ModelType("llama", changes={"attn_q": "pairs", "attn_k": "pairs"})
+LLAMA = ModelType(
+    "llama",
+    only={"is_llama_config": (True,), "rope_interleaved": (False,)},
+    changes={"attn_q": "pairs", "attn_k": "pairs"},
+)
 QWEN2 = ModelType("qwen2", defaults={"use_sliding_window": False})
 MIXTRAL = extend(
     LLAMA,
@@ -177,7 +189,12 @@ MODEL_TYPES: Mapping[str, ModelType] = {
         },
         only={"attn_logit_softcapping": (None,), "use_bidirectional_attention": (None, False)},
     ),
-    "phi3": ModelType("phi3", sizes={"original_max_position_embeddings": ""}, names={"mlp.gate_up_proj": "ffn_up"}),
+    "phi3": ModelType(
+        "phi3",
+        sizes={"original_max_position_embeddings": ""},
+        only={"full_attn_mod": (1,), "interpolate_factor": (1,), "lm_head_bias": (False,)},
+        names={"mlp.gate_up_proj": "ffn_up"},
+    ),
     "qwen2_moe": extend(
         QWEN2,
         "qwen2moe",
@@ -206,6 +223,7 @@ MODEL_TYPES: Mapping[str, ModelType] = {
         sizes={"no_rope_layers": ""},
         defaults={**TIED, "rope_theta": 2e6, "use_sliding_window": False},
         only={"no_rope_layer_interval": (4,)},
+        derive=check_rope_layers,
     ),
     "gpt2": GPT2,
     "gpt_bigcode": extend(
@@ -279,7 +297,7 @@ MODEL_TYPES: Mapping[str, ModelType] = {
     "starcoder2": ModelType(
         "starcoder2",
         defaults={**TIED, "norm_epsilon": 1e-5},
-        only={"mlp_type": ("default",), "norm_type": ("layer_norm",)},
+        only={"mlp_type": ("default",), "scale_attn_weights": (True,), "norm_type": ("layer_norm",)},
         act=GELU,
         names={"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
     ),

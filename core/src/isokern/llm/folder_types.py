@@ -23,19 +23,20 @@ SIZES = {
 }
 # Keys that say nothing of what is computed, or whose tensors say it
 UNUSED = {
-    *("architectures", "attention_bias", "attention_dropout", "attn_pdrop", "auto_map", "bias", "bos_token_id"),
-    *("cache_implementation", "chunk_size_feed_forward", "dtype", "embd_pdrop", "embedding_dropout", "eos_token_id"),
-    *("hidden_dropout", "id2label", "initializer_range", "is_encoder_decoder", "label2id", "layer_switch", "mlp_bias"),
-    *("max_window_layers", "model_type", "output_attentions", "output_hidden_states", "output_router_logits"),
-    *("pad_token_id", "pretraining_tp", "problem_type", "qkv_bias", "reorder_and_upcast_attn", "resid_pdrop"),
-    *("residual_dropout", "return_dict", "router_aux_loss_coef", "router_jitter_noise", "task_specific_params"),
-    *("torch_dtype", "transformers_version", "unsloth_fixed", "use_bias", "use_cache", "use_qkv_bias"),
-    *("_attn_implementation_autoset", "_name_or_path", "attention_softmax_in_fp32", "aux_loss_alpha", "chunk_size"),
-    *("d_inner", "d_model", "ep_size", "fused_add_norm", "initial_context_length", "n_ctx", "pad_vocab_size_multiple"),
-    *("rescale_prenorm_residual", "residual_in_fp32", "scale_attention_softmax_in_fp32", "seq_aux"),
-    *("summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
-    *("time_step_floor", "time_step_init_scheme", "time_step_max", "time_step_min", "time_step_scale"),
-    *("use_associative_scan", "use_mambapy"),
+    *("_attn_implementation_autoset", "_name_or_path", "architectures", "attention_bias", "attention_dropout"),
+    *("attention_softmax_in_fp32", "attn_pdrop", "auto_map", "aux_loss_alpha", "bias", "bos_token_id"),
+    *("cache_implementation", "chunk_size", "chunk_size_feed_forward", "d_inner", "d_model", "dtype", "embd_pdrop"),
+    *("embedding_dropout", "eos_token_id", "ep_size", "fused_add_norm", "hidden_dropout", "id2label"),
+    *("initial_context_length", "initializer_range", "is_encoder_decoder", "label2id", "layer_switch"),
+    *("max_window_layers", "mlp_bias", "model_max_length", "model_type", "n_ctx", "output_attentions"),
+    *("output_hidden_states", "output_router_logits", "pad_token_id", "pad_vocab_size_multiple", "pretraining_tp"),
+    *("problem_type", "qkv_bias", "reorder_and_upcast_attn", "rescale_prenorm_residual", "resid_pdrop"),
+    *("residual_dropout", "residual_in_fp32", "return_dict", "router_aux_loss_coef", "router_jitter_noise"),
+    *("scale_attention_softmax_in_fp32", "seq_aux", "summary_activation", "summary_first_dropout"),
+    *("summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params", "time_step_floor"),
+    *("time_step_init_scheme", "time_step_max", "time_step_min", "time_step_scale", "torch_dtype"),
+    *("transformers.js_config", "transformers_version", "unsloth_fixed", "use_associative_scan", "use_bias"),
+    *("use_cache", "use_mambapy", "use_qkv_bias"),
 }
 # Keys that are read beside SIZES, of which a type's `only` and `sizes` allow more
 READ = {"head_dim", "layer_types", "partial_rotary_factor", "rope_parameters", "rope_scaling", "rope_theta"}
