@@ -26,7 +26,7 @@ class Weights:
             else:
                 self.tensors[key] = held.array.astype(np.float64)
         self.layers, self.heads = self.facts["block_count"], self.facts["attention.head_count"]
-        self.shared, self.width = self.facts.get("attention.head_count_kv"), self.facts["embedding_length"]
+        self.shared, self.width = self.facts.get("attention.head_count_kv", self.heads), self.facts["embedding_length"]
         self.eps = next(v for k, v in self.facts.items() if k.endswith("epsilon"))
 
     def each_layer(self):
@@ -66,7 +66,9 @@ class Weights:
         return self.heads_of(q, self.heads), self.heads_of(k, self.shared), self.heads_of(v, self.shared)
 
     def fused_qkv(self, h):
-        """Return q, k and v of one product, with q's rows first."""
+        """Return q, k and v of one product, with q's rows first, or of three where a file has these."""
+        if f"{self.own}attn_qkv.weight" not in self.tensors:
+            return self.qkv(h)
         y = self.mul(h, "attn_qkv")
         dim = y.shape[-1] // (self.heads + 2 * self.shared)
         q, k, v = np.split(y, [self.heads * dim, (self.heads + self.shared) * dim], -1)
