@@ -7,6 +7,7 @@ import pytest
 import small_architectures
 import small_model
 from gguf_write import write_gguf
+from quantised_files import check_commands, choose_q4_k_m, write
 from small_architectures import EXPERT, FILES, HEADS, VOCABULARY, WINDOW, altup_shapes, made
 from test_tokenizer import PROSE, rwkv_metadata
 
@@ -80,6 +81,14 @@ def other_logits(path, text):
         model.close()
 
 
+def quantise(source, target, kind):
+    """Write a file as llama.cpp quantises it."""
+    llama = pytest.importorskip("llama_cpp")
+    how = llama.llama_model_quantize_default_params()
+    how.ftype, how.nthread = MIXES[kind], 1
+    assert llama.llama_model_quantize(os.fsencode(source), os.fsencode(target), how) == 0
+
+
 def far(got, wanted):
     return float(np.max(np.abs(got - wanted)) / np.max(np.abs(wanted)))
 
@@ -123,13 +132,9 @@ def test_what_is_said_of_llama_cpp_is_still_so(tmp_path, cpu, monkeypatch, model
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 def test_files_that_llama_cpp_quantised(tmp_path, cpu, architecture, kind):
     """Ours of the file are llama.cpp's of the same weights in F32: it would round activations, too."""
-    llama = pytest.importorskip("llama_cpp")
     sizes = {"width": 256, "inner": 512, "tied": False, "change": say_vocabulary}
     small_model.made(tmp_path / "f32.gguf", architecture, **sizes)
-    how = llama.llama_model_quantize_default_params()
-    how.ftype, how.nthread = MIXES[kind], 1
-    names = [os.fsencode(tmp_path / name) for name in ("f32.gguf", "m.gguf")]
-    assert llama.llama_model_quantize(*names, how) == 0
+    quantise(tmp_path / "f32.gguf", tmp_path / "m.gguf", kind)
     gguf = GGUF.open(tmp_path / "m.gguf")
     assert any(t.dtype.block > 1 for t in gguf.tensors.values())
 
@@ -141,6 +146,16 @@ def test_files_that_llama_cpp_quantised(tmp_path, cpu, architecture, kind):
 
     small_model.made(tmp_path / "wide.gguf", architecture, **{**sizes, "change": widen})
     check(gguf, cpu, other_logits(tmp_path / "wide.gguf", TEXT), TEXT)
+
+
+@pytest.mark.parametrize("kind", ["Q4_K_M", "Q5_K_M", "Q6_K", "Q4_0"])
+def test_the_commands_write_with_files_that_llama_cpp_quantised(tmp_path, cpu, kind):
+    write(tmp_path / "f32.gguf")
+    quantise(tmp_path / "f32.gguf", tmp_path / "m.gguf", kind)
+    types = {name: t.type for name, t in GGUF.open(tmp_path / "m.gguf").tensors.items() if len(t.shape) > 1}
+    if kind == "Q4_K_M":
+        assert types == {name: choose_q4_k_m(name) for name in types}
+    check_commands(tmp_path / "m.gguf")
 
 
 def test_tokens_of_rwkv_are_llama_cpps(tmp_path):
