@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,68 @@ def test_iterating_gives_each_token_to_whoever_asks(engine, tokenizer):
         thread.join()
     assert read == [request.tokens] * 2
     assert request.reason == LENGTH and request.done
+
+
+def test_pieces_of_a_text_come_to_coroutines(engine, model, tokenizer):
+    asked = [(prompt, sampling) for prompt in PROMPTS[:2] for sampling in (Sampling(), DRAWN)]
+
+    async def read(prompt, sampling, stop=()):
+        made = engine.text(tokenizer, prompt, 24, sampling, stop=stop)
+        return made.request, [piece async for piece in made]
+
+    async def read_all():
+        return await asyncio.gather(*(read(*given) for given in asked), read(PROMPTS[0], Sampling(), ["e"]))
+
+    *found, (stopped, cut) = asyncio.run(read_all())
+    for (_, pieces), (prompt, sampling) in zip(found, asked, strict=True):
+        assert pieces == list(engine.text(tokenizer, prompt, 24, sampling)) and all(pieces)
+    assert "".join(cut) == "".join(found[0][1]).partition("e")[0]
+    assert stopped.cancelled
+    whole = "".join(found[0][1])
+    held = asyncio.run(read(*asked[0], [f"{whole[-1]}\0"]))[1]  # the last character may begin this string
+    assert "".join(held) == whole and held != found[0][1]
+
+    async def leave():
+        made = engine.text(tokenizer, PROMPTS[0], 60)
+        async for _ in (pieces := aiter(made)):
+            break
+        await pieces.aclose()
+        return made.request
+
+    request = asyncio.run(leave())
+    assert request.cancelled and len(request.result(30)) < 60
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), DRAWN])
+def test_samples_of_a_prompt_read_it_once(model, tokenizer, sampling, monkeypatch):
+    prompt = tokenizer.encode("And the LORD spake unto Moses, saying, Speak unto the children of Israel", eos=False)
+    steps, run = [], BatchRunner.run
+    monkeypatch.setattr(BatchRunner, "run", lambda self, parts: steps.append(sum(parts.values())) or run(self, parts))
+    with Engine(model, context=96, batch=4, tokens=16) as engine:
+        made = engine.samples(prompt, 8, 3, sampling)
+        found = [request.result(60) for request in made]
+        assert sum(steps) == len(prompt) + 2 * (len(prompt) % 16) + 3 * 7
+        texts = engine.texts(tokenizer, prompt, 8, 3, sampling, stop=[","])
+        assert ["".join(t) for t in texts] == [tokenizer.decode(f).partition(",")[0] for f in found]
+        seeds = [sampling.seed + n for n in range(3)]
+        for seed, got in zip(seeds, found, strict=True):
+            assert got == engine.submit(prompt, 8, replace(sampling, seed=seed)).result(60)
+        with pytest.raises(InvalidArgument, match="n=0"):
+            engine.samples(prompt, 8, 0)
+        with pytest.raises(InvalidArgument, match="max_tokens"):
+            engine.texts(tokenizer, prompt, 0, 2)
+        given = iter([None])
+        with pytest.raises(StopIteration):
+            engine.samples(prompt, 60, 2, constraint=lambda: next(given))
+        assert engine.submit([5], 1).result(60) and engine.running + engine.waiting <= 1
+
+
+def test_a_context_beyond_the_trained_one_is_a_warning(model):
+    trained = model.config.context
+    with pytest.warns(UserWarning, match=f"{trained + 1} positions are more than the {trained} that the model was"):
+        Engine(model, context=trained + 1).close()
+    Engine(model, context=trained).close()
+    Engine(model).close()
 
 
 def test_a_text_ends_where_it_should(engine, model, tokenizer):

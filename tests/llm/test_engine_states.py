@@ -20,6 +20,8 @@ from isokern.llm.state_steps import StateStep
 from isokern.llm.steps import BatchStep
 from isokern.status import InvalidArgument
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*positions are more than the")
+
 NAMES = ["mamba", "falcon-mamba", "mamba2", "rwkv7"]
 DRAWN = Sampling(0.9, 30, 0.95, 0.02, 1.1, 1611)
 

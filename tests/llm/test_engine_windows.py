@@ -13,6 +13,8 @@ from isokern.llm.request import CANCELLED, LENGTH
 from isokern.llm.scheduler import Scheduler, count_near
 from isokern.llm.steps import BatchStep
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*positions are more than the")
+
 LONG = 400
 MODELS = ["gemma2", "mistral", "gpt-oss", "gemma3n"]  # with windows in every other layer, in all, with sinks, shared
 

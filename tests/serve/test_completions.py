@@ -176,13 +176,16 @@ def test_a_text_up_to_the_context(served):
     assert served.complete([5] * 510).document["usage"]["completion_tokens"] <= 3  # the default gives way
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stream", [False, True, "typical"])
 def test_the_text_is_what_generate_writes(served, stream):
     words = ["generate", MODEL, "--prompt", PROMPT, "--max-tokens", 30, "--seed", 11, "--json"]
     given = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.0}
-    if stream:
+    if stream is True:
         given |= {"temperature": 1.2, "top_k": 50, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.2}
         words += ["--temperature", 1.2, "--top-k", 50, "--top-p", 0.9, "--min-p", 0.02, "--penalty", 1.2]
+    if stream == "typical":
+        stream, given = False, given | {"order": "llama.cpp", "typical": 0.6}
+        words += ["--order", "llama.cpp", "--typical", 0.6]
     command = [sys.executable, "-m", "isokern", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
     answer = served.complete(max_tokens=30, seed=11, stream=stream, **given)

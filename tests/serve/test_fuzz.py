@@ -25,6 +25,8 @@ TEXT = {
     "top_p": 0.9,
     "top_k": 40,
     "min_p": 0.01,
+    "typical": 0.9,
+    "order": ["top_k", "typical", "top_p", "min_p", "temperature"],
     "repetition_penalty": 1.1,
     "seed": 1,
     "n": 2,

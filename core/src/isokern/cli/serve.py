@@ -11,7 +11,7 @@ import typer
 
 from ..arguments import integer, read_text
 from ..status import InvalidArgument, OutOfMemory
-from ._language_models import Activations, Cache, Device, File, Prepack, load
+from ._language_models import Activations, Cache, Device, File, Prepack, load, note_warnings
 from ._output import note
 
 if TYPE_CHECKING:
@@ -88,9 +88,6 @@ def serve(
         hosts = LOOPBACK if local and key is None else None
         called = name or (model.resolve().name if model.is_dir() else model.stem)
         app = serving.application(engine, tokenizer, chat, limits, name=called, key=key, hosts=hosts)
-        trained = loaded.config.context
-        if engine.context > trained:
-            note(f"warning: {engine.context} positions are more than the {trained} that the model was trained on")
         _log_to_stderr()
         shown = f"[{address}]" if ":" in address else address
 
@@ -131,7 +128,7 @@ def _open_engine(model: Any, **options: Any) -> Engine:
 
     try:
         tokens = max(options["batch"] * (1 + options["drafts"]), SPAN)
-        engine = Engine(model, tokens=tokens, **options)
+        engine = note_warnings(lambda: Engine(model, tokens=tokens, **options))
         engine.submit([0], 1 if engine.context == 1 else 2).result()
     except OutOfMemory as error:
         sizes = "--batch or --context" if model.config.recurrent else "--batch, --context or --positions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -36,13 +37,13 @@ class Engine:
     """Makes the texts of many requests to a model at once, in a thread that runs while there are any.
 
     A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
-    is how many positions a sequence may have, by default those of the model. The cache has the dtype `dtype` and room
-    for `positions` in all, by default four times that and up to POSITIONS, but for one sequence at least; layers with a
-    window have room for what it shows `batch` texts. Requests that begin alike share what is cached. With `exact`,
-    logits are the same bit for bit whoever else is there, which is slower: all steps have one shape, and each token
-    attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens that followed in the text
-    before; those that are drawn indeed, `accepted` in all, take no step of their own, and the text is the same. A
-    context manager; `close` ends it.
+    is how many positions a sequence may have, by default those of the model; more are a warning. The cache has the
+    dtype `dtype` and room for `positions` in all, by default four times that and up to POSITIONS, but for one sequence
+    at least; layers with a window have room for what it shows `batch` texts. Requests that begin alike share what is
+    cached. With `exact`, logits are the same bit for bit whoever else is there, which is slower: all steps have one
+    shape, and each token attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens
+    that followed in the text before; those that are drawn indeed, `accepted` in all, take no step of their own, and the
+    text is the same. A context manager; `close` ends it.
 
     A model that keeps states in place of keys has them in slots, one for each of the batch and KEPT more for beginnings
     that others may share; there are no `positions` and no drafts, and states are F32. With `exact` prompts are read
@@ -64,6 +65,9 @@ class Engine:
         c = model.config
         most = None if c.form.pairing or c.recurrent else c.context
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
+        if self.context > c.context:
+            given = f"{self.context} positions are more than the {c.context} that the model was trained on"
+            warnings.warn(f"{given}: its texts may get worse", stacklevel=2)
         batch = integer("Engine", "batch", batch, 1)
         drafts = integer("Engine", "drafts", drafts, 0)
         hint = "each of the batch has a token and its drafts in a step"
@@ -178,16 +182,61 @@ class Engine:
     ) -> EngineText:
         """Return an iterator of the text that follows `prompt`, each piece of whole characters; closing it cancels.
 
+        `async for` gives the pieces, too.
+
         The text ends before the first of the strings `stop`, or where the model ends it. With `special`, the texts of
         control tokens in `prompt` are these tokens; a prompt may be tokens, too. With `grammar` the text follows it,
         and is whole where the model ends it. Errors are those of `submit`.
         """
-        ending = TextEnding(tokenizer, stop)
+        options: dict[str, Any] = {"stop": stop, "special": special, "bias": bias, "grammar": grammar}
+        return self.texts(tokenizer, prompt, max_tokens, 1, sampling, priority=priority, **options)[0]
+
+    def samples(
+        self,
+        prompt: Iterable[int],
+        max_tokens: int,
+        n: int,
+        sampling: Sampling | None = None,
+        *,
+        constraint: Callable[[], GrammarState] | None = None,
+        **options: Any,
+    ) -> list[Request]:
+        """Return requests for `n` texts after one prompt, whose full pages are computed once.
+
+        They are drawn by seeds that follow one another. `constraint` begins one for each; other options and errors are
+        those of `submit`.
+        """
+        ids, sampling = read_tokens(prompt, self.model.config.vocabulary), Sampling() if sampling is None else sampling
+        made: list[Request] = []
+        try:
+            for i in range(integer("generate", "n", n, 1)):
+                own = constraint() if constraint else None
+                made.append(self.submit(ids, max_tokens, sampling.of_sample(i), constraint=own, **options))
+        except BaseException:
+            for request in made:
+                request.cancel()
+            raise
+        return made
+
+    def texts(
+        self,
+        tokenizer: Tokenizer,
+        prompt: str | Sequence[int],
+        max_tokens: int,
+        n: int,
+        sampling: Sampling | None = None,
+        *,
+        stop: Sequence[str] = (),
+        special: bool = False,
+        grammar: Grammar | None = None,
+        **options: Any,
+    ) -> list[EngineText]:
+        """Return iterators of `n` texts that follow `prompt`: `text` as `samples` is `submit`."""
+        endings = [TextEnding(tokenizer, stop) for _ in range(integer("generate", "n", n, 1))]
         ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
-        constraint = None if grammar is None else grammar.begin(tokenizer)
-        options: dict[str, Any] = {"ends": tokenizer.ends, "bias": bias, "constraint": constraint}
-        request = self.submit(ids, max_tokens, sampling, **options, priority=priority)
-        return EngineText(request, ending)
+        begin = None if grammar is None else lambda: grammar.begin(tokenizer)
+        made = self.samples(ids, max_tokens, n, sampling, ends=tokenizer.ends, constraint=begin, **options)
+        return [EngineText(request, ending) for request, ending in zip(made, endings, strict=True)]
 
     def close(self) -> None:
         """Cancel all requests, and wait until the step that is being computed is done."""

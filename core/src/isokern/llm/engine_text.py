@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 from .generate import TextEnding
 from .request import Request
@@ -12,15 +12,28 @@ from .request import Request
 class EngineText(Iterator[str]):
     """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
 
-    So does leaving it unread: when nobody holds it any more.
+    So does leaving it unread: when nobody holds it any more. `async for` gives the pieces, too.
     """
 
     def __init__(self, request: Request, ending: TextEnding) -> None:
-        self.request, self._pieces = request, _pieces(request, ending)
+        self.request, self._ending, self._pieces = request, ending, _pieces(request, ending)
         weakref.finalize(self, request.cancel)
 
     def __next__(self) -> str:
         return next(self._pieces)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Return an asynchronous iterator of the pieces; who leaves it cancels the request."""
+        try:
+            async for token in self.request:
+                if piece := self._ending.push(token):
+                    yield piece
+                if self._ending.found:
+                    return
+            if piece := self._ending.end():
+                yield piece
+        finally:
+            self.request.cancel()
 
     def close(self) -> None:
         """End the text where it is."""
@@ -30,12 +43,10 @@ class EngineText(Iterator[str]):
 
 def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
     for token in request:
-        piece = ending.push(token)
-        if piece:
+        if piece := ending.push(token):
             yield piece
         if ending.found:
             request.cancel()
             return
-    piece = ending.end()
-    if piece:
+    if piece := ending.end():
         yield piece

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,10 @@ class Sampling:
         """The attributes of `random_sample`, where it does it alone."""
         names = ("temperature", "top_k", "top_p", "min_p", "penalty", "seed")
         return {name: getattr(self, name) for name in names}
+
+    def of_sample(self, i: int) -> Sampling:
+        """Return how sample `i` of a prompt is drawn: by the seed that is so much higher, modulo 2^64."""
+        return replace(self, seed=(self.seed + i + (1 << 63)) % (1 << 64) - (1 << 63)) if i else self
 
     def draw(self, logits: Tensor, history: Tensor | None, position: Tensor) -> Tensor:
         """Return the token I64 [1] drawn from logits [1, vocabulary], at a position [1] after the tokens `history`."""

@@ -88,17 +88,19 @@ class Choices:
                 asked = "" if options.most is None else f" and {most} more are asked for"
                 message = f"the prompt has {len(ids)} tokens{asked}; allowed: {service.room} in all, the context"
                 raise ApiError(400, message, param=field, code="context_length_exceeded")
-            for i in range(options.count):
-                self._submit_one(ids, most, options.sampling_of(i), echo, stop)
+            self._submit_one(ids, most, echo, stop)
 
-    def _submit_one(self, ids: Sequence[int], most: int, sampling: Any, echo: str, stop: Sequence[str]) -> None:
+    def _submit_one(self, ids: Sequence[int], most: int, echo: str, stop: Sequence[str]) -> None:
+        """Give the engine all texts of one prompt."""
         service, options = self.service, self.options
-        constraint = None if options.grammar is None else self._begin(options.grammar)
+        grammar = options.grammar
+        constraint = None if grammar is None else lambda: self._begin(grammar)
         try:
-            request = service.engine.submit(
+            requests = service.engine.samples(
                 ids,
                 most,
-                sampling,
+                options.count,
+                options.sampling,
                 ends=service.tokenizer.ends,
                 bias=options.bias,
                 constraint=constraint,
@@ -110,9 +112,10 @@ class Choices:
             if service.closing:
                 raise ApiError(503, "the server is shutting down", code="shutting_down") from None
             raise
-        self.made.append(TextChoice(len(self.made), request, service.tokenizer, stop, echo))
-        if self._cancelled:  # meanwhile
-            request.cancel()
+        for request in requests:
+            self.made.append(TextChoice(len(self.made), request, service.tokenizer, stop, echo))
+            if self._cancelled:  # meanwhile
+                request.cancel()
 
     def _begin(self, grammar: Grammar) -> GrammarState:
         """Return the constraint of a text that begins; ApiError 400 says what is wrong with the grammar."""

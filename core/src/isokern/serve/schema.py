@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..llm import Grammar, Sampling
+from ..llm.sampling import LLAMA_CPP, RULES
 from ..status import InvalidArgument
 from .errors import ApiError, wrong_value
 from .fields import Fields
@@ -68,11 +69,6 @@ class TextOptions:
     usage: bool
     logprobs: int | None
 
-    def sampling_of(self, i: int) -> Sampling:
-        """Return how choice `i` of a prompt is drawn."""
-        seed = (self.sampling.seed + i - LOWEST_SEED) % (1 << 64) + LOWEST_SEED
-        return replace(self.sampling, seed=seed)
-
 
 @dataclass(frozen=True)
 class CompletionBody:
@@ -132,7 +128,8 @@ def _read_options(fields: Fields, most: int | None, usual: int, count: int, logp
     for hint in ("user", "safety_identifier", "prompt_cache_key"):  # nothing here depends on who asks
         fields.text(hint)
     seed = fields.integer("seed", None, LOWEST_SEED, HIGHEST_SEED)
-    sampling = Sampling(
+    sampling = _make_sampling(
+        fields.take("order"),
         temperature=fields.number("temperature", 1.0, 0, 2),
         top_k=fields.integer("top_k", 0, 0, (1 << 31) - 1),
         top_p=fields.number("top_p", 1.0, 0, 1, above=True),
@@ -141,6 +138,7 @@ def _read_options(fields: Fields, most: int | None, usual: int, count: int, logp
         seed=secrets.randbits(63) if seed is None else seed,
         frequency=fields.number("frequency_penalty", 0.0, -2, 2),
         presence=fields.number("presence_penalty", 0.0, -2, 2),
+        typical=fields.number("typical", 1.0, 0, 1, above=True),
     )
     stream = fields.flag("stream")
     asked = fields.take("stream_options")
@@ -164,6 +162,17 @@ def _read_options(fields: Fields, most: int | None, usual: int, count: int, logp
         usage,
         logprobs,
     )
+
+
+def _make_sampling(order: object, **rules: Any) -> Sampling:
+    """Return how tokens are drawn, by rules in an order: their names, or `llama.cpp`."""
+    given = LLAMA_CPP if order == "llama.cpp" else RULES if order is None else order
+    if not isinstance(given, (list, tuple)) or not all(isinstance(rule, str) for rule in given):
+        raise wrong_value("order", order, f'a list of {", ".join(RULES)}, or "llama.cpp"')
+    try:
+        return Sampling(order=tuple(given), **rules)
+    except InvalidArgument as error:
+        raise wrong_value("order", order, error.allowed) from None
 
 
 def _read_prompts(given: object) -> Sequence[str | list[int]]:
