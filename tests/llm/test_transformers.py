@@ -192,10 +192,8 @@ def draw_weights(torch, model, plain):
             torch.nn.init.normal_(weight, mean=float(plain and "norm" in name), std=1 / 3)
 
 
-@pytest.mark.parametrize("model", list(MODELS))
-def test_the_float64_model_is_that_of_transformers(tmp_path, monkeypatch, model):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers", minversion="5")
+def build(model):
+    """Return transformers' model of a kind, with the sizes of the small files."""
     from module_zoo import import_transformers
 
     transformers = import_transformers()
@@ -222,7 +220,14 @@ def test_the_float64_model_is_that_of_transformers(tmp_path, monkeypatch, model)
         key: value for key, value in common.items() if key in fields and (kind, key) != ("Mamba", "intermediate_size")
     }
     config = made(**{**common, **settings}, attn_implementation="eager", experts_implementation="eager")
-    other = getattr(transformers, CLASSES.get(kind, f"{kind}ForCausalLM"))(config).eval()
+    return getattr(transformers, CLASSES.get(kind, f"{kind}ForCausalLM"))(config).eval()
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_the_float64_model_is_that_of_transformers(tmp_path, monkeypatch, model):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers", minversion="5")
+    other = build(model)
     draw_weights(torch, other, "gemma" not in model or model == "gemma3n")
     other.save_pretrained(tmp_path)
     if model == "gemma3n":  # without a factor scores are large, and it takes their softmax in F32
