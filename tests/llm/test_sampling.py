@@ -143,7 +143,7 @@ def test_tokens_that_the_file_suppresses_are_never_drawn(tmp_path, device, sampl
     def write(ids, **options):
         model = Model(made(tmp_path / "m.gguf", **{"tokenizer.ggml.suppress_tokens": np.array(ids, np.int32)}))
         text = list(tokens(Session(model, 64), [1, 2], 24, sampling, frozenset(), Generation(), **options))
-        with Engine(model, context=64) as engine:
+        with Engine(model, context=48) as engine:
             assert engine.submit([1, 2], 24, sampling, **options).result() == text
         return text
 

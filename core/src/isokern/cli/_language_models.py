@@ -29,6 +29,9 @@ Prepack = Annotated[
     typer.Option("--prepack/--no-prepack", help="Bring weights into the device's own layout first, where it has one."),
 ]
 Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
+Drafts = Annotated[
+    int, typer.Option("--drafts", help="Tokens at most that a step tries in advance, as they followed before.")
+]
 Context = Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 takes the likeliest token.")]
 TopK = Annotated[int, typer.Option("--top-k", help="Draw among that many; 0 for all.")]

@@ -14,6 +14,7 @@ from ._language_models import (
     Cache,
     Context,
     Device,
+    Drafts,
     File,
     Frequency,
     GrammarFile,
@@ -78,6 +79,7 @@ def chat(
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
+    drafts: Drafts = 0,
 ) -> None:
     """Answer what is typed, line by line; the answers go to stdout, all else to stderr.
 
@@ -93,7 +95,13 @@ def chat(
     session = with_room(lambda: Session(loaded, context, cache))
     plain = (temperature, top_k, top_p, min_p, penalty, seed)
     sampling = Sampling(*plain, frequency_penalty, presence_penalty, typical, read_order(order))
-    options: dict[str, Any] = {"template": template, "max_tokens": max_tokens, "stop": stop or (), "forget": forget}
+    options: dict[str, Any] = {
+        "template": template,
+        "max_tokens": max_tokens,
+        "stop": stop or (),
+        "forget": forget,
+        "drafts": drafts,
+    }
     talk = Chat(session, system, sampling=sampling, bias=bias, grammar=rules, **options)
     # Compiled, and its options checked, before anything is typed
     session.program(1, sampling=sampling if sampling.fused else None)

@@ -15,6 +15,7 @@ from ._language_models import (
     Cache,
     Context,
     Device,
+    Drafts,
     File,
     Frequency,
     GrammarFile,
@@ -75,6 +76,7 @@ def generate(
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
+    drafts: Drafts = 0,
     bandwidth: Annotated[
         bool, typer.Option("--bandwidth", help="Measure the memory bandwidth, and tell decode's share of it.")
     ] = False,
@@ -101,7 +103,9 @@ def generate(
             given = (session, tokenizer, begin, max_tokens, sampling, report)
             each = note_warnings(
                 lambda: with_room(
-                    lambda: text(*given, stop=stop or (), special=special, bias=bias, grammar=rules, keep=keep)
+                    lambda: text(
+                        *given, stop=stop or (), special=special, bias=bias, grammar=rules, keep=keep, drafts=drafts
+                    )
                 )
             )  # everything is checked here
         pieces = []

@@ -11,7 +11,7 @@ import typer
 
 from ..arguments import integer, read_text
 from ..status import InvalidArgument, OutOfMemory
-from ._language_models import Activations, Cache, Device, File, Prepack, load, note_warnings
+from ._language_models import Activations, Cache, Device, Drafts, File, Prepack, load, note_warnings
 from ._output import note
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def serve(
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
-    drafts: Annotated[
-        int, typer.Option("--drafts", help="Tokens at most that a step tries in advance, as they followed before.")
-    ] = 0,
+    drafts: Drafts = 0,
     exact: Annotated[
         bool, typer.Option("--exact", help="A text is the same bit for bit whoever else is there; slower.")
     ] = False,

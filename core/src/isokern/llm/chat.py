@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from ..arguments import integer
 from ..status import InvalidArgument
-from .generate import Generation, text
+from .generate import Generation, check_drafts, text
 from .gguf import GGUF
 from .grammar import Grammar
 from .sampling import Sampling
@@ -59,11 +60,11 @@ class Template:
 class Chat:
     """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
 
-    `template` and `values` are those of `Template`. An answer has at most `max_tokens` tokens, by default what the
-    cache has room for, ends before the first of the strings `stop`, and follows `grammar`. With `forget` the oldest
-    messages but the system's go where a dialogue leaves no room for such an answer (without `max_tokens`, a quarter of
-    the cache). A user's text never becomes a control token, whatever it says. InvalidArgument where there is no
-    template, or `system` is not text.
+    `template` and `values` are those of `Template`, and `drafts` those of `tokens`. An answer has at most `max_tokens`
+    tokens, by default what the cache has room for, ends before the first of the strings `stop`, and follows `grammar`.
+    With `forget` the oldest messages but the system's go where a dialogue leaves no room for such an answer (without
+    `max_tokens`, a quarter of the cache). A user's text never becomes a control token, whatever it says.
+    InvalidArgument where there is no template, or `system` is not text.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Chat:
         values: Mapping[str, Any] | None = None,
         grammar: Grammar | None = None,
         forget: bool = False,
+        drafts: int = 0,
     ) -> None:
         self.session, self.tokenizer = session, session.model.tokenizer()
         self.template = Template(session.model.gguf, self.tokenizer, template, values)
@@ -86,7 +88,7 @@ class Chat:
         self.system = None if system is None else check_text("system", system)
         self.sampling, self.bias, self.grammar = sampling or Sampling(), bias, grammar
         self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
-        self.forget = forget
+        self.forget, self.drafts = forget, check_drafts(session, drafts)
         self.messages: list[dict[str, Any]] = []
         self.reports: list[Generation] = []
         self._cached: list[int] = []
@@ -134,19 +136,21 @@ class Chat:
             ids = self.template.encode(messages)
         return messages, ids
 
-    def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Iterator[str]:
+    def _generate(self, ids: list[int], kept: int, most: int, report: Generation) -> Generator[str, None, None]:
         given: dict[str, Any] = {"stop": self.stop, "before": ids[:kept], "bias": self.bias, "grammar": self.grammar}
+        given["drafts"] = self.drafts
         return text(self.session, self.tokenizer, ids[kept:], most, self.sampling, report, **given)
 
     def _answer(
-        self, messages: list[dict[str, Any]], ids: list[int], report: Generation, pieces: Iterator[str]
+        self, messages: list[dict[str, Any]], ids: list[int], report: Generation, pieces: Generator[str, None, None]
     ) -> Iterator[str]:
         """Pass the pieces on, and keep the books when they end, however that comes."""
         answer = []
         try:
-            for piece in pieces:
-                answer.append(piece)
-                yield piece
+            with closing(pieces):
+                for piece in pieces:
+                    answer.append(piece)
+                    yield piece
         finally:
             self._cached = [*ids, *report.tokens][: self.session.position]
             self.reports.append(report)

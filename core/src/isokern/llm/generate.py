@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from .drawing import Drawing
 from .grammar import Grammar, GrammarState
 from .sampling import Sampling
 from .session import DrawingProgram, Session
+from .speculation import Lookup
+from .steps import SPAN
 from .tokenizer import Tokenizer
 
 
@@ -22,7 +25,7 @@ class Generation:
     """What a generation made and how long it took.
 
     Times are seconds, by the wall clock; `ended` is whether the model itself ended the text, and `stopped` the stop
-    string that did.
+    string that did. `accepted` of the tokens were right drafts.
     """
 
     prompt_tokens: int = 0
@@ -31,6 +34,7 @@ class Generation:
     decode_seconds: float = 0.0
     ended: bool = False
     stopped: str = ""
+    accepted: int = 0
 
     @property
     def prefill_rate(self) -> float:
@@ -55,24 +59,28 @@ def tokens(
     bias: Mapping[int, float] | None = None,
     constraint: GrammarState | None = None,
     keep: int | None = None,
-) -> Iterator[int]:
+    drafts: int = 0,
+) -> Generator[int, None, None]:
     """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
     back on; `bias` is added to the logits of its tokens, and -inf rules one out, as do the model's `suppressed`;
     `constraint` rules out what its grammar does not allow. With `keep` the text goes on where the cache is full: so
-    many of the first positions stay, and half of the others are dropped (`Session.drop`). Everything is checked, and
-    what reads the prompt is compiled, before this returns; the step of one token is compiled when the first token is
-    out. Raises InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does
-    not fit the cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context
-    that the model was trained on.
+    many of the first positions stay, and half of the others are dropped (`Session.drop`). With `drafts` a step also
+    computes up to so many tokens that followed in the text before; those that are drawn indeed take no step of their
+    own, and the text is the same; models that keep states have none. Everything is checked, and what reads the prompt
+    is compiled, before this returns; the step of one token is compiled when the first token is out. Raises
+    InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the
+    cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
+    was trained on.
     """
     most = integer("generate", "max_tokens", most, 1)
     if keep is not None:
         keep = integer("generate", "keep", keep, 0, session.length - 2)
         session.drop(0, 0)  # says now where that cannot be
+    drafts, config = check_drafts(session, drafts), session.model.config
     ids = session.check(prompt, most - 1 if keep is None else 0)
-    trained, last = session.model.config.context, session.position + len(ids) + most - 1
+    trained, last = config.context, session.position + len(ids) + most - 1
     last = last if keep is None else min(last, session.length)
     if last > trained:
         warnings.warn(
@@ -80,14 +88,36 @@ def tokens(
             stacklevel=2,
         )
     bias = {**(bias or {}), **session.model.suppressed}
-    recorded = sampling.fused and not bias and constraint is None
-    draw = _Recorded(session, sampling) if recorded else _Apart(session, sampling, bias, constraint)
+    draw: _Recorded | _Apart
+    if sampling.fused and not bias and constraint is None and not drafts:
+        draw = _Recorded(session, sampling)
+    else:
+        drawing = Drawing(sampling, bias, config.vocabulary, session.device, constraint)
+        draw = _Drafted(session, drawing, drafts, report) if drafts else _Apart(session, drawing)
     sizes = session.cut(len(ids))
     for size, _ in sizes[:-1]:
         session.program(size)
     draw.prepare(sizes[-1][0])  # compiled before the clock starts
     report.prompt_tokens = len(ids)
-    return _steps(session, sizes, draw, most, ends, report, [*before, *ids], keep)
+    each = _steps(session, sizes, draw, most, ends, report, [*before, *ids], keep)
+    return _give_back(each, draw) if isinstance(draw, _Drafted) else each
+
+
+def check_drafts(session: Session, drafts: int) -> int:
+    """Return how many drafts a step may have; InvalidArgument where they are too many, or the model keeps states."""
+    drafts = integer("generate", "drafts", drafts, 0, SPAN - 1)
+    if drafts and session.model.config.recurrent:
+        given, hint = f"drafts={drafts} of a model that keeps states", "a state cannot give back what a draft put in"
+        raise InvalidArgument("generate", given, allowed="0", hint=hint)
+    return drafts
+
+
+def _give_back(each: Iterator[int], draw: _Drafted) -> Generator[int, None, None]:
+    """Yield tokens, and leave none in the cache that nobody took."""
+    try:
+        yield from each
+    finally:
+        draw.session.rewind(draw.session.position - len(draw.ahead))
 
 
 def _steps(
@@ -99,7 +129,7 @@ def _steps(
     report: Generation,
     history: list[int],
     keep: int | None,
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     """Run programs of these sizes for the end of `history`, the prompt; then one token a step."""
     begin, at = time.perf_counter(), len(history) - report.prompt_tokens
     for size, count in sizes[:-1]:
@@ -158,15 +188,8 @@ class _Apart:
 
     left: int | None = None
 
-    def __init__(
-        self,
-        session: Session,
-        sampling: Sampling,
-        bias: Mapping[int, float] | None,
-        constraint: GrammarState | None,
-    ) -> None:
-        self.session = session
-        self.drawing = Drawing(sampling, bias, session.model.config.vocabulary, session.device, constraint)
+    def __init__(self, session: Session, drawing: Drawing) -> None:
+        self.session, self.drawing = session, drawing
 
     def prepare(self, count: int) -> None:
         """Compile the program for up to `count` tokens."""
@@ -177,6 +200,40 @@ class _Apart:
         program = self.session.program(size)
         program.run(part)
         return self.drawing.draw(program.logits, self.session.position + self.session.dropped, history)
+
+
+class _Drafted(_Apart):
+    """Draws several tokens from the logits of one run, while they are those that followed in the text before.
+
+    `ahead` are those that come next; the cache has as many tokens more than the text that was taken.
+    """
+
+    def __init__(self, session: Session, drawing: Drawing, drafts: int, report: Generation) -> None:
+        super().__init__(session, drawing)
+        self.drafts, self.report, self.lookup, self.ahead = drafts, report, Lookup(), list[int]()
+
+    def after(self, size: int, part: Sequence[int], history: list[int]) -> int:
+        """Append the last part of `history`, unless that was a right draft, and return the token drawn after it."""
+        if self.ahead:
+            self.report.accepted += 1
+            return self.ahead.pop(0)
+        session = self.session
+        found = self.lookup.find_drafts(history, self.drafts) if len(part) == 1 else []
+        while found and session.position + (size := 1 << len(found).bit_length()) > session.length:
+            found = found[: size // 2 - 1]
+        if not found:
+            return super().after(size if len(part) > 1 else 1, part, history)
+        at, drawn = session.position + 1, list[int]()
+        program = session.program(size, every=True)
+        program.run([*part, *found])
+        for i in range(1 + len(found)):
+            row, known = program.logits[i : i + 1], [*history, *found[:i]]
+            drawn.append(self.drawing.draw(row, at + i + session.dropped, known))
+            if found[i : i + 1] != drawn[-1:]:
+                break
+        session.rewind(at + len(drawn) - 1)
+        self.ahead = drawn[1:]
+        return drawn[0]
 
 
 def text(
@@ -193,7 +250,8 @@ def text(
     bias: Mapping[int, float] | None = None,
     grammar: Grammar | None = None,
     keep: int | None = None,
-) -> Iterator[str]:
+    drafts: int = 0,
+) -> Generator[str, None, None]:
     """Return an iterator of the text that follows `prompt`, each piece of whole characters.
 
     The text ends before the first of the strings `stop`, wherever in a token it begins. With `special`, the texts of
@@ -203,19 +261,20 @@ def text(
     ending = TextEnding(tokenizer, stop)
     ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
     report = Generation() if report is None else report
-    options: dict[str, Any] = {"before": before, "bias": bias, "keep": keep}
+    options: dict[str, Any] = {"before": before, "bias": bias, "keep": keep, "drafts": drafts}
     options["constraint"] = None if grammar is None else grammar.begin(tokenizer)
     each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, **options)
     return _pieces(each, ending, report)
 
 
-def _pieces(each: Iterator[int], ending: TextEnding, report: Generation) -> Iterator[str]:
-    for token in each:
-        piece = ending.push(token)
-        if piece:
-            yield piece
-        if ending.found:
-            break
+def _pieces(each: Generator[int, None, None], ending: TextEnding, report: Generation) -> Generator[str, None, None]:
+    with closing(each):
+        for token in each:
+            piece = ending.push(token)
+            if piece:
+                yield piece
+            if ending.found:
+                break
     piece = ending.end()
     report.stopped = ending.found
     if piece:
