@@ -26,7 +26,7 @@ OUTCOMES = {
 
 
 def write(devices: Sequence[str]) -> None:
-    """Run the suite's node tests on these devices, each in a process of its own, and write what they gave."""
+    """Run the suite on these devices, each in a process of its own, and write what they gave."""
     kept: dict[str, Any] = read() if KEPT.exists() else {}
     for device in devices:
         with tempfile.TemporaryDirectory() as home:
@@ -50,17 +50,20 @@ def read() -> dict[str, Any]:
 
 
 def tabulate() -> str:
-    """Return a table with a row for each device, and one with the sentences of what does not pass."""
+    """Return a table with two rows for each device, and one with the sentences of what does not pass."""
     kept = read()
     rows = []
     for device, run in kept.items():
-        counts = Counter(run["outcomes"])
-        numbers = [sum(counts.values()), *(counts[name] for name in OUTCOMES)]
-        rows.append([device, run["onnx"], *map(str, numbers)])
+        for kind, counts in run["outcomes"].items():
+            numbers = [sum(counts.values()), *(counts.get(name, 0) for name in OUTCOMES)]
+            rows.append([device, run["onnx"], f"{kind} tests", *map(str, numbers)])
     sentences: dict[str, Counter[str]] = {}
     for device, run in kept.items():
         for sentence, count in run["sentences"].items():
             sentences.setdefault(sentence, Counter())[device] = count
     lines = [[sentence, *(str(counts[d]) for d in kept)] for sentence, counts in sorted(sentences.items())]
-    parts = [table(["device", "onnx", "node tests", *OUTCOMES.values()], rows), table(["why not", *kept], lines)]
+    parts = [
+        table(["device", "onnx", "of these", "there are", *OUTCOMES.values()], rows),
+        table(["why not", *kept], lines),
+    ]
     return "\n\n".join(parts)

@@ -1,6 +1,6 @@
 """ONNX's own backend suite on a device, and the list of its tests that do not pass.
 
-As a command, with the name of a device, it prints how its node tests ended, as JSON.
+As a command, with the name of a device, it prints how the tests ended, as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isokern.status import IsokernError
+import isokern
+from isokern.backend.capabilities import support
+from isokern.ops import find
+from isokern.status import IsokernError, NotImplementedOnDevice
 
 LIST = Path(__file__).with_name("backend_exceptions.tsv")
 
@@ -81,50 +84,66 @@ def short(name: str) -> str:
     return re.sub("_(cpu|cuda)$", "", name)
 
 
-def judge(name: str, test: Any) -> str | None:
-    """Run a test; return what is wrong with its result or with the list, None where nothing is."""
-    known = [e for e in read_list() if e.matches(name) and e.kind != "tolerance"]
-    wanted = {"refused": IsokernError, "differs": AssertionError}[known[0].kind] if known else None
+@cache
+def lacking(device: str) -> set[str]:
+    """Return the names of the dtypes that a device has no arithmetic for: it casts nothing to them or from them."""
+    choices = support(isokern.device(device), find("cast"))
+    taken = {str(dtype) for choice, refused in choices.items() if refused is None for dtype in choice}
+    return {str(dtype) for choice in choices for dtype in choice} - taken
+
+
+def is_lack(error: Exception, lacks: set[str]) -> bool:
+    """Return whether an error is that of a missing kernel, and each of its reasons names one of these dtypes."""
+    return isinstance(error, NotImplementedOnDevice) and all(
+        lacks.intersection(re.findall(r"\w+", reason)) for reason in error.problem.split("; ")
+    )
+
+
+def judge(name: str, test: Any, lacks: set[str]) -> tuple[str, str]:
+    """Run a test; return how it ended (passed, refused, differs, lacking or wrong), and why it did not pass."""
+    known = next((e for e in read_list() if e.matches(name) and e.kind != "tolerance"), None)
+    wanted = {"refused": IsokernError, "differs": AssertionError}[known.kind] if known else ()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             test(None)
     except (IsokernError, AssertionError) as error:
-        if wanted is None or not isinstance(error, wanted):
-            return f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return None
-    return f"{name}: passes, and the list says that it does not: {known[0].sentence}" if known else None
+        if known is not None and isinstance(error, wanted):
+            return known.kind, known.sentence
+        why = " ".join(str(error).split())
+        return ("lacking", why) if is_lack(error, lacks) else ("wrong", f"{name}: {type(error).__name__}: {why[:300]}")
+    if known is not None:
+        return "wrong", f"{name}: passes, and the list says that it does not: {known.sentence}"
+    return "passed", ""
 
 
 @cache
-def verdict(device: str, name: str) -> str | None:
-    """Return what is wrong with a test on a device, which is run once."""
-    return judge(name, list_tests(device)[name])
+def verdict(device: str, name: str) -> tuple[str, str]:
+    """Return how a test ends on a device, on which it is run once, and why it does not pass."""
+    return judge(name, list_tests(device)[name], lacking(device))
+
+
+def is_node(test: Any) -> bool:
+    """Return whether a test of the suite is of one node, not of a model."""
+    return bool(test.__qualname__.endswith("run_node"))
 
 
 def count(device: str) -> dict[str, Any]:
-    """Return how the node tests end on a device: counts, the sentences of those that do not pass, and what is wrong."""
+    """Return how the tests end on a device: counts, the sentences of those that do not pass, and what is wrong."""
     from importlib.metadata import version
 
-    outcomes: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = {"node": Counter(), "model": Counter()}
     sentences: Counter[str] = Counter()
     wrong = []
-    entries = [e for e in read_list() if e.kind != "tolerance"]
     for name, test in list_tests(device).items():
-        if not test.__qualname__.endswith("run_node"):
-            continue
-        known, found = next((e for e in entries if e.matches(name)), None), verdict(device, name)
-        if found is not None and ": NotImplementedOnDevice: " in found:
-            outcomes["lacking"] += 1
-        elif found is not None:
-            outcomes["wrong"] += 1
-            wrong.append(found)
-        elif known is None:
-            outcomes["passed"] += 1
-        else:
-            outcomes[known.kind] += 1
-            sentences[known.sentence] += 1
-    return {"onnx": version("onnx"), "outcomes": dict(outcomes), "sentences": dict(sentences), "wrong": wrong}
+        outcome, why = verdict(device, name)
+        counts["node" if is_node(test) else "model"][outcome] += 1
+        if outcome == "wrong":
+            wrong.append(why)
+        elif outcome in ("refused", "differs"):
+            sentences[why] += 1
+    outcomes = {kind: dict(found) for kind, found in counts.items()}
+    return {"onnx": version("onnx"), "outcomes": outcomes, "sentences": dict(sentences), "wrong": wrong}
 
 
 if __name__ == "__main__":
