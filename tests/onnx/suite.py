@@ -20,6 +20,8 @@ from isokern.backend.capabilities import support
 from isokern.ops import find
 from isokern.status import IsokernError, NotImplementedOnDevice
 
+# Networks of 20 billion operations or with layers of 100 million parameters take an emulated GPU many minutes each
+SLOW = {"cuda_sim": ("test_vgg19", "test_zfnet512")}
 LIST = Path(__file__).with_name("backend_exceptions.tsv")
 
 
@@ -76,7 +78,8 @@ def list_tests(device: str) -> dict[str, Any]:
                 wide = {"rtol": entry.rtol, "atol": entry.atol}
                 kwargs |= {short(n): wide for n in names if entry.matches(short(n))}
         suite = BackendTest(OnDevice, __name__, kwargs).test_cases
-    return {short(n): getattr(case, n) for case in suite.values() for n in sorted(vars(case)) if n.endswith("_cpu")}
+    found = {short(n): getattr(case, n) for case in suite.values() for n in sorted(vars(case)) if n.endswith("_cpu")}
+    return {n: test for n, test in found.items() if n not in SLOW.get(device.partition(":")[0], ())}
 
 
 def short(name: str) -> str:
