@@ -51,8 +51,9 @@ SPILLS = {
     "cuda/elementwise": 32,
     "cuda/rms_norm": 8,
 }
-# Bytes of memory of a thread's own for states whose length is the call's: loops over them are not unrolled
-STATES = {"generalized_delta_rule": 1024, "selective_scan": 272}
+# Bytes of memory of a thread's own for states whose length is the call's, over which loops are not unrolled, and for a
+# block of 256 elements, which a thread quantises
+STATES = {"generalized_delta_rule": 1024, "quantize": 1024, "selective_scan": 272}
 
 
 @dataclass(frozen=True)
