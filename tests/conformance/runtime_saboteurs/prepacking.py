@@ -71,6 +71,23 @@ class KeepsPacked(PackingKernel):
         KEPT.append(self.device.memory.alloc(self.packed_layouts[position].nbytes))
 
 
+@kernel("prepacking/shares_by_layout")
+class NamesTwoLayoutsAlike(PackingKernel):
+    """The layout of a transposed constant has the name of the other, and its bytes are in reverse order."""
+
+    def invert(self, source: Block, target: Block, nbytes: int) -> None:
+        super().invert(source, target, nbytes)
+        if self.plan.operator.name == "linear":
+            target.bytes[:nbytes] = target.bytes[:nbytes][::-1].copy()
+
+    def compute(self, handles: Any, workspace: Any, nbytes: int) -> None:
+        plain = list(handles)
+        for at, layout in self.packed_layouts.items():
+            plain[at] = Block(layout.nbytes, 64)
+            self.invert(handles[at], plain[at], layout.nbytes)
+        ThreadedKernel.compute(self, plain, workspace, nbytes)
+
+
 @kernel("prepacking/prepacks_in_threads")
 class UnpacksIntoOneBuffer(PackingKernel):
     """All calls unpack their constants into one buffer, which no lock guards."""

@@ -29,7 +29,7 @@ class Declined(Exception):
 class PackedLayout:
     """A packed layout that a kernel prefers for a constant input.
 
-    Equal names are equal layouts of a tensor, whatever else the plan says.
+    Equal names and sizes are equal layouts of a tensor as the caller has it, whatever else the plan says.
     """
 
     name: str

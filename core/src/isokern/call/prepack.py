@@ -89,7 +89,7 @@ def pack_constant(
         return Tensor(desc, keep_packed(source, layout, lambda: fill(device.memory.alloc_lasting(layout.nbytes))))
 
     cache = device.prepack_cache
-    found: Tensor = cache.get(source.buffer, (source.desc, layout.name), pack) if into is None else cache.pack(pack)
+    found: Tensor = cache.get(source.buffer, (source.desc, layout), pack) if into is None else cache.pack(pack)
     return found
 
 

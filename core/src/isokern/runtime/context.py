@@ -11,6 +11,7 @@ from ..graph.ir import PARAMETER, Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Recipe
+from .packed import Key
 
 Call = Callable[[], None]
 
@@ -29,7 +30,7 @@ class RunContext:
         stream: Stream,
         parameters: Mapping[str, Tensor],
         given: Mapping[str, Tensor],
-        prepacked: dict[tuple[str, str], Tensor],
+        prepacked: dict[Key, Tensor],
     ) -> None:
         self.recipe, self.memory_plan, self.graph, self.device = (
             recipe,
@@ -145,13 +146,13 @@ class RunContext:
         The largest come first: while one is packed, its own bytes may be in memory besides, and then the others are not
         there yet.
         """
-        todo: dict[tuple[str, str], tuple[Op, Descriptor, str, Tensor]] = {}
+        todo: dict[Key, tuple[Op, Descriptor, str, Tensor]] = {}
         for op, descriptor in self.recipe.descriptors.items():
             layouts = descriptor.packed_layouts
             names = op.operator.operand_names(len(op.declared)) if layouts else ()
             for value, name in zip(op.declared, names, strict=False):
-                if value is not None and name in layouts and (value.name, layouts[name].name) not in self._prepacked:
-                    todo[value.name, layouts[name].name] = op, descriptor, name, self.tensors[value]
+                if value is not None and name in layouts and (value.name, layouts[name]) not in self._prepacked:
+                    todo[value.name, layouts[name]] = op, descriptor, name, self.tensors[value]
         for key, (op, descriptor, name, tensor) in sorted(todo.items(), key=lambda one: -one[1][3].desc.nbytes):
             with error_context(op.name):
                 self._prepacked[key] = descriptor.prepack(name, tensor, stream=self.stream)
@@ -181,7 +182,7 @@ class RunContext:
             if value is None or name not in layouts:
                 inputs.append(None if value is None else self.tensors[value])
                 continue
-            inputs.append(self._prepacked[value.name, layouts[name].name])
+            inputs.append(self._prepacked[value.name, layouts[name]])
         return inputs
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import PackedLayout
 from ..call.descriptor import Descriptor
 from ..graph.ir import Graph, Op, Value
 from ..status import InvalidArgument
 from ..tensors import Tensor
 
-Key = tuple[str, str]  # the names of a parameter and of a layout
+Key = tuple[str, PackedLayout]  # the name of a parameter, and a layout
 Readers = dict[Key, tuple[Descriptor, str]]  # a descriptor that packs it, and its operand
 Content = bytes | weakref.ref[Any]  # a digest, or an array that nobody can write to
 
@@ -68,7 +69,7 @@ def _readers(descriptors: Mapping[Op, Descriptor], value: Value) -> Readers:
             if given is value and name not in layouts:
                 return {}
             if given is value:
-                found[value.name, layouts[name].name] = descriptor, name
+                found[value.name, layouts[name]] = descriptor, name
     return found
 
 

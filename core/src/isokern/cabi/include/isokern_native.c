@@ -25,6 +25,16 @@ ik_status ik_fail(ik_status status, const char *format, ...)
     return status;
 }
 
+const char *ik_layout_name(const char *format, ...)
+{
+    static _Thread_local char name[64];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    return name;
+}
+
 ik_status ik_bad_value(int64_t at, int64_t value)
 { return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value); }
 
@@ -175,17 +185,24 @@ ik_status ik_plan_select(ik_plan *plan)
     if (status != IK_SUCCESS)
         return status;
     int32_t best = -1;
+    uint32_t own = 0;
     for (uint32_t i = 0; i < ik_variant_count; i++) {
         uint64_t bytes;
         const char *reason;
-        if (strcmp(ik_variants[i].stem, op->stem) != 0
-            || (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority))
+        if (strcmp(ik_variants[i].stem, op->stem) != 0)
+            continue;
+        own++;
+        if (best >= 0 && ik_variants[i].priority <= ik_variants[best].priority)
             continue;
         if (ik_plan_supported(plan, i, &bytes, &reason) == IK_SUCCESS) {
             best = (int32_t)i;
             plan->workspace_bytes = bytes;
         }
     }
+    if (own == 0)
+        return ik_fail(IK_NOT_IMPLEMENTED,
+            "%s: this library has no kernel for it; allowed: operators that have one, which compute it together",
+            op->name);
     if (best < 0)
         return IK_NOT_IMPLEMENTED; /* ik_last_error() has the last candidate's reason */
     plan->variant = (uint32_t)best;

@@ -109,6 +109,9 @@ ik_status ik_run_one(const ik_call *call);
 /* Record why a call fails, for ik_last_error(); return `status`. */
 ik_status ik_fail(ik_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The name of a packed layout from its parts; valid until the thread names the next. */
+const char *ik_layout_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Report that a kernel found a value that only it can see (an index out of range); the host makes the message from the
  * declaration. */
 ik_status ik_bad_value(int64_t at, int64_t value);

@@ -1,10 +1,11 @@
-"""What prepacked constants must be: made once, counted, made after earlier work, and independent of their source."""
+"""What prepacked constants must be: made once, counted, after earlier work, shared, independent of their source."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,19 @@ from .check import fail, lacks, runtime_check
 from .work import Floats, make_long_chain, run_in_threads
 
 NEAR = 1e-3  # relative; a packed kernel may add in another order
+
+# Calls that may be given the same constant: the operator, its attributes, and the dims of the other input
+SHARING: dict[tuple[int, ...], list[tuple[str, dict[str, Any], tuple[int, ...]]]] = {
+    (64, 64): [
+        ("matmul", {}, (5, 64)),
+        ("linear", {}, (5, 64)),
+        ("gemm", {}, (5, 64)),
+        ("gemm", {"trans_b": True}, (5, 64)),
+        ("matmul_transposed", {}, (5, 64)),
+        ("linear_mixed", {}, (5, 64)),
+    ],
+    (100, 8, 3, 3): [("conv2d", {"groups": groups}, (1, 8 * groups, 9, 9)) for groups in (1, 2, 4)],
+}
 
 
 class ConstantCall:
@@ -127,6 +141,31 @@ def prepacks_after_earlier_work(device: Device) -> None:
         if wrong := call.differs(packed, stream):
             fail(f"prepacked behind the work that makes the constant: {wrong}")
         del packed
+
+
+@runtime_check()
+def shares_by_layout(device: Device) -> None:
+    """Where calls name the same layout of a constant, each computes with what any of them has packed."""
+    found = False
+    for shape, calls in SHARING.items():
+        random = np.random.default_rng(7)
+        constant = random.standard_normal(shape, np.float32)
+        source, kept = tensors.tensor(constant, device=device), list[Tensor]()
+        for name, attrs, other in calls:
+            operator = find(name)
+            inputs = [TensorDesc(F32, other), source.desc]
+            with suppress(NotImplementedOnDevice):
+                plain = Descriptor.of(operator, inputs, device=device, **attrs)
+                own = Descriptor.of(operator, inputs, device=device, prepacked=operator.constants, **attrs)
+                for packs in own.packed_layouts:
+                    arrays = [random.standard_normal(other, np.float32), constant]
+                    kept.append(own.prepack(packs, source))
+                    call = ConstantCall(device, own, packs, plain, arrays)
+                    if wrong := call.differs(kept[-1], device.default_stream):
+                        fail(f"{wrong} with {attrs or 'no attributes'}, by what may be packed for another call")
+                    found = True
+    if not found:
+        lacks("no kernel of the device has a packed layout for a constant in F32")
 
 
 @runtime_check()

@@ -57,14 +57,7 @@ IK_PACKED_LAYOUT(conv2d)
         return NULL;
     const ik_conv v = conv_of(plan, NULL, true);
     *bytes = (uint64_t)(v.groups * v.panels * v.k * v.panel_width * (v.ty->dtype == IK_F64 ? 8 : 4));
-    switch (v.panel_width) {
-    case 4: return "panels of 4 filters";
-    case 8: return "panels of 8 filters";
-    case 16: return "panels of 16 filters";
-    case 32: return "panels of 32 filters";
-    case 64: return "panels of 64 filters";
-    default: return NULL;
-    }
+    return v.panel_width == 0 ? NULL : ik_filters_name(&v, "filters");
 }
 
 IK_PACK(conv2d)

@@ -160,6 +160,14 @@ static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
     return 4 * outputs >= 3 * ik_round_up(outputs, lanes) ? lanes : 0;
 }
 
+/* The name of the layout of prepacked filters. Where panels end with a group, it tells how many groups there are. */
+static inline const char *ik_filters_name(const ik_conv *v, const char *filters)
+{
+    const long long width = v->panel_width, groups = v->outputs % v->panel_width == 0 ? 1 : v->groups;
+    return groups == 1 ? ik_layout_name("panels of %lld %s", width, filters)
+                       : ik_layout_name("panels of %lld %s in %lld groups", width, filters, groups);
+}
+
 /* Blocking for prepacked filters, after ik_conv_choose_blocking: bands of lines, several for each thread. Where y has
  * many lines, a task is a band: it makes its own planes and goes over all panels. Otherwise the planes of whole images
  * are made first, and a task is a band and a panel. */

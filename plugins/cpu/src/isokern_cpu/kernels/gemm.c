@@ -7,6 +7,7 @@
 
 #if IK_IN_PART(0)
 #include "gemm_types.h"
+#include "operators/linear.h"
 
 static const ik_gemm_loops *loops_of(int32_t dtype)
 {
@@ -68,10 +69,9 @@ IK_PACKED_LAYOUT(gemm)
     if (tensor != IK_GEMM_B || !ik_is_float(g.b.dtype) || !ik_can_prepack(&g, IK_GEMM_B, t->panel_width))
         return NULL;
     *bytes = (uint64_t)(ik_round_up(g.n, t->panel_width) * g.k * ik_itemsize(g.b.dtype));
-    return t->panel_width == 32 ? "panels of 32 columns"
-        : t->panel_width == 16  ? "panels of 16 columns"
-        : t->panel_width == 8   ? "panels of 8 columns"
-                                : "panels of 4 columns";
+    const ik_gemm_attrs *attrs = plan->attrs;
+    const bool rows = plan->kind == IK_OP_LINEAR || (plan->kind == IK_OP_GEMM && attrs->trans_b); /* of the host's b */
+    return ik_layout_name("panels of %lld columns%s", (long long)t->panel_width, rows ? ", transposed" : "");
 }
 
 IK_PACK(gemm)

@@ -155,13 +155,7 @@ static const char *packed_filters(const ik_plan *plan, uint32_t tensor, uint64_t
     *bytes = b.packed_bytes;
     if (tensor != filters_at(plan) || b.packed_bytes == 0)
         return NULL;
-    switch (GROUP * b.v.panel_width) {
-    case 16: return "panels of 8 filters of pairs";
-    case 32: return "panels of 16 filters of pairs";
-    case 64: return "panels of 32 filters of pairs";
-    case 128: return GROUP == 2 ? "panels of 64 filters of pairs" : "panels of 32 filters of quads";
-    default: return "panels of 64 filters of quads";
-    }
+    return ik_filters_name(&b.v, GROUP == 2 ? "filters of pairs" : "filters of quads");
 }
 
 /* Pack panels begin .. end of the filters: group k of an output of a panel is at k * panel_width + output. Sums of all

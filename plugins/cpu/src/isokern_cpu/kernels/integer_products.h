@@ -254,12 +254,7 @@ static const char *packed_columns(const ik_plan *plan, uint32_t tensor, uint64_t
     if (tensor != IK_MATMUL_INTEGER_B || !ik_can_prepack(&p.g, tensor, panel_width_group))
         return NULL;
     *bytes = (uint64_t)(ik_round_up(p.g.n, panel_width_group) * (p.g.k + 1)) * sizeof(uint32_t);
-    switch (GROUP * panel_width_group) {
-    case 16: return "panels of 8 columns of pairs";
-    case 32: return "panels of 16 columns of pairs";
-    case 64: return "panels of 32 columns of pairs";
-    default: return "panels of 32 columns of quads";
-    }
+    return ik_layout_name("panels of %d columns of %s", (int)panel_width_group, GROUP == 2 ? "pairs" : "quads");
 }
 
 /* Pack panels begin .. end of b, and the sums of their columns. */
