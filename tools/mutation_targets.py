@@ -106,7 +106,7 @@ class CpuTarget:
         import isokern_cpu
 
         installed = Path(isokern_cpu.__file__).parent
-        for path in (*installed.glob("*.py"), *installed.glob("_native*.so"), installed / "claims.txt"):
+        for path in (*installed.glob("*.py"), *installed.glob("_*.so"), installed / "claims.txt"):
             shutil.copy(path, package)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "core" / "src")}
         run([sys.executable, "-m", "isokern.cabi.generate", work / "generated"], env=environment)
