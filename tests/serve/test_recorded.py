@@ -150,11 +150,12 @@ def join_two(first, second):
         other = json.loads(json.dumps(event))
         held = next((c.get("delta", c) for c in other["choices"]), {})
         name = "content" if "content" in held else "text"
-        texts.append(held.pop(name, None))
+        texts.append(held.get(name))
+        held[name] = None
         others.append(other)
     if None in texts or others[0] != others[1]:
         return None
-    held.update({name: "".join(texts)})
+    held[name] = "".join(texts)  # where it was: one event has the same order of keys as several
     return other
 
 
@@ -212,6 +213,8 @@ def test_events_are_joined():
     given = [event("", role="assistant"), event("a"), event("x", 1), event("b"), event("c"), end, usage, usage]
     wanted = [event("", role="assistant"), event("abc"), end, event("x", 1), usage, usage]
     assert join_events(given) == wanted
+    first, both = event("a", end=1), join_two(event("a", end=1), event("b", end=1))
+    assert [*both["choices"][0]["delta"]] == [*first["choices"][0]["delta"]]
 
 
 def test_differences_are_found():
