@@ -41,7 +41,7 @@ static void expect(int right, const char *what, const entry *e)
 {
     if (right)
         return;
-    printf("kind %#x: %s; the last error is: %s\n", e->kind, what, ik_last_error());
+    fprintf(stderr, "kind %#x: %s; the last error is: %s\n", e->kind, what, ik_last_error());
     abort();
 }
 

@@ -131,6 +131,16 @@ def named_by(op, outputs):
     return zip(op.signature.outputs, outputs, strict=True)
 
 
+def test_an_operator_without_a_kernel_is_refused_by_name():
+    """The error is this call's, and not what an earlier one left."""
+    op = find("one_hot")
+    descs = [TensorDesc("F32", (2, 9)), TensorDesc("I32", (2,))]
+    lib.ik_op_create(0, ffi.NULL, 0, ffi.NULL, ffi.new("ik_plan **"))
+    status, message, _ = in_c(op, descs, op.attrs.pack(op.attrs.check(op.name, {"depth": 9})))
+    assert status == Status.NOT_IMPLEMENTED
+    assert message.startswith("one_hot: this library has no kernel for it; allowed: "), message
+
+
 # Layouts that Python's TensorDesc refuses
 
 
