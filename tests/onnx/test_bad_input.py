@@ -16,7 +16,7 @@ pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 import onnx
 from model_mutations import break_bytes, break_message, seeds
 from onnx import TensorProto, helper, numpy_helper
-from small_models import classifier, model, node, tensor, value
+from small_models import FLOAT, classifier, model, node, tensor, value
 
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, IsokernError
 from isokern.onnx import load
@@ -148,6 +148,70 @@ def test_dims_that_the_bytes_are_not_of(dims):
     wrong.dims.extend(dims)
     with pytest.raises((InvalidArgument, BadTensorShape), match=r"initialiser 'w'"):
         load(model([node("Add", "x w", "y")], [value("x", [2])], [value("y", [2])], [wrong]))
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "INT4"])
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [([0, 1 << 62, 1 << 62], r"dims \[0, .*fewer than 8589934592 elements"), ([1] * 70, "70 dims; allowed: 0 to 8")],
+)
+def test_dims_that_no_array_has(tmp_path, dims, words, kind):
+    weights = TensorProto(name="w", data_type=getattr(TensorProto, kind), dims=dims)
+    weights.raw_data = b"" if 0 in dims else bytes(4 if kind == "FLOAT" else 1)
+    made = model([node("Identity", "w", "y")], [], [value("y", None, weights.data_type)], [weights])
+    with pytest.raises(BadTensorShape, match=f"initialiser 'w': {words}"):
+        load(made)
+    (tmp_path / "weights.bin").write_bytes(bytes(16))
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="weights.bin")
+    made.graph.initializer[0].CopyFrom(weights)
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(BadTensorShape, match=f"initialiser 'w': {words}"):
+        load(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "given"),
+    [
+        ("Conv", "x w", FLOAT),
+        ("ConvTranspose", "x v", FLOAT),
+        ("ConvInteger", "u i", TensorProto.INT32),
+        ("QLinearConv", "u s z i s z s z", TensorProto.UINT8),
+    ],
+)
+def test_a_kernel_shape_that_is_not_the_weights(kind, inputs, given):
+    w = np.ones((4, 2, 3), np.float32)
+    held = {"w": w, "v": w.reshape(2, 4, 3), "i": w.astype(np.uint8), "s": np.float32(1), "z": np.uint8(0)}
+    feeds = [value("x", [1, 2, 9]), value("u", [1, 2, 9], TensorProto.UINT8)]
+    held = [tensor(n, array) for n, array in held.items()]
+    for wrong in ([5], [3, 3]):
+        nodes = [node(kind, inputs, "y", kernel_shape=wrong, name="n")]
+        said = ", ".join(map(str, wrong))
+        with pytest.raises(InvalidArgument, match=rf"'n', {kind}: .*kernel_shape \[{said}\]; allowed: \[3\]"):
+            load(model(nodes, feeds, [value("y", None, given)], held))
+    load(model([node(kind, inputs, "y", kernel_shape=[3])], feeds, [value("y", None, given)], held))
+
+
+@pytest.mark.parametrize(
+    ("kind", "attrs", "words"),
+    [
+        ("QLinearConcat", {}, "attribute axis is not given; allowed: one of type INT"),
+        ("QLinearAveragePool", {}, "attribute kernel_shape is not given; allowed: one of type INTS"),
+        ("QLinearAveragePool", {"kernel_shape": "zz"}, "attribute kernel_shape is 'zz'; allowed: type INTS"),
+        ("QLinearSoftmax", {"opset": "13"}, "attribute opset is '13'; allowed: type INT"),
+        ("QGemm", {"alpha": "q"}, "attribute alpha is 'q'; allowed: type FLOAT"),
+    ],
+)
+def test_attributes_that_another_domain_has_no_use_for(kind, attrs, words):
+    inputs = {"QLinearConcat": "s z x s z", "QGemm": "x s z w s z c"}.get(kind, "x s z s z")
+    held = [tensor("s", np.float32(1)), tensor("z", np.uint8(0)), tensor("w", np.ones((4, 4), np.uint8))]
+    nodes = [node(kind, inputs, "y", domain="com.microsoft", name="n", **attrs)]
+    feed = value("x", [1, 1, 4, 4] if "Pool" in kind else [4, 4], TensorProto.UINT8)
+    held.append(tensor("c", np.zeros(4, np.int32)))
+    made = model(nodes, [feed], [value("y", None, 0)], held, domains=["com.microsoft"])
+    with pytest.raises(InvalidArgument, match=f"'n', {kind}: {kind}: {words}"):
+        load(made)
 
 
 def test_types_that_do_not_fit_name_the_node(cpu):

@@ -21,6 +21,7 @@ from isokern.graph.layers import Embedding, RMSNorm, RotaryAttention, Sequential
 from isokern.graph.reference import results
 from isokern.onnx import UnsupportedModel, export, load
 from isokern.onnx.export_table import ROWS
+from isokern.onnx.exporter import count_bytes
 from isokern.ops import find
 from isokern.oracle import values
 from isokern.oracle.cases import samples
@@ -167,6 +168,20 @@ def test_the_command_writes_a_file(tmp_path):
     made = onnx.load(path)
     onnx.checker.check_model(made, full_check=True)
     assert Counter(n.op_type for n in made.graph.node)["Gemm"] == 3
+
+
+def test_constants_count_as_bytes_of_the_message(monkeypatch):
+    """A mask of attention is no parameter, and may be what is too large for the checker."""
+    b = Builder("g")
+    x = b.input("x", (1, 64, 2, 8))
+    b.output(*b.emit("attention", [x, x, x], {"causal": True}))
+    checked = []
+    monkeypatch.setattr(onnx.checker, "check_model", lambda *given, **how: checked.append(given))
+    made = export(b.graph)
+    assert len(checked) == 1 and 64 * 64 <= count_bytes(made) < 64 * 64 + 100
+    monkeypatch.setattr("isokern.onnx.exporter.LARGEST", 64 * 64)
+    export(b.graph)
+    assert len(checked) == 1
 
 
 def test_the_command_writes_large_parameters_beside_the_file(tmp_path, cpu, monkeypatch, capsys):

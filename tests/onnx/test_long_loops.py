@@ -5,12 +5,14 @@ import pytest
 
 pytest.importorskip("onnx", reason="ONNX is not installed: pip install onnx")
 
-from onnx import helper
+from onnx import TensorProto, helper
 from small_models import BOOL, FLOAT, INT64, model, node, tensor, value
 
+from isokern import InvalidArgument
 from isokern.onnx import UnsupportedModel, control, load
 
 STEPS = 12
+INT4 = TensorProto.INT4
 
 
 @pytest.fixture
@@ -112,6 +114,120 @@ def test_a_scan_of_no_steps_gives_no_parts(cpu, axis):
     last, parts = loaded.run(np.float32([1, 2]), np.zeros((0, 2), np.float32))
     np.testing.assert_array_equal(last, [1, 2])
     assert (parts.shape, parts.dtype) == ((0, 4) if axis == 0 else (4, 0), np.float32)
+
+
+def short(nodes, results, carried=(), name="short", trip="none"):
+    """Return a Loop whose body has no results but parts, beside what it carries."""
+    ins = [
+        value(f"{name}_i", [], INT64),
+        value(f"{name}_c", [], BOOL),
+        *(value(f"{n}_in", s, k) for n, s, k in carried),
+    ]
+    outs = [value(f"{name}_go", [], BOOL), *(value(f"{n}_out", s, k) for n, s, k in carried), *results]
+    body = graph([*nodes, node("Identity", f"{name}_c", f"{name}_go")], ins, outs)
+    given = " ".join([trip, "_", *(n for n, _, _ in carried)])
+    return node("Loop", given, " ".join(f"{name}_{n}" for n in range(len(outs) - 1)), body=body, name=name)
+
+
+NONE = tensor("none", np.int64(0))
+
+
+def test_a_step_on_trial_leaves_nothing(cpu, monkeypatch):
+    """A loop of no steps does not run the long loop of its body, and keeps no values and constants for it."""
+    monkeypatch.setattr(control, "MAX_STEPS", 5)
+    body = [double("in", "twice"), node("MatMul", "w in_y", "m"), node("Mul", "m twice", "p")]
+    nodes = [node("MatMul", "w x", "twice"), short(body, [value("p", None)]), node("MatMul", "w twice", "y")]
+    outputs = [value("short_0", [None, 2]), value("y", [2])]
+    loaded = load(model(nodes, [value("x", [2])], outputs, [*HELD, NONE]), cpu)
+    assert list(loaded.built.parameters) == ["w"] and len(loaded.graph.outputs) == 1
+    parts, y = loaded.run(np.float32([1, 2]))
+    assert parts.shape == (0, 2)
+    np.testing.assert_array_equal(y, [27, 59])
+
+
+def test_a_step_on_trial_within_a_long_loop(both):
+    """It may have a long loop of its own, which a long loop cannot, and reads what the step around it is given."""
+    inner = short([double("in", "out_a"), node("Mul", "in_y w", "p")], [value("p", None)])
+    nodes = [double("out", "x", inner, node("Shape", "short_0", "dims"), node("Identity", "dims", "seen"))]
+    both(model(nodes, [value("x", [2])], [value("out_y", [2])], [*HELD, NONE]), np.float32([1, 2]))
+
+
+@pytest.mark.parametrize(("steps", "shape"), [(0, (0, 0, 4)), (1, None)])
+def test_a_step_that_would_fail_and_never_runs(cpu, steps, shape):
+    """The body says what a step would give."""
+    body = short([node("SequenceAt", "nothing short_i", "p")], [value("p", ["rows", 4])], trip="trip")
+    nodes = [node("SequenceEmpty", "", "nothing"), body]
+    made = model(nodes, [value("x", [2])], [value("short_0", None)], [tensor("trip", np.int64(steps))])
+    if shape is None:
+        with pytest.raises(InvalidArgument, match=r"SequenceAt: position 0; allowed: none, as the sequence is empty"):
+            load(made, cpu)
+    else:
+        assert load(made, cpu).run(np.zeros(2, np.float32)).shape == shape
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_parts_that_are_no_tensors_are_refused(cpu, steps):
+    for kind, error in (("SequenceConstruct", UnsupportedModel), ("NonZero", None)):
+        body = short([node(kind, "x", "p")], [value("p", None, INT64)], trip="trip")
+        made = model([body], [value("x", [2])], [value("short_0", None, 0)], [tensor("trip", np.int64(steps))])
+        if error is not None:
+            with pytest.raises(error, match="a part of a result that is no tensor"):
+                load(made, cpu)
+        else:
+            assert load(made, cpu).run(np.float32([1, 0])).shape == (steps, 1, 1)
+
+
+def int4(name):
+    return value(name, None, INT4)
+
+
+@pytest.mark.parametrize("steps", [0, 2, STEPS])
+def test_results_of_loops_have_narrow_types(both, steps):
+    """What is carried, and parts: each has its own type."""
+    cast = [node("Cast", "short_i", "p", to=INT4), node("Identity", "short_i", "wide")]
+    carried = [("q", [2], INT4), ("x", [2], FLOAT)]
+    keep = [node("Identity", "q_in", "q_out"), node("Add", "x_in x_in", "x_out"), node("Identity", "q_in", "r")]
+    results = [int4("p"), value("wide", [], INT64), int4("r")]
+    nodes = [node("Cast", "x", "q", to=INT4), short([*cast, *keep], results, carried, trip="trip")]
+    kinds = [INT4, FLOAT, INT4, INT64, INT4]
+    outputs = [value(f"short_{n}", None, kind) for n, kind in enumerate(kinds)]
+    made = model(nodes, [value("x", [2])], outputs, [tensor("trip", np.int64(steps))])
+    found = both(made, np.float32([1, -2])).run(np.float32([1, -2]))
+    assert [y.dtype.name for y in found] == ["int4", "float32", "int4", "int64", "int4"]
+    np.testing.assert_array_equal(found[0].astype(int), [1, -2])
+    np.testing.assert_array_equal(found[4].astype(int), [[1, -2]] * steps or np.zeros((0, 2)))
+
+
+@pytest.mark.parametrize("steps", [0, 2, STEPS])
+def test_results_of_scans_have_narrow_types(both, steps):
+    """What is carried, and parts of what is scanned."""
+    nodes = [node("Identity", "s", "t"), node("Identity", "n", "p"), node("Cast", "n", "wide", to=FLOAT)]
+    body = graph(nodes, [int4("s"), int4("n")], [int4("t"), int4("p"), value("wide", None)])
+    nodes = [node("Cast", "x", "q", to=INT4), node("Cast", "z", "m", to=INT4)]
+    nodes.append(node("Scan", "q m", "last all wide_all", body=body, num_scan_inputs=1))
+    outputs = [int4("last"), int4("all"), value("wide_all", None)]
+    made = model(nodes, [value("x", [2]), value("z", [steps, 3])], outputs)
+    feeds = np.float32([1, -2]), np.float32(np.arange(3 * steps).reshape(steps, 3) % 7)
+    found = both(made, *feeds).run(*feeds)
+    assert [y.dtype.name for y in found] == ["int4", "int4", "float32"]
+    np.testing.assert_array_equal(found[1].astype(np.float32), feeds[1])
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_results_of_branches_have_narrow_types(cpu, yes):
+    branches = {
+        f"{name}_branch": graph(
+            [node("Cast", "x", f"{name}_q", to=INT4), node("Abs", "x", f"{name}_f")],
+            [],
+            [int4(f"{name}_q"), value(f"{name}_f", [2])],
+        )
+        for name in ("then", "else")
+    }
+    nodes = [node("If", "yes", "q f", **branches)]
+    made = model(nodes, [value("x", [2])], [int4("q"), value("f", [2])], [tensor("yes", np.array(yes))])
+    q, f = load(made, cpu).run(np.float32([1, -2]))
+    assert (q.dtype.name, f.dtype.name) == ("int4", "float32")
+    np.testing.assert_array_equal(q.astype(int), [1, -2])
 
 
 def test_a_loop_between_other_nodes(both, cpu):

@@ -99,7 +99,7 @@ def _write_onnx(model: Model, output: Path) -> None:
 
     writable_file("graph export", str(output))
     made, beside = export(model), output.with_name(f"{output.name}.data")
-    if (size := sum(v.spec.nbytes for v in model.graph.parameters)) < exporter.LARGEST:
+    if (size := exporter.count_bytes(made)) < exporter.LARGEST:
         output.write_bytes(made.SerializeToString())
         where = f"{output.stat().st_size:,} bytes"
     else:
@@ -107,7 +107,7 @@ def _write_onnx(model: Model, output: Path) -> None:
         beside.unlink(missing_ok=True)  # the library writes behind what is there
         proto.save_model(made, output, save_as_external_data=True, location=beside.name)
         proto.checker.check_model(output, full_check=True)
-        where = f"with {size:,} bytes of parameters in {beside}"
+        where = f"with {size:,} bytes of initialisers in {beside}"
     note(f"{output}: {len(made.graph.node)} nodes of opset {made.opset_import[0].version}, {where}")
 
 

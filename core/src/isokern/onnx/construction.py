@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -34,8 +35,21 @@ class Construction(Draft):
         """Begin another segment, which reads values of earlier ones by inputs of its own."""
         self.segments.append(segment)
         self.builder, self.parameters = segment.builder, segment.parameters
-        self._placed.clear()
-        self._imported.clear()
+        self._placed, self._imported = {}, {}
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Forget what the block emits; its values still tell their dtypes and dims."""
+        before, kept = self.segments[:], [len(s.results) for s in self.segments]
+        state = self.builder, self.parameters, self._placed, self._imported
+        self.begin(Segment(self._make_builder()))
+        try:
+            yield
+        finally:
+            self.segments[:] = before
+            self.builder, self.parameters, self._placed, self._imported = state
+            for segment, count in zip(before, kept, strict=True):
+                del segment.results[count:], segment.builder.graph.outputs[count:]
 
     @property
     def in_loop(self) -> bool:
@@ -87,7 +101,7 @@ class Construction(Draft):
         if x.role == PARAMETER:
             return home.parameters[x.name]
         if x.role == INPUT:
-            return home.sources[x.name]
+            return home.sources.get(x.name, x)  # what a loop's step is given has none, and a trial alone asks for it
         home.keep(x)
         return x
 

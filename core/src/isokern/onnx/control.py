@@ -6,37 +6,41 @@ A loop that would be too long step by step is a program that runs again and agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..dtypes import I64
 from ..graph.ir import Value
-from ..status import InvalidArgument
-from .node import Node, Operand, OperandScope, Output, dtype_of, shape_of
+from ..status import InvalidArgument, IsokernError
+from .elements import NARROW, element_name, our_dtype
+from .node import Node, Operand, OperandScope, Output, Ragged, dtype_of, shape_of
 from .reader import subgraphs
 from .segments import Scanned
 
 MAX_STEPS = 10_000  # of a loop that is unrolled
 MAX_UNROLLED = 20_000  # nodes that a loop of known length is unrolled to
 LONGEST = 10_000_000  # steps of a loop that is a program
+Kinds: TypeAlias = "list[str | None]"  # narrow types of operands
 
 
-def _run(node: Node, graph: Any, outer: OperandScope, given: Sequence[Any]) -> list[Any]:
-    """Import a graph in the scope around it, with operands for its inputs, and return what it gives."""
+def _run(
+    node: Node, graph: Any, outer: OperandScope, given: Sequence[Any], kinds: Sequence[str | None]
+) -> tuple[list[Any], Kinds]:
+    """Import a graph in the scope around it, with operands for its inputs, and return what it gives, and the types."""
     scope = OperandScope(outer)
     if len(given) != len(graph.input):
         raise InvalidArgument(node.op_type, f"{len(given)} operands of a graph", allowed=f"{len(graph.input)}")
-    for value, operand in zip(graph.input, given, strict=True):
-        scope[value.name] = operand
-        scope.narrow.pop(value.name, None)
+    for value, operand, kind in zip(graph.input, given, kinds, strict=True):
+        scope.enter(value.name, operand, kind)
     node.importer.run_graph(graph, scope)
     return node.importer.results_of(node.op_type, graph, scope)
 
 
 def run_if(node: Node, scope: OperandScope) -> list[Output]:
     """Import one of the branches."""
-    return _run(node, node.graphs["then_branch" if node.number(0) else "else_branch"], scope, [])
+    outputs, node.each = _run(node, node.graphs["then_branch" if node.number(0) else "else_branch"], scope, [], [])
+    return outputs
 
 
 def run_loop(node: Node, scope: OperandScope) -> list[Output]:
@@ -45,7 +49,7 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
     steps = int(node.number(0)) if node.has(0) else None
     going = bool(node.number(1)) if node.has(1) else True
     carried: list[Any] = list(node.inputs[2:])
-    kept = len(carried)
+    kept, node.each = len(carried), node.elements[2:]
     if going and steps is not None and steps <= LONGEST and _is_long(body, steps):
         joined = [(0, False)] * (len(body.output) - 1 - kept)
         return _run_as_program(node, scope, body, steps, carried, [], joined)
@@ -54,17 +58,18 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
     while going and (steps is None or i < steps):
         if i >= MAX_STEPS:
             raise InvalidArgument(node.op_type, f"more than {MAX_STEPS} steps", allowed="a loop that can be unrolled")
-        outputs = _run(node, body, scope, [np.asarray(i, np.int64), np.asarray(going), *carried])
-        condition, carried = outputs[0], outputs[1 : 1 + kept]
+        given = [np.asarray(i, np.int64), np.asarray(going), *carried]
+        outputs, kinds = _run(node, body, scope, given, [None, None, *node.each[:kept]])
+        condition, carried, node.each = outputs[0], outputs[1 : 1 + kept], kinds[1:]
         if isinstance(condition, Value):
             node.need(condition, "the condition to go on")
         going = bool(np.asarray(condition).reshape(-1)[0])
         for part, found in zip(parts, outputs[1 + kept :], strict=True):
-            part.append(found)
+            part.append(_check_part(node, found))
         i += 1
-    if not i and parts:  # a step that nobody reads tells the dims
-        outputs = _run(node, body, scope, [np.asarray(0, np.int64), np.asarray(True), *carried])
-        return [*carried, *(_join_nothing(node, x, 0) for x in outputs[1 + kept :])]
+    if not i and parts:
+        given = [np.asarray(0, np.int64), np.asarray(True), *carried]
+        return [*carried, *_join_nothing(node, scope, body, given, [None, None, *node.each], [0] * len(parts))]
     return [*carried, *(node.emit("stack", *part, axis=0) for part in parts)]
 
 
@@ -85,14 +90,14 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     if steps > LONGEST:
         raise node.refuse(f"{steps} steps", f"up to {LONGEST}")
     carried: list[Any] = list(node.inputs[:kept])
+    node.each = node.elements[:kept]
     if _is_long(body, steps):
         joined = [(axis, bool(reverse)) for axis, reverse in zip(out_axes, out_back, strict=True)]
         ways = zip(scanned, axes, map(bool, back), strict=True)
         return _run_as_program(node, scope, body, steps, carried, list(ways), joined)
     if not steps:
         nothing = [node.full(np.delete(shape_of(x), a).tolist(), 0, dtype_of(x)) for x, a in pairs]
-        made = _run(node, body, scope, [*carried, *nothing])[kept:]
-        return [*carried, *(_join_nothing(node, x, axis) for x, axis in zip(made, out_axes, strict=True))]
+        return [*carried, *_join_nothing(node, scope, body, [*carried, *nothing], node.elements, out_axes)]
     parts: list[list[Any]] = [[] for _ in range(results)]
     for i in range(steps):
         given = []
@@ -100,10 +105,10 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
             at = steps - 1 - i if reverse else i
             part = node.emit("slice", x, starts=(at,), ends=(at + 1,), axes=(axis,))
             given.append(node.emit("squeeze", part, axes=(axis,)))
-        outputs = _run(node, body, scope, [*carried, *given])
+        outputs, node.each = _run(node, body, scope, [*carried, *given], [*node.each[:kept], *node.elements[kept:]])
         carried = outputs[:kept]
         for part_list, found in zip(parts, outputs[kept:], strict=True):
-            part_list.append(found)
+            part_list.append(_check_part(node, found))
     stacked = [
         node.emit("stack", *(p[::-1] if reverse else p), axis=axis)
         for p, reverse, axis in zip(parts, out_back, out_axes, strict=True)
@@ -111,10 +116,38 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     return [*carried, *stacked]
 
 
-def _join_nothing(node: Node, x: Operand, axis: int) -> Operand:
-    """Return what no steps give along an axis, each of which would give parts like `x`."""
-    axis, shape = node.axis(axis, len(shape_of(x)) + 1), shape_of(x)
-    return np.zeros((*shape[:axis], 0, *shape[axis:]), dtype_of(x).numpy)
+def _check_part(node: Node, x: Any) -> Operand:
+    """Return what a step gives for a joined result; it has to be a tensor of known size."""
+    if isinstance(x, Ragged):
+        node.need(x.count, "the size of a part of a result")
+    if not isinstance(x, (Value, np.ndarray)):
+        raise node.refuse("a part of a result that is no tensor", "tensors")
+    return x
+
+
+def _join_nothing(
+    node: Node, scope: OperandScope, body: Any, given: Sequence[Any], kinds: Sequence[str | None], axes: Sequence[int]
+) -> list[Operand]:
+    """Return what no steps give along axes: a step on trial tells the dims of parts, else the body's declaration."""
+    first, found = len(body.output) - len(axes), list[Operand]()
+    try:
+        with node.importer.trial():
+            outputs, made = _run(node, body, scope, given, kinds)
+            parts = [_check_part(node, x) for x in outputs[first:]]
+        told, made = [(shape_of(x), dtype_of(x)) for x in parts], made[first:]
+    except IsokernError:  # such as of an element that is not there
+        types = [value.type.tensor_type for value in body.output[first:]]
+        if not all(t.HasField("shape") and t.elem_type for t in types):
+            raise
+        names = [element_name(node.op_type, t.elem_type) for t in types]
+        shapes = [tuple(max(d.dim_value, 0) for d in t.shape.dim) for t in types]  # one without a number is 0
+        told = list(zip(shapes, map(our_dtype, names), strict=True))
+        made = [n if n in NARROW else None for n in names]
+    node.each += made
+    for (shape, dtype), at in zip(told, axes, strict=True):
+        axis = node.axis(at, len(shape) + 1)
+        found.append(np.zeros((*shape[:axis], 0, *shape[axis:]), dtype.numpy))
+    return found
 
 
 def _is_long(body: Any, steps: int) -> bool:
@@ -160,9 +193,10 @@ def _run_as_program(
         step = importer.add_input("step", (), I64, frozenset())
         loop.index = step.name
         given = [step, np.asarray(True), *given]
-    outputs = _run(node, body, scope, given)
+    outputs, node.each = _run(node, body, scope, given, [None, None, *node.elements[2:]] if is_loop else node.elements)
     if is_loop:
         condition, *outputs = outputs
+        del node.each[0]
         if isinstance(condition, Value):
             node.need(condition, "the condition to go on")
         if not np.asarray(condition).all():

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType
+from ..layout import MAX_RANK
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .library import proto
 
@@ -101,15 +102,25 @@ def narrow_name(array: Array) -> str | None:
     return next((name for name, (kind, *_rest) in NARROW.items() if array.dtype == kind), None)
 
 
+def dims_of_tensor(where: str, tensor: Any) -> tuple[int, ...]:
+    """Return the dims of a TensorProto; BadTensorShape where no tensor here can have them."""
+    dims = tuple(tensor.dims)
+    if len(dims) > MAX_RANK:
+        raise BadTensorShape(where, f"{len(dims)} dims", allowed=f"0 to {MAX_RANK}")
+    if any(d < 0 for d in dims):
+        raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
+    if math.prod(max(d, 1) for d in dims) >= MAX_ELEMENTS:  # a dim of 0 does not hide what NumPy has no strides for
+        raise BadTensorShape(where, f"dims {list(dims)}", allowed=f"fewer than {MAX_ELEMENTS} elements")
+    return dims
+
+
 def array_of(where: str, tensor: Any, content: Array | None = None) -> Array:
     """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one.
 
     `content` are its bytes where they were taken out of the message.
     """
     name = element_name(where, tensor.data_type)
-    dims = tuple(tensor.dims)
-    if any(d < 0 for d in dims):
-        raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
+    dims = dims_of_tensor(where, tensor)
     kind = numpy_dtype(name)
     if name in OURS and (content is not None or tensor.HasField("raw_data")):
         given: Any = tensor.raw_data if content is None else content  # asked once: each time it is a copy

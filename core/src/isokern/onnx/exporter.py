@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -13,14 +14,14 @@ from ..graph.builder import error_context
 from ..graph.ir import Graph, Value
 from ..graph.model import Model
 from ..status import InvalidArgument
-from .elements import OURS, Array
+from .elements import OURS, Array, element_name, numpy_dtype
 from .export_nodes import NodeWriter
 from .export_table import ROWS
 from .library import proto
 from .node import UnsupportedModel
 
 OPSET, IR = 21, 10  # the operators, and the format that goes with them
-LARGEST = (1 << 31) - (1 << 26)  # bytes of parameters of a message; with the nodes it is below 2 GiB
+LARGEST = (1 << 31) - (1 << 26)  # bytes of initialisers of a message; with the nodes it is below 2 GiB
 
 
 def export(model: Model | Graph, parameters: Mapping[str, Any] | None = None) -> Any:
@@ -51,9 +52,15 @@ def export(model: Model | Graph, parameters: Mapping[str, Any] | None = None) ->
     if refused:
         raise UnsupportedModel(graph.name, f"no counterpart in ONNX: {'; '.join(refused)}")
     made = _finish(writer, given)
-    if sum(v.spec.nbytes for v in graph.parameters) < LARGEST:  # what the checker takes; a larger one has no size
+    if count_bytes(made) < LARGEST:  # what the checker takes; a larger one has no size
         proto.checker.check_model(made, full_check=True)
     return made
+
+
+def count_bytes(model: Any) -> int:
+    """Return the bytes of the initialisers of a model that `export` made: parameters, and constants such as masks."""
+    held = model.graph.initializer
+    return sum(math.prod(t.dims) * numpy_dtype(element_name(t.name, t.data_type)).itemsize for t in held)
 
 
 _NAMES = {ours: name for name, ours in OURS.items()}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..status import BadTensorShape, InvalidArgument, quote
-from .elements import NARROW, Array, array_of, bits_of, element_name, numpy_dtype
+from ..status import InvalidArgument, quote
+from .elements import NARROW, Array, array_of, bits_of, dims_of_tensor, element_name, numpy_dtype
 from .library import proto
 
 
@@ -29,9 +29,7 @@ def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
     if folder is None:
         raise InvalidArgument(where, f"elements in the file {quote(location)}", hint="load the model from its path")
     path = _inside(where, location, folder)
-    name, dims = element_name(where, tensor.data_type), tuple(tensor.dims)
-    if any(d < 0 for d in dims):
-        raise BadTensorShape(where, f"dims {list(dims)}", allowed="none below 0")
+    name, dims = element_name(where, tensor.data_type), dims_of_tensor(where, tensor)
     kind = numpy_dtype(name)
     size, wanted = path.stat().st_size, -(-math.prod(dims) * bits_of(name) // 8)
     offset = _number(where, "offset", said.get("offset", "0"))

@@ -46,14 +46,13 @@ class Importer(Construction):
 
     def define(self, scope: OperandScope, name: str, array: Array) -> None:
         """Enter an array under a name; a narrow type is kept beside it."""
-        if (narrow := narrow_name(array)) is not None:
-            scope.narrow[name] = narrow
-        scope[name] = widen(array)
+        scope.enter(name, widen(array), narrow_name(array))
         self.named[id(scope[name])] = name
 
-    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
-        """Return the operands that a graph gives."""
-        return [scope.find(where, value.name) for value in graph.output]
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> tuple[list[Any], list[str | None]]:
+        """Return the operands that a graph gives, and their narrow types."""
+        names = [value.name for value in graph.output]
+        return [scope.find(where, n) for n in names], [scope.narrow.get(n) for n in names]
 
     def run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
         """Import nodes in their order."""
@@ -93,12 +92,9 @@ class Importer(Construction):
         outputs = list(found) if isinstance(found, (tuple, list)) else [found]
         if view.made is None and op_type in MOVES:
             view.made = next((e for e in view.elements if e is not None), None)
-        for n, output in zip(made, outputs, strict=False):
+        for n, output, kind in zip(made, outputs, view.each or [view.made] * len(outputs), strict=False):
             if n:
-                scope[n] = output
-                scope.narrow.pop(n, None)
-                if view.made is not None:
-                    scope.narrow[n] = view.made
+                scope.enter(n, output, kind)
         if any(made[len(outputs) :]):
             raise UnsupportedModel(op_type, f"{len(made)} outputs", allowed=f"{len(outputs)}")
 
@@ -130,14 +126,12 @@ class Importer(Construction):
         try:
             inner = OperandScope()
             for n, name in enumerate(function.input):
-                inner[name] = view.get(n)
-                if n < len(view.elements) and (narrow := view.elements[n]) is not None:
-                    inner.narrow[name] = narrow
+                inner.enter(name, view.get(n), view.elements[n] if n < len(view.elements) else None)
             versions = {"" if o.domain in DOMAINS else o.domain: o.version for o in function.opset_import}
             self.run_nodes(bind_function(function, view.attrs), inner, {**opsets, **versions})
             names = zip(function.output, node.output, strict=False)
             given = [inner.find(node.op_type, name) if wanted else None for name, wanted in names]
-            view.made = next((inner.narrow[name] for name in function.output if name in inner.narrow), None)
+            view.each = [inner.narrow.get(name) for name in function.output]
             return given
         finally:
             self._calls -= 1

@@ -7,6 +7,7 @@ it is known; an operator of arrays alone is computed at once, so that shapes tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -73,6 +74,13 @@ class OperandScope(dict[str, Any]):
         self.outer = outer
         self.narrow: dict[str, str] = {} if outer is None else dict(outer.narrow)
 
+    def enter(self, name: str, x: Any, narrow: str | None) -> None:
+        """Enter an operand under a name, with the narrow type of its elements, or None."""
+        self[name] = x
+        self.narrow.pop(name, None)
+        if narrow is not None:
+            self.narrow[name] = narrow
+
     def find(self, where: str, name: str) -> Any:
         """Return the operand of a name."""
         scope: OperandScope | None = self
@@ -107,11 +115,14 @@ class NodeEmitter(Emits, Protocol):
     def end_loop(self, made: Sequence[tuple[Sequence[int], DType]], origins: frozenset[str]) -> list[Value]:
         """Begin the graph behind a loop, and return what stands there for the loop's results."""
 
+    def trial(self) -> AbstractContextManager[None]:
+        """Forget what the block emits; its values still tell their dtypes and dims."""
+
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""
 
-    def results_of(self, where: str, graph: Any, scope: OperandScope) -> list[Any]:
-        """Return the operands that a graph gives."""
+    def results_of(self, where: str, graph: Any, scope: OperandScope) -> tuple[list[Any], list[str | None]]:
+        """Return the operands that a graph gives, and their narrow types."""
 
 
 @dataclass
@@ -128,6 +139,7 @@ class Node(Emission):
     graphs: Mapping[str, Any] = field(default_factory=dict)
     elements: list[str | None] = field(default_factory=list)  # narrow types of the inputs
     made: str | None = None  # the narrow type of the outputs
+    each: list[str | None] = field(default_factory=list)  # of each output, where they differ
 
     # Inputs
 

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from ..dtypes import F32
-from ..status import InvalidArgument
+from ..status import InvalidArgument, quote
 from .attributes import definition_of
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
 from .table import NODES as DEFAULT
 
 OPSET = 21  # of the nodes that these consist of
+KINDS = {"FLOAT": float, "INT": int, "STRING": str, "FLOATS": list, "INTS": list}
+OWN = {"channels_last": "INT", "opset": "INT"}  # attributes that the default domain does not have
+
+
+def _complete(node: Node, kind: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes and the defaults of a node of the default domain; InvalidArgument for those of a wrong type."""
+    definition = definition_of(kind, "", {"": OPSET})
+    assert definition is not None
+    told = {name: (a.type.name, a.required) for name, a in definition.schema.attributes.items()}
+    told |= {name: (own, False) for name, own in OWN.items()}
+    for name, (wanted, required) in told.items():
+        if name not in attrs and required:
+            raise InvalidArgument(node.op_type, f"attribute {name} is not given", allowed=f"one of type {wanted}")
+        if name in attrs and wanted in KINDS and not isinstance(attrs[name], KINDS[wanted]):
+            raise InvalidArgument(node.op_type, f"attribute {name} is {quote(attrs[name])}", allowed=f"type {wanted}")
+    return {**definition.defaults, **attrs}
 
 
 def _call(node: Node, kind: str, *inputs: Operand | None, **attrs: Any) -> Operand:
     """Return what a node of the default domain gives."""
-    definition = definition_of(kind, "", {"": OPSET})
-    attrs = {**(definition.defaults if definition else {}), **attrs}
+    attrs = _complete(node, kind, attrs)
     absent: list[str | None] = [None] * len(inputs)
     called = replace(
         node, op_type=kind, version=OPSET, inputs=list(inputs), attrs=attrs, wanted=[True], elements=absent
@@ -43,7 +59,7 @@ def wrap(kind: str, count: int = 1, **defaults: Any) -> Handler:
     """Return the handler of a node between `count` dequantised inputs and a quantised result."""
 
     def handle(node: Node) -> Output:
-        attrs = {**defaults, **node.attrs}
+        attrs = _complete(node, kind, {**defaults, **node.attrs})
         opset = attrs.pop("opset", OPSET)
         if attrs.pop("channels_last", 0):
             raise node.refuse("channels_last 1", "0")
@@ -59,16 +75,16 @@ def concat(node: Node) -> Output:
     if len(node.inputs) < 5 or len(node.inputs) % 3 != 2:
         raise InvalidArgument(node.op_type, f"{len(node.inputs)} inputs", allowed="2, and 3 for each tensor")
     parts = [_read(node, n) for n in range(2, len(node.inputs), 3)]
-    return _write(node, _call(node, "Concat", *parts, axis=node.attrs["axis"]), 0, 2)
+    return _write(node, _call(node, "Concat", *parts, **node.attrs), 0, 2)
 
 
 def gemm(node: Node) -> Output:
     """Multiply quantised matrices, with a bias of integers in the scale of the sums; of floats without a scale."""
-    turned, c = int(node.attrs.get("transB", 0)), node.tensor(6)
+    attrs, c = _complete(node, "Gemm", node.attrs), node.tensor(6)
     if c is not None:
-        scale = node.emit("scale", node.emit("mul", node.x(1), node.x(4)), value=float(node.attrs.get("alpha", 1.0)))
+        scale = node.emit("scale", node.emit("mul", node.x(1), node.x(4)), value=attrs["alpha"])
         c = _call(node, "DequantizeLinear", c, scale, None, axis=len(shape_of(c)) - 1)
-    y = _call(node, "Gemm", _read(node, 0), _read(node, 3, axis=1 - turned), c, **node.attrs)
+    y = _call(node, "Gemm", _read(node, 0), _read(node, 3, axis=1 - attrs["transB"]), c, **attrs)
     return _write(node, y, 7) if node.has(7) else y
 
 

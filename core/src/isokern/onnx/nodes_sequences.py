@@ -32,8 +32,9 @@ def empty(node: Node) -> Output:
 def _place(node: Node, i: int, count: int, last: int) -> int:
     """Return a place in a sequence, counted from the front; the input is optional."""
     place = int(node.number(i)) if node.has(i) else last
-    if not -count <= place <= max(last, 0):
-        raise InvalidArgument(node.op_type, f"position {place}", allowed=f"{-count} to {last}")
+    if not -count <= place <= last:
+        allowed = f"{-count} to {last}" if last >= 0 else "none, as the sequence is empty"
+        raise InvalidArgument(node.op_type, f"position {place}", allowed=allowed)
     return place + count if place < 0 else place
 
 

@@ -13,6 +13,8 @@ def window_of(node: Node, dims: tuple[int, ...], kernel: tuple[int, ...]) -> Win
     stride = _each(node, "strides", rank, 1)
     dilation = _each(node, "dilations", rank, 1)
     pads = _each(node, "pads", 2 * rank, 0)
+    if (said := list(node.attrs.get("kernel_shape") or kernel)) != list(kernel):
+        raise InvalidArgument(node.op_type, f"kernel_shape {said}", allowed=f"{list(kernel)}, as the weights have it")
     auto = node.attrs.get("auto_pad", "NOTSET")
     if len(kernel) != rank or min((*kernel, *stride, *dilation), default=1) < 1:
         given = f"kernel {list(kernel)}, strides {list(stride)}, dilations {list(dilation)}"
