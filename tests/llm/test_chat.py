@@ -272,6 +272,28 @@ def test_an_answer_that_is_not_read_to_its_end(model):
     assert "".join(chat.say("Why?")) == "".join(other.say("Why?"))
 
 
+def test_the_next_message_ends_the_answer_before(model):
+    chat, other = (Chat(Session(model, 400), max_tokens=20) for _ in range(2))
+    first = chat.say("Who?")
+    begun = next(first)
+    second = "".join(chat.say("Why?"))
+    assert [m["content"] for m in chat.messages] == ["Who?", begun, "Why?", second]
+    first.close()
+    assert next(first, None) is None and len(chat.messages) == 4
+    other.messages = list(chat.messages)
+    assert "".join(chat.say("And?")) == "".join(other.say("And?"))
+    last = chat.say("How?")
+    next(last)
+    chat.reset()
+    last.close()
+    assert chat.messages == [] and chat.session.position == 0
+    first = chat.say("One")
+    next(first)
+    first = chat.say("Two")
+    "".join(first)
+    assert [m["content"] for m in chat.messages if m["role"] == "user"] == ["One", "Two"]
+
+
 def test_a_dialogue_that_has_no_room(model):
     chat = Chat(Session(model, 60), max_tokens=4)
     "".join(chat.say("Who?"))
@@ -321,6 +343,9 @@ def test_dialogues_of_models_with_states(tmp_path):
         ({"system": 3}, "system is int; allowed: str"),
         ({"max_tokens": 0}, "max_tokens=0"),
         ({"template": "none"}, "template none"),
+        ({"stop": "abc"}, "stop='abc'"),
+        ({"stop": None}, "stop=None"),
+        ({"sampling": 5}, "sampling=5"),
     ],
 )
 def test_dialogues_that_are_wrong(model, wrong, message):
@@ -347,6 +372,8 @@ def test_text_ends_before_a_stop_string(model):
         got, report = write(["never so", stop + "never", stop])
         assert got == whole[: whole.index(stop)]
         assert report.stopped == stop
+    assert write(s for s in [whole[5]])[0] == whole[: whole.index(whole[5])]
+    assert Chat(session, stop=(s for s in "ab")).stop[:2] == ("a", "b")
     ending = StopStrings(["de", "bc", "cx"])
     assert [ending.push("abcde"), ending.found] == ["a", "bc"]
     got, report = write([whole[-4:] + "x"])

@@ -93,6 +93,22 @@ def test_a_text_that_is_left_leaves_no_drafts_in_the_cache(model):
     assert len(ends) > 1  # in some the cache was ahead
 
 
+def test_an_old_text_takes_nothing_from_the_next(model):
+    ids = model.tokenizer().encode(PROMPT, eos=False)
+    session, closed = Session(model, 160), 0
+    for count in range(20, 40):
+        session.clear()
+        each = tokens(session, ids, 60, Sampling(), frozenset(), Generation(), drafts=7)
+        for _ in range(count):
+            next(each)
+        closed += session.position > len(ids) + count - 1  # the cache is ahead
+        session.rewind(len(ids))
+        session.logits(ids[:6])
+        each.close()
+        assert session.position == len(ids) + 6
+    assert closed
+
+
 def test_models_that_keep_states_have_none(tmp_path):
     session = Session(Model(made(tmp_path / "m.gguf", "mamba")), 64)
     with pytest.raises(InvalidArgument, match=r"drafts=2 of a model that keeps states; allowed: 0"):

@@ -208,6 +208,15 @@ def test_pieces_of_a_text_come_to_coroutines(engine, model, tokenizer):
     held = asyncio.run(read(*asked[0], [f"{whole[-1]}\0"]))[1]  # the last character may begin this string
     assert "".join(held) == whole and held != found[0][1]
 
+    async def read_again():
+        made = engine.text(tokenizer, PROMPTS[0], 24, stop=[f"{whole[-1]}\0"])
+        begun = [next(made), await anext(aiter(made))]
+        made.request.result(60)
+        return begun + [piece async for piece in made], [piece async for piece in made], list(made)
+
+    pieces, *rest = asyncio.run(read_again())
+    assert "".join(pieces) == whole and rest == [[], []], "each piece comes once"
+
     async def leave():
         made = engine.text(tokenizer, PROMPTS[0], 60)
         async for _ in (pieces := aiter(made)):
@@ -237,6 +246,12 @@ def test_samples_of_a_prompt_read_it_once(model, tokenizer, sampling, monkeypatc
             engine.samples(prompt, 8, 0)
         with pytest.raises(InvalidArgument, match="max_tokens"):
             engine.texts(tokenizer, prompt, 0, 2)
+        ended = engine.samples(prompt, 8, 3, sampling, ends=(token for token in range(2048)))
+        assert [request.result(60) for request in ended] == [[]] * 3, "a generator is for all of them"
+        again = engine.texts(tokenizer, prompt, 8, 3, sampling, stop=(s for s in [","]))
+        assert ["".join(t) for t in again] == [tokenizer.decode(f).partition(",")[0] for f in found]
+        with pytest.raises(InvalidArgument, match="sampling='x'"):
+            engine.samples(prompt, 8, 2, "x")
         given = iter([None])
         with pytest.raises(StopIteration):
             engine.samples(prompt, 60, 2, constraint=lambda: next(given))
@@ -320,6 +335,31 @@ def test_a_request_that_fails_leaves_the_others_alone(tmp_path):
             assert request.result(60) == tokens_alone(model, prompt, 8, request.drawing.sampling)
 
 
+class Panic(BaseException):
+    """What a library raises that is no Exception."""
+
+
+@pytest.mark.parametrize("error", [TypeError("a fault"), Panic("a fault")])
+@pytest.mark.parametrize("where", ["draw", "run", "plan", "commit"])
+def test_whatever_is_raised_ends_only_who_is_concerned(model, where, error, monkeypatch):
+    def fail(*_):
+        raise error
+
+    wanted = tokens_alone(model, [1, 2, 3], 12)
+    with Engine(model, context=96, batch=4, tokens=16) as engine:
+        with monkeypatch.context() as patch:
+            with engine._worker.lock:  # they begin together
+                good, bad = engine.submit([1, 2, 3], 12), engine.submit([1, 2, 3], 12, DRAWN)
+                patch.setattr({"draw": bad.drawing, "run": engine.runner}.get(where, engine.scheduler), where, fail)
+            for request in (bad,) if where == "draw" else (bad, good):
+                with pytest.raises(type(error), match="a fault"):
+                    request.result(60)
+                assert request.reason == FAILED
+            assert where != "draw" or good.result(60) == wanted
+        assert engine.submit([1, 2, 3], 12).result(60) == wanted
+    assert engine.pool.available == engine.pool.count and not engine.running and not engine.waiting
+
+
 def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monkeypatch):
     def fail(*_):
         raise isokern.OutOfMemory("Engine", "a step without memory")
@@ -346,6 +386,9 @@ def test_a_step_that_fails_ends_its_requests_and_the_engine_goes_on(engine, monk
         ([1], 2, {"sampling": Sampling(temperature=-1.0)}, "temperature"),
         ([1], 2, {"sampling": Sampling(top_p=2.0)}, "top_p"),
         ([1], 2, {"bias": {5000: 1.0}}, "logit bias of token 5000"),
+        ([1], 2, {"bias": {3: 1e39}}, r"logit bias 1e\+39 of token 3; allowed: a number up to 1e\+36, or -inf"),
+        ([1], 2, {"bias": {3: -(10**400)}}, "logit bias -1000"),
+        ([1], 2, {"constraint": "abc"}, "constraint='abc'"),
         ([1], 2, {"priority": 0.5}, "priority=0.5"),
         ([1], 2, {"bias": [1]}, r"bias=\[1\]"),
         ([1], 2, {"sampling": 5}, "sampling=5"),

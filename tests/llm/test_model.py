@@ -221,6 +221,33 @@ def test_prompts_that_cannot_be_read(tmp_path, device):
         assert session.position == 0
 
 
+def test_a_step_that_is_refused_counts_nothing(tmp_path, device):
+    session = Session(Model(made(tmp_path / "m.gguf"), device=device), 16)
+    wanted = session.logits([3, 4])
+    session.clear()
+    session.logits([3])
+    for sampling in (None, Sampling()):
+        for wrong in (["x"], [10**30], [97], [-1], [1.5]):
+            with pytest.raises(InvalidArgument, match="prompt: token"):
+                session.program(1, sampling=sampling).run(wrong)
+            assert session.position == 1
+    assert np.array_equal(session.logits([4]), wanted) or device.name != "cpu:0"
+    with pytest.raises(InvalidArgument, match=r"sampling=\{\}"):
+        session.program(1, sampling={})
+
+
+def test_options_of_a_text_that_are_wrong(tmp_path, device):
+    session, report = Session(Model(made(tmp_path / "m.gguf"), device=device), 16), Generation()
+    for name, wrong in [
+        ("sampling", "x"), ("ends", 5), ("ends", ["a"]), ("report", None), ("bias", [(1, 2)]), ("bias", 5),
+        ("constraint", "abc"), ("report", Generation(tokens=[1])),
+    ]:  # fmt: skip
+        options = {"sampling": Sampling(), "ends": (), "report": report, name: wrong}
+        with pytest.raises(InvalidArgument, match=f"generate: {name}="):
+            tokens(session, [1], 3, **options)
+    assert len([*tokens(session, [1], 3, None, (n for n in [500]), report)]) == 3
+
+
 def test_sizes_that_are_no_integers(tmp_path, device):
     model = Model(made(tmp_path / "m.gguf"), device=device)
     session = Session(model, 16)

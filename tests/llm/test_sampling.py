@@ -17,6 +17,7 @@ from isokern.llm.sampling import HISTORY, LLAMA_CPP, RULES
 from isokern.status import InvalidArgument
 from isokern.tensors import tensor
 
+FUSED_REST = ("temperature", "top_p", "min_p")
 FILE = Path(__file__).parents[2] / "examples" / "models" / "kjv-2.7m-q4_0.gguf"
 
 
@@ -120,11 +121,32 @@ def test_engines_draw_as_sessions_do(model):
         ({"order": (*LLAMA_CPP, "top_k")}, "order="),
         ({"order": (*LLAMA_CPP, "dry")}, "order="),
         ({"typical": 0.5}, "min_p, typical once"),
+        ({"order": None}, "order=None"),
+        ({"order": (["a"], *LLAMA_CPP)}, "order="),
     ],
 )
 def test_orders_that_are_wrong(options, message):
     with pytest.raises(InvalidArgument, match=message):
         Sampling(**options)
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "min_p", "penalty", "seed", "frequency", "presence"])
+def test_rules_that_are_no_numbers(name):
+    for wrong in ("x", None, [1], True, 1e39, -(10**400), np.nan):
+        if wrong == -(10**400) and name in ("top_k", "seed"):
+            continue  # which the operator refuses
+        with pytest.raises(InvalidArgument, match=f"Sampling: {name}=.*; allowed: a"):
+            Sampling(**{name: wrong})
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-40, 1e-31, 1e-29])
+def test_the_coldest_temperatures_take_the_largest(model, temperature):
+    for options in ({}, {"presence": 0.1}, {"order": LLAMA_CPP}, {"frequency": 0.1, "order": ("top_k", *FUSED_REST)}):
+        found = [
+            list(tokens(Session(model, 64), [5, 6], 12, Sampling(t, **options), frozenset(), Generation()))
+            for t in (0.0, temperature)
+        ]
+        assert found[0] == found[1]
 
 
 def test_options_that_are_wrong(model):

@@ -117,6 +117,38 @@ def test_a_text_goes_on_beyond_the_cache(sampling):
         write(32, 120, keep=31)
 
 
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 40, 0.95, seed=5)])
+def test_a_text_goes_on_from_what_others_have_left(sampling):
+    session = Session(Model.open(FILE), 64)
+
+    def write(change, **options):
+        session.clear()
+        each = tokens(session, [5, 6, 7], 30, sampling, frozenset(), Generation(), **options)
+        return [next(each) for _ in range(12)], change(), [*each]
+
+    plain = write(lambda: None)
+    for change in (
+        lambda: session.prune_prefix(8),
+        lambda: session.rewind(session.position - 3),
+        lambda: session.logits([9]) is None,
+        lambda: (session.logits([9]) is None, session.rewind(session.position - 1)),
+        lambda: [*tokens(session, [8, 9], 5, sampling, frozenset(), Generation())],
+    ):
+        found = write(change)
+        assert found == write(change, bias={9: 0.0}), "drawn in the program as by calls"
+        assert found[0] == plain[0]
+    for options in ({}, {"bias": {9: 0.0}}, {"drafts": 3}):
+        with pytest.raises(InvalidArgument, match="the session was cleared"):
+            write(session.clear, **options)
+    with pytest.raises(InvalidArgument, match="rewound"):
+        write(lambda: session.rewind(5), drafts=3)
+    step = session.program(1, sampling=sampling)
+    step.run([5])
+    session.rewind(1)
+    with pytest.raises(InvalidArgument, match="no tokens, and the session has changed since the last run"):
+        step.run()
+
+
 def loss(session, ids, turn):
     """Return the mean -ln p of tokens, read one by one; a full cache drops half of what it has."""
     total = 0.0

@@ -41,6 +41,13 @@ def test_the_models(served):
     assert served.get("/health").document == {"status": "ok", "running": 0, "waiting": 0}
 
 
+def test_the_coldest_temperature_takes_the_largest(served):
+    wanted = served.complete(max_tokens=8, presence_penalty=0.1).texts
+    for order in (["top_k", "temperature", "top_p", "min_p"], None):
+        answer = served.complete(max_tokens=8, presence_penalty=0.1, temperature=1e-300, order=order)
+        assert (answer.status, answer.texts) == (200, wanted)
+
+
 def test_a_stream_is_the_whole_text_in_pieces(served):
     whole = served.complete(max_tokens=30).document
     for options in (None, {}, {"include_usage": False}, {"include_usage": True}):

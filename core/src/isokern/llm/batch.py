@@ -22,7 +22,7 @@ from .turns import SequenceState
 
 PAGE = 16  # positions of a page
 
-Drawn = dict[SequenceState, list[tuple[int, TokenLogprobs | None] | IsokernError]]
+Drawn = dict[SequenceState, list[tuple[int, TokenLogprobs | None] | BaseException]]
 """The next tokens of each text, with how likely they were where that is wanted; in place of the last one, why not."""
 
 
@@ -136,12 +136,12 @@ def count_rows(state: SequenceState, count: int) -> int:
 
 def _draw_each(
     state: SequenceState, logits: Tensor, row: int, count: int, likeliest: Sequence[int]
-) -> list[int | IsokernError]:
+) -> list[int | BaseException]:
     """Return the tokens that are drawn one after another, while they are the drafts.
 
     Their logits are `count` rows from `row` on; `likeliest` are the tokens of these, where the request wants them.
     """
-    drawing, made = state.request.drawing, list[int | IsokernError]()
+    drawing, made = state.request.drawing, list[int | BaseException]()
     for i in range(count):
         try:
             if likeliest:
@@ -149,7 +149,7 @@ def _draw_each(
             else:
                 known = [*state.tokens[-HISTORY:], *state.drafts[:i]]
                 token = drawing.draw(logits[row + i : row + i + 1], len(state.tokens) + i, known)
-        except IsokernError as error:
+        except BaseException as error:  # whatever it is: a panic of a library's is no Exception
             return [*made, error]
         made.append(token)
         if i < len(state.drafts) and token != state.drafts[i]:
@@ -158,14 +158,14 @@ def _draw_each(
 
 
 def _add_logprobs(
-    drawn: Sequence[int | IsokernError], logits: Tensor, top: int | None
-) -> list[tuple[int, TokenLogprobs | None] | IsokernError]:
+    drawn: Sequence[int | BaseException], logits: Tensor, top: int | None
+) -> list[tuple[int, TokenLogprobs | None] | BaseException]:
     """Return drawn tokens with how likely they were by the rows of `logits`, where that is wanted."""
-    tokens = [token for token in drawn if not isinstance(token, IsokernError)]
+    tokens = [token for token in drawn if not isinstance(token, BaseException)]
     found: Sequence[TokenLogprobs | None] = [None] * len(tokens)
     if top is not None and tokens:
         found = find_logprobs(logits[: len(tokens)], tokens, top)
-    return [*zip(tokens, found, strict=True), *(error for error in drawn if isinstance(error, IsokernError))]
+    return [*zip(tokens, found, strict=True), *(error for error in drawn if isinstance(error, BaseException))]
 
 
 def power(count: int) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from ..arguments import integer
 from ..status import InvalidArgument
-from .generate import Generation, check_drafts, text
+from .generate import Generation, check_drafts, read_stop, text
 from .gguf import GGUF
 from .grammar import Grammar
-from .sampling import Sampling
+from .sampling import Sampling, check_sampling
 from .session import Session
 from .templates import find_template, render
 from .tokenizer import Tokenizer
@@ -75,7 +76,7 @@ class Chat:
         template: str | None = None,
         sampling: Sampling | None = None,
         max_tokens: int | None = None,
-        stop: Sequence[str] = (),
+        stop: Iterable[str] = (),
         bias: Mapping[int, float] | None = None,
         values: Mapping[str, Any] | None = None,
         grammar: Grammar | None = None,
@@ -84,18 +85,20 @@ class Chat:
     ) -> None:
         self.session, self.tokenizer = session, session.model.tokenizer()
         self.template = Template(session.model.gguf, self.tokenizer, template, values)
-        self.stop = (*stop, *self.template.stop)
+        self.stop = (*read_stop(stop), *self.template.stop)
         self.system = None if system is None else check_text("system", system)
-        self.sampling, self.bias, self.grammar = sampling or Sampling(), bias, grammar
+        self.sampling, self.bias, self.grammar = check_sampling(sampling), bias, grammar
         self.most = None if max_tokens is None else integer("chat", "max_tokens", max_tokens, 1)
         self.forget, self.drafts = forget, check_drafts(session, drafts)
         self.messages: list[dict[str, Any]] = []
         self.reports: list[Generation] = []
         self._cached: list[int] = []
+        self._last: Callable[[], Generator[str, None, None] | None] = lambda: None  # the answer that was asked for last
         self.reset()
 
     def reset(self) -> None:
         """Forget the dialogue; the system's message stays."""
+        self._end_last()
         self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
         self.session.clear()
         self._cached = []
@@ -104,10 +107,13 @@ class Chat:
         """Return an iterator of the answer's text, piece by piece.
 
         What the cache has of the dialogue is not computed again. The message and the answer, also one that is not read
-        to its end, join the history. InvalidArgument, before anything is written, where the template refuses the
-        messages, or the dialogue has no room in the cache: the history is then as it was.
+        to its end, join the history; what is left of an answer ends when the next one is asked for. InvalidArgument,
+        before anything is written, where the template refuses the messages, or the dialogue has no room in the cache:
+        the history is then as it was.
         """
-        messages = [*self.messages, {"role": "user", "content": check_text("text", text)}]
+        said = {"role": "user", "content": check_text("text", text)}
+        self._end_last()
+        messages = [*self.messages, said]
         ids = self.template.encode(messages)
         if self.forget:
             messages, ids = self._forget(messages, ids)
@@ -125,7 +131,15 @@ class Chat:
         report = Generation()
         most = room + 1 if self.most is None else min(self.most, room + 1)
         pieces = self._generate(ids, kept, most, report)
-        return self._answer(messages, ids, report, pieces)
+        answer = self._answer(messages, ids, report, pieces)
+        self._last = weakref.ref(answer)  # who leaves an answer ends it
+        return answer
+
+    def _end_last(self) -> None:
+        """End the answer before, if it still goes on."""
+        last = self._last()
+        if last is not None:
+            last.close()
 
     def _forget(self, messages: list[dict[str, Any]], ids: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
         """Return the messages that leave room for an answer, and their tokens; the last one stays."""
@@ -143,7 +157,7 @@ class Chat:
 
     def _answer(
         self, messages: list[dict[str, Any]], ids: list[int], report: Generation, pieces: Generator[str, None, None]
-    ) -> Iterator[str]:
+    ) -> Generator[str, None, None]:
         """Pass the pieces on, and keep the books when they end, however that comes."""
         answer = []
         try:

@@ -16,7 +16,7 @@ from ..ops import find
 from ..status import InvalidArgument, quote
 from ..tensors import Tensor, tensor
 from .grammar import GrammarState
-from .sampling import HISTORY, Sampling, pad_history
+from .sampling import HISTORY, LARGEST, Sampling, check_sampling, is_number, pad_history
 
 
 def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
@@ -26,20 +26,27 @@ def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
         if not is_integer(token) or not 0 <= token < size:
             allowed = f"an integer from 0 to {size - 1}"
             raise InvalidArgument("generate", f"logit bias of token {quote(token)}", allowed=allowed)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value < np.inf:
+        if not is_number(value) and value != -np.inf:
             given = f"logit bias {quote(value)} of token {token}"
-            raise InvalidArgument("generate", given, allowed="a number, or -inf")
+            raise InvalidArgument("generate", given, allowed=f"a number up to {LARGEST:g}, or -inf")
         row[0, token] = value
     if np.isneginf(row).all():
         raise InvalidArgument("generate", "the logit bias rules out every token", allowed="at least one left")
     return row
 
 
+def add_suppressed(bias: Mapping[int, float] | None, suppressed: Mapping[int, float]) -> dict[int, float]:
+    """Return a bias with the tokens that the model's file suppresses; InvalidArgument where it is no mapping."""
+    if not isinstance(bias, Mapping | None):
+        raise InvalidArgument("generate", f"bias={quote(bias)}", allowed="a mapping from tokens to numbers")
+    return {**(bias or {}), **suppressed}
+
+
 class Drawing:
     """How one text's tokens are drawn, as the program of a `TokenStep` draws them, from F32 logits.
 
     `bias` is added to the logits of its tokens, and `constraint` rules out what its grammar does not allow next. Raises
-    InvalidArgument where the bias or the sampling is wrong.
+    InvalidArgument where one of them or the sampling is wrong.
     """
 
     def __init__(
@@ -50,10 +57,10 @@ class Drawing:
         device: Device,
         constraint: GrammarState | None = None,
     ) -> None:
-        for name, given, kind in (("sampling", sampling, Sampling), ("bias", bias or {}, Mapping)):
-            if not isinstance(given, kind):
-                raise InvalidArgument("generate", f"{name}={quote(given)}", allowed=f"a {kind.__name__}")
-        self.sampling, self.device, self.constraint = sampling, device, None
+        if not isinstance(constraint, GrammarState | None):
+            raise InvalidArgument("generate", f"constraint={quote(constraint)}", allowed="what Grammar.begin returns")
+        bias = add_suppressed(bias, {})
+        self.sampling, self.device, self.constraint = check_sampling(sampling), device, None
         self.plain = sampling.temperature == 0 and not sampling.penalised and not bias and constraint is None
         """Whether the token is that of the largest logit."""
         self._row = bias_row(bias, size) if bias else np.zeros((1, size), np.float32)

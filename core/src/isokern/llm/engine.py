@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..arguments import integer, is_integer
-from ..status import InvalidArgument, IsokernError, quote
+from ..arguments import integer
+from ..status import InvalidArgument, quote
 from .batch import PAGE, BatchRunner, StepRunner
-from .drawing import Drawing
+from .drawing import Drawing, add_suppressed
 from .engine_text import EngineText
-from .generate import TextEnding
+from .generate import TextEnding, read_stop
 from .grammar import Grammar, GrammarState
 from .kv_cache import cache_dtype
 from .logprobs import TokenLogprobs
 from .model import Model
 from .pages import PagePool, SlotPool
 from .request import FAILED, LENGTH, STOP, Request
-from .sampling import Sampling
+from .sampling import Sampling, check_sampling
 from .scheduler import Scheduler, count_near
-from .session import read_tokens
+from .session import read_ends, read_tokens
 from .state_batch import StateRunner
 from .state_scheduler import StateScheduler
 from .steps import SPAN
@@ -149,15 +150,13 @@ class Engine:
             given = f"{len(ids)} tokens and {most - 1} more"
             hint = "give the engine a larger context" + ("" if self.model.config.recurrent else ", or more positions")
             raise InvalidArgument("prompt", given, allowed=f"{self.room} in all, the room of a sequence", hint=hint)
-        if not (isinstance(ends, Iterable) and all(map(is_integer, ends := list(ends)))):
-            raise InvalidArgument("generate", f"ends={quote(ends)}", allowed="tokens, which are integers")
+        ends = read_ends(ends)
         if not (listener is None or callable(listener)):
             raise InvalidArgument("generate", f"listener={quote(listener)}", allowed="a function, or None")
-        if bias is None or isinstance(bias, Mapping):
-            bias = {**(bias or {}), **self.model.suppressed}
-        drawing = Drawing(Sampling() if sampling is None else sampling, bias, size, self.model.device, constraint)
+        bias = add_suppressed(bias, self.model.suppressed)
+        drawing = Drawing(check_sampling(sampling), bias, size, self.model.device, constraint)
         top = None if logprobs is None else integer("generate", "logprobs", logprobs, 0)
-        request = Request(ids, most, drawing, frozenset(ends), priority, top)
+        request = Request(ids, most, drawing, ends, priority, top)
         if listener is not None:
             request.listen(listener)
         with self._worker.lock:
@@ -174,7 +173,7 @@ class Engine:
         max_tokens: int,
         sampling: Sampling | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: Iterable[str] = (),
         special: bool = False,
         bias: Mapping[int, float] | None = None,
         grammar: Grammar | None = None,
@@ -198,6 +197,7 @@ class Engine:
         n: int,
         sampling: Sampling | None = None,
         *,
+        ends: Iterable[int] = (),
         constraint: Callable[[], GrammarState] | None = None,
         **options: Any,
     ) -> list[Request]:
@@ -206,12 +206,14 @@ class Engine:
         They are drawn by seeds that follow one another. `constraint` begins one for each; other options and errors are
         those of `submit`.
         """
-        ids, sampling = read_tokens(prompt, self.model.config.vocabulary), Sampling() if sampling is None else sampling
+        ids, ends = read_tokens(prompt, self.model.config.vocabulary), read_ends(ends)
+        sampling = check_sampling(sampling)
         made: list[Request] = []
         try:
             for i in range(integer("generate", "n", n, 1)):
                 own = constraint() if constraint else None
-                made.append(self.submit(ids, max_tokens, sampling.of_sample(i), constraint=own, **options))
+                how = sampling.of_sample(i)
+                made.append(self.submit(ids, max_tokens, how, ends=ends, constraint=own, **options))
         except BaseException:
             for request in made:
                 request.cancel()
@@ -226,12 +228,13 @@ class Engine:
         n: int,
         sampling: Sampling | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: Iterable[str] = (),
         special: bool = False,
         grammar: Grammar | None = None,
         **options: Any,
     ) -> list[EngineText]:
         """Return iterators of `n` texts that follow `prompt`: `text` as `samples` is `submit`."""
+        stop = read_stop(stop)
         endings = [TextEnding(tokenizer, stop) for _ in range(integer("generate", "n", n, 1))]
         ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
         begin = None if grammar is None else lambda: grammar.begin(tokenizer)
@@ -245,36 +248,48 @@ class Engine:
     # In the engine's thread
 
     def _work(self) -> None:
-        """Compute steps until there is nothing to do."""
-        while True:
+        """Compute steps until there is nothing to do; what fails beside a step's computation ends all requests."""
+        try:
+            while self._run_step():
+                pass
+        except BaseException as error:
             with self._worker.lock:
-                if self._worker.closed:
-                    for state in (*self.scheduler.running, *self.scheduler.waiting):
-                        state.request.cancel()
-                parts = self.scheduler.plan()
-                if not parts:
-                    self._worker.thread = None
-                    return
-            try:
-                drawn = self.runner.run(parts)
-            except Exception as error:
-                with self._worker.lock:
-                    for state in parts:
+                self._worker.thread = None
+                for state in (*self.scheduler.running, *self.scheduler.waiting):
+                    with contextlib.suppress(BaseException):
                         self.scheduler.finish(state, FAILED, error)
-                continue
-            with self._worker.lock:
-                for state, count in parts.items():
-                    self.scheduler.commit(state, count)
-                    self._append(state, drawn.get(state, []))
 
-    def _append(self, state: SequenceState, drawn: Sequence[tuple[int, TokenLogprobs | None] | IsokernError]) -> None:
+    def _run_step(self) -> bool:
+        """Compute a step, and return whether there was one."""
+        with self._worker.lock:
+            if self._worker.closed:
+                for state in (*self.scheduler.running, *self.scheduler.waiting):
+                    state.request.cancel()
+            parts = self.scheduler.plan()
+            if not parts:
+                self._worker.thread = None
+                return False
+        try:
+            drawn = self.runner.run(parts)
+        except BaseException as error:  # a panic of a library's is no Exception
+            with self._worker.lock:
+                for state in parts:
+                    self.scheduler.finish(state, FAILED, error)
+            return True
+        with self._worker.lock:
+            for state, count in parts.items():
+                self.scheduler.commit(state, count)
+                self._append(state, drawn.get(state, []))
+        return True
+
+    def _append(self, state: SequenceState, drawn: Sequence[tuple[int, TokenLogprobs | None] | BaseException]) -> None:
         """Add tokens to a text, and finish it where it ends."""
         request = state.request
         for i, found in enumerate(drawn):
             if i:  # the draft that was right has been computed
                 self.scheduler.commit(state, 1)
                 self.accepted += 1
-            if isinstance(found, IsokernError):
+            if isinstance(found, BaseException):
                 self.scheduler.finish(state, FAILED, found)
                 return
             token, logprobs = found
@@ -310,8 +325,9 @@ class _Worker:
     def start(self, work: Callable[[], None]) -> None:
         """Have the thread run; it holds the lock whenever it decides that it ends."""
         if self.thread is None:
-            self.thread = threading.Thread(target=work, name="isokern-engine", daemon=True)
-            self.thread.start()
+            thread = threading.Thread(target=work, name="isokern-engine", daemon=True)
+            thread.start()
+            self.thread = thread  # where there can be no thread, the next call tries again
 
     def stop(self) -> None:
         """Let nothing begin any more, and wait for the thread."""

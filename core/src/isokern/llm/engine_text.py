@@ -12,7 +12,8 @@ from .request import Request
 class EngineText(Iterator[str]):
     """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
 
-    So does leaving it unread: when nobody holds it any more. `async for` gives the pieces, too.
+    So does leaving it unread: when nobody holds it any more. `async for` gives the pieces, too; each comes once, to
+    whoever asks first.
     """
 
     def __init__(self, request: Request, ending: TextEnding) -> None:
@@ -25,9 +26,11 @@ class EngineText(Iterator[str]):
     async def __aiter__(self) -> AsyncIterator[str]:
         """Return an asynchronous iterator of the pieces; who leaves it cancels the request."""
         try:
+            at = 0
             async for token in self.request:
-                if piece := self._ending.push(token):
+                if piece := _push(self._ending, at, token):
                     yield piece
+                at += 1
                 if self._ending.found:
                     return
             if piece := self._ending.end():
@@ -42,11 +45,16 @@ class EngineText(Iterator[str]):
 
 
 def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
-    for token in request:
-        if piece := ending.push(token):
+    for at, token in enumerate(request):
+        if piece := _push(ending, at, token):
             yield piece
         if ending.found:
             request.cancel()
             return
     if piece := ending.end():
         yield piece
+
+
+def _push(ending: TextEnding, at: int, token: int) -> str:
+    """Return what can be told after token `at` of a text; nothing where another iterator was there before."""
+    return ending.push(token) if at == ending.count and not ending.found else ""

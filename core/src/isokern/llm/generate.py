@@ -11,10 +11,10 @@ from typing import Any
 
 from ..arguments import integer
 from ..status import InvalidArgument, quote
-from .drawing import Drawing
+from .drawing import Drawing, add_suppressed
 from .grammar import Grammar, GrammarState
-from .sampling import Sampling
-from .session import DrawingProgram, Session
+from .sampling import Sampling, check_sampling
+from .session import DrawingProgram, Session, read_ends
 from .speculation import Lookup
 from .steps import SPAN
 from .tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def tokens(
     prompt: Iterable[int],
     most: int,
     sampling: Sampling,
-    ends: frozenset[int],
+    ends: Iterable[int],
     report: Generation,
     *,
     before: Sequence[int] = (),
@@ -69,12 +69,16 @@ def tokens(
     many of the first positions stay, and half of the others are dropped (`Session.drop`). With `drafts` a step also
     computes up to so many tokens that followed in the text before; those that are drawn indeed take no step of their
     own, and the text is the same; models that keep states have none. Everything is checked, and what reads the prompt
-    is compiled, before this returns; the step of one token is compiled when the first token is out. Raises
-    InvalidArgument where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the
-    cache; and, from the iterator, where logits hold NaN. Warns where the text may go beyond the context that the model
-    was trained on.
+    is compiled, before this returns; the step of one token is compiled when the first token is out.
+
+    Where others change the session between two tokens, the text goes on from what is there then. Raises InvalidArgument
+    where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache, or an
+    option is wrong; and, from the iterator, where logits hold NaN, the session was cleared or, with drafts, no longer
+    ends with the text. Warns where the text may go beyond the context that the model was trained on.
     """
-    most = integer("generate", "max_tokens", most, 1)
+    most, ends, sampling = integer("generate", "max_tokens", most, 1), read_ends(ends), check_sampling(sampling)
+    if not isinstance(report, Generation) or report.tokens:
+        raise InvalidArgument("generate", f"report={quote(report)}", allowed="a Generation of no tokens yet")
     if keep is not None:
         keep = integer("generate", "keep", keep, 0, session.length - 2)
         session.drop(0, 0)  # says now where that cannot be
@@ -87,7 +91,7 @@ def tokens(
             f"{last} positions are more than the {trained} that the model was trained on: its text may get worse",
             stacklevel=2,
         )
-    bias = {**(bias or {}), **session.model.suppressed}
+    bias = add_suppressed(bias, session.model.suppressed)
     draw: _Recorded | _Apart
     if sampling.fused and not bias and constraint is None and not drafts:
         draw = _Recorded(session, sampling)
@@ -113,11 +117,12 @@ def check_drafts(session: Session, drafts: int) -> int:
 
 
 def _give_back(each: Iterator[int], draw: _Drafted) -> Generator[int, None, None]:
-    """Yield tokens, and leave none in the cache that nobody took."""
+    """Yield tokens, and leave none in the cache that nobody took, unless others have changed it since."""
     try:
         yield from each
     finally:
-        draw.session.rewind(draw.session.position - len(draw.ahead))
+        if draw.session.end == draw.end:
+            draw.session.rewind(draw.session.position - len(draw.ahead))
 
 
 def _steps(
@@ -138,6 +143,7 @@ def _steps(
     token = draw.after(sizes[-1][0], history[at:], history)
     report.prefill_seconds = time.perf_counter() - begin
     while True:
+        draw.end = session.end
         if token in ends:
             report.ended = True
             return
@@ -146,11 +152,13 @@ def _steps(
         yield token
         if len(report.tokens) == most:
             return
+        if session.end != draw.end and (session.clears != draw.end[0] or isinstance(draw, _Drafted)):
+            given = "the session was cleared, rewound or written to since the last token"
+            raise InvalidArgument("generate", given, allowed="dropping positions, and without drafts all but clear()")
         draw.prepare(1)
         begin = time.perf_counter()
         if keep is not None and session.position == session.length:
             session.drop(keep, (session.length - keep + 1) // 2)
-            draw.left = None
         token = draw.after(1, [token], history)
         report.decode_seconds += time.perf_counter() - begin
 
@@ -161,7 +169,8 @@ class _Recorded:
     def __init__(self, session: Session, sampling: Sampling) -> None:
         self.session, self.sampling = session, sampling
         self.step: DrawingProgram | None = None  # of one token, when it is compiled
-        self.left: int | None = None  # the token that it left in its input
+        self.left: object = None  # what `DrawingProgram.left` was when it left this text's token in its input
+        self.end = session.end
 
     def prepare(self, count: int) -> None:
         """Compile the program for up to `count` tokens."""
@@ -177,19 +186,17 @@ class _Recorded:
         assert program is not None
         if self.sampling.penalised:
             program.remember(history)
-        program.run(None if self.left is not None else part)
-        token = int(program.tokens.numpy()[-1])
-        self.left = token if program is self.step else None
-        return token
+        goes_on = program is self.step and self.left == (self.session.end, self.session.dropped)
+        program.run(None if goes_on else part)
+        self.left = program.left if program is self.step else None
+        return int(program.tokens.numpy()[-1])
 
 
 class _Apart:
     """Draws tokens from a program's logits by calls of operators after each run, for what a program does not do."""
 
-    left: int | None = None
-
     def __init__(self, session: Session, drawing: Drawing) -> None:
-        self.session, self.drawing = session, drawing
+        self.session, self.drawing, self.end = session, drawing, session.end
 
     def prepare(self, count: int) -> None:
         """Compile the program for up to `count` tokens."""
@@ -244,7 +251,7 @@ def text(
     sampling: Sampling | None = None,
     report: Generation | None = None,
     *,
-    stop: Sequence[str] = (),
+    stop: Iterable[str] = (),
     special: bool = False,
     before: Sequence[int] = (),
     bias: Mapping[int, float] | None = None,
@@ -263,7 +270,7 @@ def text(
     report = Generation() if report is None else report
     options: dict[str, Any] = {"before": before, "bias": bias, "keep": keep, "drafts": drafts}
     options["constraint"] = None if grammar is None else grammar.begin(tokenizer)
-    each = tokens(session, ids, most, sampling or Sampling(), tokenizer.ends, report, **options)
+    each = tokens(session, ids, most, check_sampling(sampling), tokenizer.ends, report, **options)
     return _pieces(each, ending, report)
 
 
@@ -284,11 +291,13 @@ def _pieces(each: Generator[int, None, None], ending: TextEnding, report: Genera
 class TextEnding:
     """The text of tokens that come one by one, up to the first of some strings, in pieces of whole characters.
 
-    `found` is the string that ended the text, `decoded` how many characters the tokens have so far.
+    `found` is the string that ended the text, `count` how many tokens came, and `decoded` how many
+    characters they have.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self._stream, self._strings, self.decoded = tokenizer.stream(), StopStrings(stop), 0
+    def __init__(self, tokenizer: Tokenizer, stop: Iterable[str]) -> None:
+        self._stream, self._strings = tokenizer.stream(), StopStrings(stop)
+        self.count = self.decoded = 0
 
     @property
     def found(self) -> str:
@@ -298,6 +307,7 @@ class TextEnding:
     def push(self, token: int) -> str:
         """Return what can be told of the text so far."""
         piece = self._stream.push(token)
+        self.count += 1
         self.decoded += len(piece)
         return self._strings.push(piece)
 
@@ -306,13 +316,20 @@ class TextEnding:
         return "" if self.found else self._strings.push(self._stream.end()) + self._strings.end()
 
 
+def read_stop(given: Iterable[str]) -> tuple[str, ...]:
+    """Return stop strings, which may come from a generator; InvalidArgument where they are none, or empty."""
+    stop = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if stop is None or not all(isinstance(s, str) and s for s in stop):
+        told = quote(given if stop is None else stop)
+        raise InvalidArgument("generate", f"stop={told}", allowed="a sequence of strings that are not empty")
+    return stop
+
+
 class StopStrings:
     """Text up to the first of some strings, in pieces; what may begin one of them is held back until that is known."""
 
-    def __init__(self, stop: Sequence[str]) -> None:
-        if isinstance(stop, str) or not all(isinstance(s, str) and s for s in stop):
-            raise InvalidArgument("generate", f"stop={quote(stop)}", allowed="a sequence of strings that are not empty")
-        self.stop = tuple(stop)
+    def __init__(self, stop: Iterable[str]) -> None:
+        self.stop = read_stop(stop)
         self.held, self.found = "", ""
 
     def push(self, piece: str) -> str:
@@ -330,4 +347,5 @@ class StopStrings:
 
     def end(self) -> str:
         """Return what was held back, where the text ends without a stop string."""
-        return "" if self.found else self.held
+        told, self.held = "" if self.found else self.held, ""
+        return told

@@ -134,6 +134,6 @@ class Request:
         for listener in tuple(self._listeners):
             try:
                 listener()
-            except Exception as error:
+            except BaseException as error:
                 told = (type(error), error, error.__traceback__, threading.current_thread())
                 threading.excepthook(threading.ExceptHookArgs(told))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from ..arguments import is_integer
 from ..eager import calls
 from ..ops import find
 from ..status import InvalidArgument, quote
@@ -16,6 +17,8 @@ from ..tensors import Tensor
 HISTORY = 64  # tokens that penalties look back on
 FUSED = ("temperature", "top_k", "top_p", "min_p")  # as `random_sample` has it
 RULES = (*FUSED, "typical")
+LARGEST = 1e36  # of the numbers of rules and biases: F32 holds HISTORY times as much
+COLDEST = 1e-30  # a temperature below it would divide by what F32 hardly holds, and leaves the largest logit alone
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,10 @@ class Sampling:
     others, and `frequency` for each time and `presence` once are subtracted. Then come rules in the order `order`:
     logits are divided by `temperature`, and what is left is the `top_k` largest (0: all), the fewest that weigh
     `top_p`, those that weigh `min_p` times what the largest does, and the `typical` ones (Meister et al. 2023; 1: all),
-    which the order has to name. One is drawn by `seed` and its position; at temperature 0 it is the largest. The
-    default order is `random_sample`'s; llama.cpp's is LLAMA_CPP. Raises InvalidArgument for an order that does not name
-    each rule that is used once; other mistakes are those of the operators.
+    which the order has to name. One is drawn by `seed` and its position; at temperature 0, which one below COLDEST
+    becomes, it is the largest. The default order is `random_sample`'s; llama.cpp's is LLAMA_CPP. Raises InvalidArgument
+    for what is no number, and for an order that does not name each rule that is used once; other mistakes are those of
+    the operators.
     """
 
     temperature: float = 0.0
@@ -43,11 +47,20 @@ class Sampling:
     order: tuple[str, ...] = FUSED
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", tuple(self.order))
+        for name in (field.name for field in fields(self) if field.name != "order"):
+            given, whole = getattr(self, name), name in ("top_k", "seed")
+            if not (is_integer(given) if whole else is_number(given)):
+                allowed = "an integer" if whole else f"a number up to {LARGEST:g}"
+                raise InvalidArgument("Sampling", f"{name}={quote(given)}", allowed=allowed)
+        order = tuple(self.order) if isinstance(self.order, Iterable) else ()
         used = {*FUSED, *(["typical"] if self.typical != 1 else [])}
-        if not used <= {*self.order} <= {*RULES} or len({*self.order}) != len(self.order):
+        names = {rule for rule in order if isinstance(rule, str)}
+        if not used <= names <= {*RULES} or len(names) != len(order):
             allowed = f"each of {', '.join(r for r in RULES if r in used)} once"
-            raise InvalidArgument("Sampling", f"order={quote(self.order)}", allowed=allowed)
+            raise InvalidArgument("Sampling", f"order={quote(order or self.order)}", allowed=allowed)
+        object.__setattr__(self, "order", order)
+        if 0 < self.temperature < COLDEST:
+            object.__setattr__(self, "temperature", 0.0)
 
     @property
     def penalised(self) -> bool:
@@ -97,6 +110,19 @@ class Sampling:
             elif rule == "typical" and self.typical != 1:
                 x = calls.call(find("typical_filter"), [x], mass=self.typical)
         return x
+
+
+def is_number(given: Any) -> bool:
+    """Return whether a value is a number up to LARGEST; True and False are none."""
+    number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
+    return number and bool(-LARGEST <= given <= LARGEST)
+
+
+def check_sampling(given: object) -> Sampling:
+    """Return how tokens are drawn, by default the largest; InvalidArgument where it is no `Sampling`."""
+    if not isinstance(given, Sampling | None):
+        raise InvalidArgument("generate", f"sampling={quote(given)}", allowed="a Sampling")
+    return Sampling() if given is None else given
 
 
 LLAMA_CPP = ("top_k", "typical", "top_p", "min_p", "temperature")

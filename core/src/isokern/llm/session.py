@@ -21,7 +21,7 @@ from .kv_cache import KVCache
 from .model import Model
 from .program import DecoderProgram
 from .recurrent import LayerState
-from .sampling import HISTORY, Sampling, pad_history
+from .sampling import HISTORY, Sampling, check_sampling, pad_history
 from .steps import SPAN, TokenStep
 
 DRAWING = 8  # programs of a session that draw: more ways to draw than one has at a time
@@ -63,6 +63,8 @@ class Session:
         """How many positions of the text the caches no longer have."""
         self.base = 0
         """The first position that layers have which keep a window."""
+        self._rewinds, self.clears = 0, 0
+        """How often the sequence began again."""
         self._programs: dict[tuple[int, bool], TokenProgram] = {}
         self._drawing: dict[tuple[int, bool, Sampling], DrawingProgram] = {}  # those that were used last
 
@@ -70,6 +72,11 @@ class Session:
     def position(self) -> int:
         """The number of tokens in the cache."""
         return self.caches[0].current_pos + self.base * self._near[0]
+
+    @property
+    def end(self) -> tuple[int, int, int]:
+        """What stays the same while the sequence ends as it did, whatever is dropped before."""
+        return self.clears, self._rewinds, self.position + self.dropped
 
     @property
     def cache_bytes(self) -> int:
@@ -84,6 +91,7 @@ class Session:
     def clear(self) -> None:
         """Begin again with an empty cache."""
         self.dropped = self.base = 0
+        self.clears += 1
         for cache in self.caches:
             cache.clear()
 
@@ -128,6 +136,7 @@ class Session:
         if c.recurrent or (self.base and position - max(c.windows) + 1 < self.base):
             self.clear()
             return 0
+        self._rewinds += 1
         for cache, near in zip(self.caches, self._near, strict=True):
             cache.current_pos = position - self.base * near
         return position
@@ -179,7 +188,7 @@ class Session:
             self._programs[key] = TokenProgram(self, *key)
         if sampling is None:
             return self._programs[key]
-        way = (*key, sampling)
+        way = (*key, check_sampling(sampling))
         self._drawing[way] = drawing = self._drawing.pop(way, None) or DrawingProgram(self._programs[key], sampling)
         while len(self._drawing) > DRAWING:
             del self._drawing[next(iter(self._drawing))]
@@ -239,6 +248,13 @@ def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) ->
     cast(wide, out=keys)
 
 
+def read_ends(given: Iterable[int]) -> frozenset[int]:
+    """Return the tokens that end a text; InvalidArgument where they are no integers."""
+    if not (isinstance(given, Iterable) and all(map(is_integer, given := list(given)))):
+        raise InvalidArgument("generate", f"ends={quote(given)}", allowed="tokens, which are integers")
+    return frozenset(given)
+
+
 def read_tokens(given: Iterable[int], size: int) -> list[int]:
     """Return tokens as a list; InvalidArgument unless there are some, all of a vocabulary of `size`."""
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -270,7 +286,7 @@ class TokenProgram(DecoderProgram):
         """Append `tokens` to the sequence and compute. Asynchronous where the device is.
 
         The cache needs room for `count` tokens, and states of models without keys take exactly these. Raises
-        InvalidArgument where there are more tokens, or no room.
+        InvalidArgument, before anything is counted, where there are more tokens, one that is none, or no room.
         """
         self.feed(tokens)
         self.recording.replay()
@@ -285,15 +301,16 @@ class TokenProgram(DecoderProgram):
         if session.position + self.count > session.length:
             problem = f"a program for {self.count} tokens after {session.position}"
             raise InvalidArgument("TokenProgram.run", problem, allowed=f"{session.length} in all, the cache's length")
-        start = session.take(given, self.count)
+        if tokens is not None:
+            ids = read_tokens(tokens, session.model.config.vocabulary)
+            self.tokens.copy_from(np.array([*ids, *[0] * (self.count - given)], np.int64))
+            self.inputs["start"].copy_from(np.array([session.position]))
+            if self.count > 1:
+                self.inputs["last"].copy_from(np.array([given - 1]))
+        session.take(given, self.count)
         if "base" in self.inputs and self._base != session.base:
             self.inputs["base"].copy_from(np.array([session.base]))
             self._base = session.base
-        if tokens is not None:
-            self.tokens.copy_from(np.array([*tokens, *[0] * (self.count - given)], np.int64))
-            self.inputs["start"].copy_from(np.array([start]))
-            if self.count > 1:
-                self.inputs["last"].copy_from(np.array([given - 1]))
 
 
 class DrawingProgram:
@@ -314,6 +331,8 @@ class DrawingProgram:
         device = program.session.device
         self._dropped, one = (tensor([n], "I64", device=device) for n in (0, 1))
         self._history = empty((1, HISTORY), "I64", device=device) if sampling.penalised else None
+        self.left: object = None
+        """The session's `end` and `dropped` after the last run: while they are so, the inputs are the next step's."""
         start, row, number = program.inputs["start"], program.logits, empty((1,), "I64", device=device)
         add, gather = find("add"), find("gather")
         with current_stream(device).capture() as self.recording:
@@ -335,12 +354,17 @@ class DrawingProgram:
     def run(self, tokens: Sequence[int] | None = None) -> None:
         """Append `tokens` to the sequence, compute and draw; without them, the token is what the last run left.
 
-        Errors are those of `TokenProgram.run`.
+        Errors are those of `TokenProgram.run`; without tokens, InvalidArgument where the session changed since then.
         """
+        session = self.program.session
+        if tokens is None and self.left != (session.end, session.dropped):
+            given = "no tokens, and the session has changed since the last run"
+            raise InvalidArgument("DrawingProgram.run", given, allowed="the tokens that come next")
         self.program.feed(tokens)
         if tokens is not None:
-            self._dropped.copy_from(np.array([self.program.session.dropped]))
+            self._dropped.copy_from(np.array([session.dropped]))
         self.recording.replay()
+        self.left = session.end, session.dropped
 
     def remember(self, tokens: Sequence[int]) -> None:
         """Store the last `HISTORY` tokens for a repetition penalty to look back on, if there is one."""

@@ -104,8 +104,10 @@ class Turns(ABC):
     def finish(self, state: SequenceState, reason: str, error: BaseException | None = None) -> None:
         """Take a request out; others may have what it has."""
         (self.running if state in self.running else self.waiting).remove(state)
-        self._give_back(state, reason != FAILED)
-        state.request.finish(reason, error)
+        try:
+            self._give_back(state, reason != FAILED)
+        finally:
+            state.request.finish(reason, error)
 
     @abstractmethod
     def commit(self, state: SequenceState, count: int) -> None:
