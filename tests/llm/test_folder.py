@@ -10,6 +10,7 @@ from small_model import PROMPT, made
 from isokern.llm import Chat, Model, Session, Tokenizer
 from isokern.llm.folder import open_folder
 from isokern.llm.folder_types import NAMES
+from isokern.llm.metadata import Metadata
 from isokern.status import BadTensorShape, InvalidArgument
 
 safetensors = pytest.importorskip("safetensors.numpy")
@@ -133,6 +134,25 @@ def test_yarn_whose_ramp_is_not_rounded(tmp_path):
     assert found.magnitude == pytest.approx(0.1 * np.log(4.0) + 1)
 
 
+def test_a_share_of_rope_under_either_key(tmp_path):
+    gguf = made(tmp_path / "m.gguf", **{"llama.rope.dimension_count": 16})
+    wanted = Model(gguf, device="cpu:0").config.frequencies
+    for changed in ({"partial_rotary_factor": 0.5}, {"rope_scaling": {"partial_rotary_factor": 0.5}}):
+        folder = write_folder(tmp_path / "m", gguf, "llama", **changed)
+        assert np.array_equal(Model.open(folder, device="cpu:0").config.frequencies, wanted)
+
+
+def test_a_tied_table_may_stand_twice(tmp_path):
+    gguf = made(tmp_path / "m.gguf", "qwen2", tied=False)
+    folder = write_folder(tmp_path / "m", gguf, "qwen2", tie_word_embeddings=True)
+    with pytest.raises(InvalidArgument, match=r"lm_head.weight is not the table; allowed: with tie_word_embeddings"):
+        open_folder(folder)
+    weights = safetensors.load_file(folder / "model.safetensors")
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    safetensors.save_file(weights, folder / "model.safetensors")
+    assert "output.weight" not in open_folder(folder).tensors
+
+
 def byte_level():
     """Return a tokenizer of bytes, merges and dialogue tokens, 90 in all, and its file."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -227,7 +247,28 @@ WRONG = [
     ({"model_type": "gemma7"}, "config.json: model_type is 'gemma7'; allowed: llama, mistral, mixtral, qwen2"),
     ({"model_type": []}, r"config.json: model_type is '\[\]'"),
     ({"num_attention_heads": True}, "allowed: even rows"),
-    ({"vocab_size": 2**70}, "vocab_size is '1180591620717411303424'; allowed: 97"),
+    ({"vocab_size": 2**70}, "vocab_size is '1180591620717411303424'; allowed: integers within 2..53"),
+    ({"rms_norm_eps": 10**400}, "rms_norm_eps is '1000.*'; allowed: integers within 2..53 and numbers within 1e38"),
+    ({"rope_scaling": {"rope_type": "linear", "factor": 1e39}}, "rope_scaling is '1e.39'; allowed: integers within"),
+    ({"head_dim": 10**12}, "head_dim is '1000000000000'; allowed: an integer from 1 to 16777216"),
+    ({"partial_rotary_factor": 1e30}, "partial_rotary_factor is '1e.30'; allowed: a number above 0 to 1"),
+    ({"partial_rotary_factor": "x"}, "partial_rotary_factor is 'x'; allowed: a number above 0 to 1"),
+    ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; allowed: False, True"),
+    ({"tie_word_embeddings": 0}, "tie_word_embeddings is '0'; allowed: False, True"),
+    ({"use_sliding_window": "no"}, "use_sliding_window is 'no'; allowed: False, True"),
+    ({"num_nextn_predict_layers": 1}, "not known here: 'num_nextn_predict_layers'"),
+    (
+        {"rope_parameters": {"rope_theta": 10000.0}, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        "rope_scaling is .*; allowed: {'rope_theta': 10000.0}, as rope_parameters has it",
+    ),
+    ({"rope_parameters": {"rope_theta": 10000.0}, "rope_theta": 5.0}, "rope_theta is '5.0'; allowed: 10000.0, as rope"),
+    (
+        {"rope_scaling": {"partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.25},
+        "partial_rotary_factor is '0.25'; allowed: 0.5, as rope",
+    ),
+    ({"rope_scaling": {"rope_type": []}}, r"rope_type is '\[\]'; allowed: default, linear"),
+    ({"rope_scaling": {"rope_type": "linear", "type": "yarn"}}, "rope_type is 'linear and yarn'; allowed: default"),
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": "no"}}, "rope of type yarn has truncate=no"),
     ({"rms_norm_epsilon": 1}, "config.json: 1 keys are not known here: 'rms_norm_epsilon'"),
     ({"quantization_config": {}}, "not known here: 'quantization_config'"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; allowed: silu"),
@@ -251,13 +292,18 @@ def folder(tmp_path_factory):
     return write_folder(where / "m", made(where / "m.gguf"), "llama")
 
 
-@pytest.mark.parametrize(("changed", "message"), WRONG, ids=[str(c) for c, _ in WRONG])
+@pytest.mark.parametrize(("changed", "message"), WRONG, ids=[str(c)[:90] for c, _ in WRONG])
 def test_configurations_that_are_refused(folder, tmp_path, changed, message):
     copy = shutil.copytree(folder, tmp_path / "copy")
     config = json.loads((copy / "config.json").read_text()) | changed
     (copy / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not ...}))
     with pytest.raises((InvalidArgument, BadTensorShape), match=message):
         Model.open(copy, device="cpu:0")
+
+
+def test_a_number_that_no_float_can_be():
+    with pytest.raises(InvalidArgument, match=r"eps is '1000.*; allowed: a number from 0"):
+        Metadata({"eps": 10**400}).real("eps")
 
 
 def header(**tensors):
@@ -270,6 +316,7 @@ FILES = [
     ("config.json", None, "config.json: it cannot be opened"),
     ("config.json", b"[", "config.json: it is no JSON"),
     ("config.json", b"[]", "config.json: it is no JSON object"),
+    ("config.json", b'{"a": {"b": 1, "c": 2, "b": 3}}', "config.json: it is no JSON: it has the key 'b' twice"),
     ("model.safetensors", None, "model.safetensors.* does not exist"),
     ("model.safetensors", b"", "model.safetensors: it is cut off"),
     (
@@ -286,6 +333,11 @@ FILES = [
     ("model.safetensors", header(x=F32), "tensor 'x' lies at 0 to 4; allowed: 4 bytes within the 0"),
     ("model.safetensors", header(x=F32 | {"shape": [2]}) + bytes(8), "tensor 'x' lies at 0 to 4; allowed: 8 bytes"),
     ("model.safetensors", header(x=F32) + bytes(4), "tensor 'x' is not known here"),
+    ("model.safetensors", header(x=F32) + bytes(5), "its tensors end at 4; allowed: 5, where the file ends"),
+    ("model.safetensors", header(x=F32, y=F32) + bytes(4), "tensor 'y' lies at 0; allowed: 4, behind another"),
+    ("model.safetensors", header(x=F32 | {"data_offsets": [4, 8]}) + bytes(8), "tensor 'x' lies at 4; allowed: 0"),
+    ("model.safetensors", header(x=F32, y=F32).replace(b'"y"', b'"x"') + bytes(4), "it has the key 'x' twice"),
+    ("model.safetensors.index.json", b'{"weight_map": {"x": "y"}}', "model.safetensors: it stands beside .*index.json"),
     ("model.safetensors.index.json", b'{"weight_map": {"x": "../y"}}', "weight_map is no map"),
     ("model.safetensors.index.json", b'{"weight_map": {"x": "model.safetensors"}}', "its tensors are not those that"),
     ("tokenizer.json", b"{}", "tokenizer.json: it has no model with a vocab"),

@@ -11,6 +11,7 @@ from isokern.blocks import quantize
 from isokern.dtypes import MXFP4
 from isokern.llm import Model, Session
 from isokern.llm.folder import open_folder
+from isokern.llm.folder_config import read_config
 from isokern.llm.folder_table import MODEL_TYPES
 from isokern.llm.folder_types import NAMES
 from isokern.status import InvalidArgument
@@ -149,6 +150,18 @@ CHANGES = [
     ("qwen2_moe", {"norm_topk_prob": True}, "norm_topk_prob is 'True'; allowed: False"),
     ("qwen2_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is '2'; allowed: 1"),
     ("smollm3", {"no_rope_layers": [1, 1, 0, 1]}, r"no_rope_layers is \[1, 1, 0, 1\]; allowed: 0 for every fourth"),
+    ("smollm3", {"num_hidden_layers": 10**7, "no_rope_layers": [1]}, "num_hidden_layers is 10000000; allowed: an int"),
+    (
+        "gemma3n_text",
+        {"num_hidden_layers": 10**12},
+        "num_hidden_layers is 1000000000000; allowed: an integer from 1 to",
+    ),
+    (
+        "gemma3n_text",
+        {"num_hidden_layers": 2, "intermediate_size": [10**30, 1]},
+        "intermediate_size is '1000.*'; allowed",
+    ),
+    ("falcon", {"new_decoder_architecture": "false"}, "new_decoder_architecture is 'false'; allowed: False, True"),
     ("gpt_oss", {"swiglu_limit": 6.0}, "swiglu_limit is '6.0'; allowed: 7.0"),
     ("gpt_oss", {"quantization_config": {"quant_method": "fp8"}}, "quantization_config has 'fp8'; allowed: mxfp4"),
 ]
@@ -161,6 +174,39 @@ def test_keys_that_are_refused(tmp_path, kind, changed, message):
         open_folder(write_folder(tmp_path / "m", {"model.embed_tokens.weight": np.zeros((97, WIDTH), "f")}, config))
 
 
+GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 48}
+MAMBA = {"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2}
+MAMBA2 = {"model_type": "mamba2", "hidden_size": 64, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 32}
+UNREAD = [
+    (GPT2, {"rope_scaling": {"type": "nonsense"}}, "rope_scaling is .*; allowed: null"),
+    (GPT2, {"rope_theta": "x"}, "rope_theta is 'x'; allowed: null"),
+    (GPT2, {"head_dim": 7}, "head_dim is '7'; allowed: null"),
+    (GPT2, {"layer_types": ["x"]}, "layer_types is .*; allowed: a list of sliding_attention"),
+    (MAMBA, {"head_dim": 7}, "head_dim is '7'; allowed: null"),
+    (MAMBA, {"sliding_window": 3}, "sliding_window is '3'; allowed: null"),
+    (MAMBA, {"layer_types": ["x"]}, "layer_types is .*; allowed: null"),
+    (MAMBA, {"n_layer": 7}, "n_layer is '7'; allowed: 2, as another key has it"),
+    (MAMBA, {"intermediate_size": 7}, "intermediate_size is 7; allowed: 128, of other keys"),
+    (MAMBA, {"d_inner": 7}, "d_inner is 7; allowed: 128, of other keys"),
+    (MAMBA2, {"head_dim": 16}, "head_dim is 16; allowed: 32, of other keys"),
+]
+
+
+@pytest.mark.parametrize(("config", "changed", "message"), UNREAD, ids=[m for _, _, m in UNREAD])
+def test_keys_that_a_type_does_not_read(config, changed, message):
+    read_config(config)
+    with pytest.raises(InvalidArgument, match=message):
+        read_config({**config, **changed})
+
+
+def test_rope_without_a_context_to_compare():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}
+    config = {**CONFIG, "model_type": "ministral3", "sliding_window": None, "rope_parameters": yarn}
+    for change in ({}, {"max_position_embeddings": None}):
+        _, metadata, _ = read_config({**config, **change})
+        assert metadata["mistral3.attention.temperature_scale"] == 0.1
+
+
 MATRIX, BYTES = np.zeros((EXPERT, WIDTH), np.float32), np.zeros((2, 2, 2, 16), np.uint8)
 EXPERT_1 = {"model.layers.0.mlp.experts.1.up_proj.weight": MATRIX}
 BLOCKS = {"model.layers.0.mlp.experts.down_proj_blocks": BYTES}
@@ -169,13 +215,21 @@ TENSORS = [
     ("qwen2_moe", {"model.layers.0.mlp.shared_experts.up_proj.weight": MATRIX}, "is not known here"),
     ("gpt_oss", BLOCKS, "tensor 'blk.0.ffn_down_exps.scales' is missing"),
     ("gpt_oss", {**BLOCKS, "model.layers.0.mlp.experts.down_proj_scales": BYTES[0, 0]}, "allowed: U8 .experts, rows"),
+    (
+        "granitemoe",
+        {
+            **{f"model.layers.0.mlp.experts.{i}.gate_proj.weight": MATRIX for i in range(2)},
+            "model.layers.0.block_sparse_moe.input_linear.weight": np.zeros((2, 2 * EXPERT, WIDTH), np.float32),
+        },
+        "several tensors make 'blk.0.ffn_gate_exps.weight'; allowed: one of them",
+    ),
     ("gemma2", {"vision_tower.x.weight": MATRIX}, "tensor 'vision_tower.x.weight' is not known here"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "tensors", "message"), TENSORS, ids=[m for _, _, m in TENSORS])
 def test_tensors_that_are_refused(tmp_path, kind, tensors, message):
-    config = {**CONFIG, "model_type": kind, **TYPES[kind]}
+    config = {**CONFIG, "model_type": kind, **TYPES.get(kind, {})}
     with pytest.raises(InvalidArgument, match=message):
         open_folder(write_folder(tmp_path / "m", tensors, config))
 
@@ -188,12 +242,25 @@ def test_the_text_of_a_model_of_images(tmp_path):
     tensors = {f"language_model.{name}": array for name, array in tensors.items()}
     tensors |= {"vision_tower.layers.0.weight": MATRIX, "multi_modal_projector.linear_1.weight": MATRIX}
     config = {"model_type": "mistral3", "vision_config": {}, "tie_word_embeddings": False, "text_config": text}
+    config |= {"image_token_index": 10, "multimodal_projector_bias": False, "spatial_merge_size": 2, "dtype": "float32"}
     found = Model.open(write_folder(tmp_path / "f", tensors, config), device="cpu:0")
     assert np.array_equal(logits(found), logits(Model(gguf, device="cpu:0")))
+    with pytest.raises(InvalidArgument, match="keys beside text_config are not known here: 'rope_theta'"):
+        open_folder(write_folder(tmp_path / "f", tensors, {**config, "rope_theta": 5.0}))
 
 
 def test_layers_that_draft_are_left_out(tmp_path):
-    config = {**CONFIG, "model_type": "qwen3", "num_hidden_layers": 2, "num_nextn_predict_layers": 1}
+    rows = {"num_hidden_layers": 2, "num_nextn_predict_layers": 1, "head_dim": None, "sliding_window": None}
+    config = {**CONFIG, "model_type": "deepseek_v3", **rows}
     table = {"model.embed_tokens.weight": np.zeros((97, WIDTH), "f"), "lm_head.weight": np.zeros((97, WIDTH), "f")}
-    found = open_folder(write_folder(tmp_path / "m", {**table, "model.layers.2.eh_proj.weight": MATRIX}, config))
+    drafts = {f"model.layers.2.{name}.weight": MATRIX for name in ("eh_proj", "enorm", "mlp.down_proj")}
+    found = open_folder(write_folder(tmp_path / "m", {**table, **drafts}, config))
     assert {*found.tensors} == {"token_embd.weight", "output.weight"}
+    for name in ("model.layers.2.junk.weight", "model.layers.3.eh_proj.weight"):
+        with pytest.raises(InvalidArgument, match=f"tensor '{name}' is not known here"):
+            open_folder(write_folder(tmp_path / "m", {**table, name: MATRIX}, config))
+    for value in ("x", 10**9, -1, True):
+        with pytest.raises(InvalidArgument, match=r"num_nextn_predict_layers is .*; allowed: 0 to 9"):
+            open_folder(write_folder(tmp_path / "m", table, {**config, "num_nextn_predict_layers": value}))
+    with pytest.raises(InvalidArgument, match="head_dim is 7; allowed: 64"):
+        open_folder(write_folder(tmp_path / "m", table, {**config, "head_dim": 7}))

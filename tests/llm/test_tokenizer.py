@@ -5,6 +5,7 @@ Text is split as by the reference libraries.
 
 import functools
 import json
+import random
 import re
 import subprocess
 import sys
@@ -218,6 +219,29 @@ def test_how_each_kind_cuts(pre, pieces):
     library = Tokenizer(gpt2_metadata(pre))._vocabulary.library
     cut = [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str("I'm 12345 ... HE'S\n\n x")]
     assert [piece.replace("Ġ", " ").replace("Ċ", "\n") for piece in cut] == pieces
+
+
+@pytest.mark.parametrize(
+    ("pre", "pattern"),
+    [
+        ("superbpe", (r"\p{N}+", r"(?=(\d{3})+(?!\d))")),
+        ("tiny_aya", (r"\d{1,3}(?=(?:\d{3})*\b)", *CUTS["tiny_aya"].patterns[2:])),
+        ("afmoe", (r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))", *CUTS["afmoe"].patterns[3:])),
+    ],
+)
+def test_numbers_are_cut_in_threes_as_by_the_models_own_patterns(pre, pattern):
+    library = tokenizers.pre_tokenizers
+    ours, theirs = (
+        library.Sequence([library.Split(tokenizers.Regex(p), "isolated") for p in patterns])
+        for patterns in (CUTS[pre].patterns, pattern)
+    )
+    draw = random.Random(pre)
+    for _ in range(2000):
+        letters = draw.choice(["0123456789", "01a", "12½", "1 a.½Ⅷ_", "1٣a é\n,-", "12中あa'", "1\u0301_4"])
+        text = "".join(draw.choice(letters) * draw.choice((1, 1, 2, 3, 7)) for _ in range(draw.randrange(14)))
+        assert ours.pre_tokenize_str(text) == theirs.pre_tokenize_str(text), text
+    for text in ("1" * 300_001, "1" * 300_000 + "x"):  # where the models' own take hours
+        assert max(len(piece) for piece, _ in ours.pre_tokenize_str(text)) == 3
 
 
 def test_a_whole_token_needs_no_merges_in_llama_bpe():

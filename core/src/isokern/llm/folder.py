@@ -7,18 +7,18 @@ own.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .folder_config import read_config, wrong
 from .folder_tokenizer import add_tokenizer
-from .folder_types import OF_TEXT_AND_MORE, TEXT_KEYS
-from .folder_weights import rename_tensors
-from .gguf import GGUF, GGUFTensor
-from .safetensors_file import read_safetensors
+from .folder_types import NO_TEXT_KEYS, OF_TEXT_AND_MORE, TEXT_KEYS, UNUSED
+from .folder_weights import drop_drafts, rename_tensors
+from .gguf import GGUF, GGUFTensor, quote_name
+from .safetensors_file import parse_json, read_safetensors
 
 
 def open_folder(path: str | os.PathLike[str]) -> GGUF:
@@ -31,19 +31,22 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
     text: Any = config.get("text_config") if config.get("model_type") in OF_TEXT_AND_MORE else None
     whole = not isinstance(text, dict)
     if not whole:
+        known = (*UNUSED, *TEXT_KEYS)
+        strange = [quote_name(k) for k in config if k not in known and not re.fullmatch(NO_TEXT_KEYS, k)]
+        if strange:
+            raise wrong("config.json", f"keys beside text_config are not known here: {', '.join(strange[:8])}")
         config = text | {key: config[key] for key in TEXT_KEYS if key in config}
     model, metadata, extra = read_config(config)
     sizes = {key.removeprefix(f"{model.architecture}."): value for key, value in metadata.items()}
-    found, layers = _read_tensors(folder), config.get("num_hidden_layers")
-    if isinstance(layers, int) and isinstance(config.get("num_nextn_predict_layers"), int):  # which draft more tokens
-        drafts = tuple(f"model.layers.{layers + i}." for i in range(min(config["num_nextn_predict_layers"], 9)))
-        found = {name: tensor for name, tensor in found.items() if not name.startswith(drafts)}
+    found = drop_drafts(_read_tensors(folder), model, config)
     tensors = rename_tensors(found, model, sizes, whole) | extra
+    table, own = tensors.get("token_embd.weight"), tensors.get("output.weight")
     if {**model.defaults, **config}.get("tie_word_embeddings", False):
+        if own and table and ((own.type, own.shape) != (table.type, table.shape) or (own.data != table.data).any()):
+            raise wrong("safetensors", "lm_head.weight is not the table", "with tie_word_embeddings false")
         tensors.pop("output.weight", None)
     elif "output.weight" not in tensors and "token_embd.weight" in tensors:
         raise wrong("safetensors", "tensor lm_head.weight is missing", "with tie_word_embeddings alone")
-    table = tensors.get("token_embd.weight")
     if (folder / "tokenizer.json").exists():
         files = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.json")
         read = [_read_json(folder / name, needed=name == files[0]) for name in files]
@@ -56,10 +59,10 @@ def _read_json(path: Path, needed: bool = True) -> dict[str, Any]:
     if not needed and not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise wrong(path.name, f"it cannot be opened: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise wrong(path.name, f"it is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise wrong(path.name, "it is no JSON object")
@@ -76,6 +79,8 @@ def _read_tensors(folder: Path) -> Mapping[str, GGUFTensor]:
         if not isinstance(places, dict) or not all(isinstance(f, str) and Path(f).name == f for f in places.values()):
             raise wrong(index.name, "weight_map is no map of tensors to files in this folder")
         files = sorted(set(places.values()))
+        if "model.safetensors" not in files and (folder / "model.safetensors").exists():
+            raise wrong("model.safetensors", f"it stands beside {index.name}, which has no tensor there", "one of them")
     found: dict[str, GGUFTensor] = {}
     for file in files:
         part = read_safetensors(folder / file)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import is_integer
 from ..ops.rope import frequencies, longrope_magnitude, yarn_magnitude
 from ..status import InvalidArgument
 from .architectures import ARCHITECTURES, Architecture
 from .folder_table import MODEL_TYPES
-from .folder_types import ACTIVATIONS, READ, SIZES, UNUSED, ModelType
+from .folder_types import ACTIVATIONS, FLAGS, OF_ROPE, OF_WINDOWS, READ, SIZES, UNUSED, ModelType
 from .gguf import GGUFTensor, quote_name
+from .metadata import MOST
 
 # By the type of rope: the keys that say how it is scaled
 SCALINGS = {
@@ -53,10 +55,13 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelType, dict[str, Any], d
     if strange:
         named = ", ".join(quote_name(key) for key in strange[:8])
         raise wrong("config.json", f"{len(strange)} keys are not known here: {named}", "none of such")
-    given = {**model.defaults, **config}
-    only = {**model.only, **dict.fromkeys(ACTIVATIONS, (None, *model.act))}
+    _check_numbers({key: value for key, value in config.items() if key not in UNUSED and key not in model.only})
+    given, form = {**model.defaults, **config}, ARCHITECTURES[model.architecture]
+    unread = {*(() if form.pairing else OF_ROPE), *(OF_WINDOWS if form.state else ())} - {*model.sizes}
+    only = {**dict.fromkeys(unread, (None,)), **model.only, **dict.fromkeys(ACTIVATIONS, (None, *model.act))}
+    only |= dict.fromkeys(FLAGS, (False, True))
     for key, values in only.items():
-        if key in given and given[key] not in values:
+        if key in given and (given[key] not in values or (key in FLAGS and not isinstance(given[key], bool))):
             raise wrong_value(key, given[key], ", ".join(str(v) for v in values if v is not None) or "null")
     own = f"{model.architecture}."
     metadata: dict[str, Any] = {"general.architecture": model.architecture}
@@ -65,16 +70,26 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelType, dict[str, Any], d
         if name and given.get(key) is not None and metadata.setdefault(own + name, given[key]) != given[key]:
             raise wrong_value(key, given[key], f"{metadata[own + name]}, as another key has it")
     extra: dict[str, GGUFTensor] = {}
-    form = ARCHITECTURES[model.architecture]
+    rope, local = _find_rope(config, given, form)
     if form.pairing:
-        _add_heads(metadata, own, given)
+        _add_heads(metadata, own, given, rope)
     if model.derive is not None:
         metadata |= {own + key: value for key, value in model.derive(given).items()}
     if form.pairing:
-        _add_rope(metadata, extra, own, given, form)
+        _add_rope(metadata, extra, own, given, form, rope, local)
     if not form.state:
         _add_windows(metadata, own, given, form)
     return model, metadata, extra
+
+
+def _check_numbers(config: Mapping[str, Any]) -> None:
+    """Refuse numbers, at any depth, that no size and no float32 can be: formulas of others do not overflow."""
+    found = [*config.items()]
+    for key, value in found:  # which grows
+        if isinstance(value, (dict, list)):
+            found += [(key, v) for v in (value.values() if isinstance(value, dict) else value)]
+        elif isinstance(value, (int, float)) and not abs(value) <= (1e38 if isinstance(value, float) else 1 << 53):
+            raise wrong_value(key, value, "integers within 2**53 and numbers within 1e38")
 
 
 def is_number(value: Any) -> bool:
@@ -82,17 +97,20 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _add_heads(metadata: dict[str, Any], own: str, given: Mapping[str, Any]) -> None:
+def _add_heads(metadata: dict[str, Any], own: str, given: Mapping[str, Any], rope: Mapping[str, Any]) -> None:
     heads, width = metadata.get(own + "attention.head_count"), metadata.get(own + "embedding_length")
     dim = given.get("head_dim")
     if dim is None and isinstance(heads, int) and isinstance(width, int) and heads > 0:
         dim = width // heads
     if dim is not None:
-        metadata |= {own + f"attention.{name}_length": dim for name in ("key", "value")}
-        parameters = given.get("rope_parameters")
-        share = parameters.get("partial_rotary_factor") if isinstance(parameters, dict) else None
+        share = rope.get("partial_rotary_factor")
         share = given.get("partial_rotary_factor", 1.0) if share is None else share
-        metadata[own + "rope.dimension_count"] = int(dim * share) if is_number(share) and is_number(dim) else dim
+        if not is_number(share) or not 0 < share <= 1:
+            raise wrong_value("partial_rotary_factor", share, "a number above 0 to 1")
+        if not is_integer(dim) or not 0 < dim <= MOST:
+            raise wrong_value("head_dim", dim, f"an integer from 1 to {MOST}")
+        metadata |= {own + f"attention.{name}_length": dim for name in ("key", "value")}
+        metadata[own + "rope.dimension_count"] = int(dim * share)
     if "query_pre_attn_scalar" in given:
         scalar = given["query_pre_attn_scalar"]
         if not is_number(scalar) or not scalar > 0:
@@ -126,15 +144,19 @@ def _add_windows(metadata: dict[str, Any], own: str, given: Mapping[str, Any], f
             metadata[f"{key}_pattern"] = every if layers is None else seen
 
 
-def _add_rope(
-    metadata: dict[str, Any], extra: dict[str, GGUFTensor], own: str, given: Mapping[str, Any], form: Architecture
-) -> None:
-    """Add rope's base and scaling, of `rope_parameters` or the older keys; of layers with a window apart."""
-    found = given.get("rope_parameters") or given.get("rope_scaling") or {}
-    if not isinstance(found, dict):
+def _find_rope(
+    config: Mapping[str, Any], given: Mapping[str, Any], form: Architecture
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return `rope_parameters`, and those of layers with a window; older keys that stand beside say the same."""
+    keys = ("rope_parameters", "rope_scaling")
+    either = [config[key] for key in keys if config.get(key) not in (None, {})]
+    either = either or [given[key] for key in keys if given.get(key)] or [{}]
+    if not all(isinstance(found, dict) for found in either):
         raise wrong("config.json", "rope_scaling is no JSON object")
-    nested, local = WHOLE in found or WINDOWED in found, {"rope_theta": given.get("rope_local_base_freq")}
-    if nested:
+    if either[0] != either[-1]:
+        raise wrong_value("rope_scaling", either[1], f"{either[0]}, as rope_parameters has it")
+    found, local = either[0], {"rope_theta": given.get("rope_local_base_freq")}
+    if WHOLE in found or WINDOWED in found:
         if set(found) - {WHOLE, WINDOWED} or not all(isinstance(found.get(k), dict) for k in (WHOLE, WINDOWED)):
             raise wrong("config.json", "rope_parameters has other parts", f"{WHOLE} and {WINDOWED}")
         local, found = found[WINDOWED], found[WHOLE]
@@ -144,23 +166,42 @@ def _add_rope(
             raise wrong("config.json", f"rope of {WINDOWED} is {local}", "its rope_theta, for types that have one")
         if found["partial_rotary_factor"] != 1.0:
             raise wrong_value("partial_rotary_factor", found["partial_rotary_factor"], "1.0 beside windows")
+    older = {key: found.get(key) for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")}
+    for key, value in {**older, "rope_local_base_freq": local.get("rope_theta")}.items():
+        if config.get(key) is not None and value not in (None, config[key]):
+            raise wrong_value(key, config[key], f"{value}, as rope_parameters has it")
+    return found, local
+
+
+def _add_rope(
+    metadata: dict[str, Any],
+    extra: dict[str, GGUFTensor],
+    own: str,
+    given: Mapping[str, Any],
+    form: Architecture,
+    found: Mapping[str, Any],
+    local: Mapping[str, Any],
+) -> None:
+    """Add rope's base and scaling; the base of layers with a window apart."""
     if local.get("rope_theta") is not None:
         metadata[own + "rope.freq_base_swa"] = local["rope_theta"]
     scaling = {k: v for k, v in found.items() if k != "partial_rotary_factor"}
     base = scaling.pop("rope_theta", given.get("rope_theta", 10000.0))
-    kinds = {scaling.pop(key, None) for key in ("rope_type", "type")} - {None}
-    kind = kinds.pop() if kinds else "default"
+    kinds = [k for k in (scaling.pop(key, None) for key in ("rope_type", "type")) if k is not None]
+    kind = kinds[0] if kinds else "default"
     kind = "longrope" if kind == "su" else kind
     metadata[own + "rope.freq_base"] = base
-    if kinds or kind not in SCALINGS:
-        raise wrong_value("rope_type", kind, ", ".join(SCALINGS))
+    if not isinstance(kind, str) or kind not in SCALINGS or kinds[:1] != kinds[-1:]:
+        raise wrong_value("rope_type", " and ".join(map(str, kinds)), ", ".join(SCALINGS))
     context = metadata.get(own + "context_length")
     if "llama_4_scaling_beta" in scaling and "attention.temperature_scale" in form.scales:
         metadata[own + "attention.temperature_scale"] = scaling.pop("llama_4_scaling_beta")
-        if scaling.get("max_position_embeddings") == context:
-            del scaling["max_position_embeddings"]
+        if scaling.get("max_position_embeddings", context) == context:
+            scaling.pop("max_position_embeddings", None)
     allowed = SCALINGS[kind]
     strange = [f"{key}={value}" for key, value in scaling.items() if key not in allowed]
+    if not isinstance(scaling.get("truncate", True), bool):
+        strange.append(f"truncate={scaling['truncate']}")
     values = {key: value for key, value in scaling.items() if value is not None}
     plain = [v for key, v in values.items() if key not in ("truncate", "short_factor", "long_factor")]
     if strange or not all(map(is_number, (*plain, base))):

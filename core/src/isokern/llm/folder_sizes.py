@@ -11,14 +11,18 @@ import numpy as np
 
 from ..arguments import is_integer
 from ..status import InvalidArgument
+from .metadata import MOST
+
+MAX_LAYERS = 99_999  # names of tensors have no more digits
 
 
-def read_size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """Return an integer of config.json; InvalidArgument where it is none from 1."""
+def read_size(config: Mapping[str, Any], key: str, default: int | None = None, most: int = MOST) -> int:
+    """Return an integer of config.json; InvalidArgument where it is none from 1 to `most`."""
     value: Any = config.get(key)
     value = default if value is None else value
-    if not is_integer(value) or value < 1:
-        raise InvalidArgument("folder", f"config.json: {key} is {value!r}"[:120], allowed="an integer from 1")
+    if not is_integer(value) or not 1 <= value <= most:
+        allowed = f"an integer from 1 to {most}"
+        raise InvalidArgument("folder", f"config.json: {key} is {value!r}"[:120], allowed=allowed)
     return int(value)
 
 
@@ -39,6 +43,8 @@ def size_deepseek(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of heads: the cache holds latents and what rope turns."""
     names = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
     rank, rotated, plain, value = (read_size(config, name) for name in names)
+    if config.get("head_dim") not in (None, rotated):
+        raise InvalidArgument("folder", f"config.json: head_dim is {config['head_dim']}"[:120], allowed=str(rotated))
     made: dict[str, Any] = {"attention.key_length": rank + rotated, "attention.value_length": rank}
     made |= {"attention.key_length_mla": plain + rotated, "attention.value_length_mla": value}
     if config.get("topk_method") != "greedy" and config.get("n_group") is not None:
@@ -48,7 +54,7 @@ def size_deepseek(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def size_gemma3n(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return how many deviations above the mean gates open, of the share that is closed, and the inner widths."""
-    layers, inner = read_size(config, "num_hidden_layers"), config.get("intermediate_size")
+    layers, inner = read_size(config, "num_hidden_layers", most=MAX_LAYERS), config.get("intermediate_size")
     shares: Any = config.get("activation_sparsity_pattern")
     if shares is None:
         closed = 10 if layers > 10 else 0
@@ -57,20 +63,26 @@ def size_gemma3n(config: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidArgument("folder", "config.json: activation_sparsity_pattern is no list of numbers from 0 below 1")
     far = [NormalDist().inv_cdf(s) if s else -math.inf for s in shares]
     made: dict[str, Any] = {"activation_sparsity_scale": np.array(far, np.float32)}
-    if isinstance(inner, list) and all(is_integer(i) for i in inner):
+    if isinstance(inner, list) and all(is_integer(i) and 0 < i <= MOST for i in inner):
         made["feed_forward_length"] = np.array(inner, np.int64)
     return made
 
 
 def size_mamba(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channels of a state space."""
-    return {"ssm.inner_size": read_size(config, "expand", 2) * read_size(config, "hidden_size")}
+    inner = read_size(config, "expand", 2) * read_size(config, "hidden_size")
+    heads = read_size(config, "num_heads", 1)
+    for key, size in (("intermediate_size", inner), ("d_inner", inner), ("head_dim", inner // heads)):
+        if config.get(key) is not None and read_size(config, key) != size:
+            raise InvalidArgument("folder", f"config.json: {key} is {config[key]}", allowed=f"{size}, of other keys")
+    return {"ssm.inner_size": inner}
 
 
 def check_rope_layers(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return nothing; InvalidArgument where rope turns other layers than three of four."""
     found = config.get("no_rope_layers")
-    if found is not None and found != [int(layer % 4 != 3) for layer in range(read_size(config, "num_hidden_layers"))]:
+    layers = read_size(config, "num_hidden_layers", most=MAX_LAYERS)
+    if found is not None and found != [int(layer % 4 != 3) for layer in range(layers)]:
         raise InvalidArgument("folder", f"config.json: no_rope_layers is {found}"[:120], allowed="0 for every fourth")
     return {}
 

@@ -155,7 +155,7 @@ GRANITEMOE = extend(
 MAMBA = ModelType(
     "mamba",
     sizes={
-        **dict.fromkeys(("intermediate_size", "expand", "n_layer"), ""),
+        **dict.fromkeys(("intermediate_size", "expand"), ""),
         **{"state_size": "ssm.state_size", "conv_kernel": "ssm.conv_kernel", "time_step_rank": "ssm.time_step_rank"},
         "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
     },
@@ -251,6 +251,7 @@ MODEL_TYPES: Mapping[str, ModelType] = {
     ),
     "deepseek_v3": extend(
         DEEPSEEK,
+        sizes={"num_nextn_predict_layers": ""},
         defaults={
             **{"n_group": 8, "topk_group": 4, "n_shared_experts": 1, "first_k_dense_replace": 3},
             **{"norm_topk_prob": True, "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "n_routed_experts": 256},
@@ -351,7 +352,7 @@ MODEL_TYPES: Mapping[str, ModelType] = {
     "mamba2": extend(
         MAMBA,
         "mamba2",
-        sizes={"num_heads": "ssm.time_step_rank", "n_groups": "ssm.group_count", "time_step_rank": ""},
+        sizes={"num_heads": "ssm.time_step_rank", "n_groups": "ssm.group_count", "time_step_rank": "", "head_dim": ""},
         defaults={"tie_word_embeddings": False, "state_size": 128, "num_heads": 128, "n_groups": 8},
         only={
             "time_step_limit": ([0.0, float("inf")], [0.0, {"__float__": "Infinity"}]),

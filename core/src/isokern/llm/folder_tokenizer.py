@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .folder_config import wrong
-from .gguf import Value
+from .gguf import Value, quote_name
 from .vocabularies import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
 
 
@@ -28,15 +28,24 @@ def add_tokenizer(
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), (dict, list)):
         raise wrong("tokenizer.json", "it has no model with a vocab")
     vocabulary = model["vocab"]
+    if model.get("dropout") not in (None, 0):
+        raise wrong("tokenizer.json", f"dropout is {model['dropout']}: a text would become other tokens each time", "0")
     try:
-        listed = vocabulary.items() if isinstance(vocabulary, dict) else ((t[0], i) for i, t in enumerate(vocabulary))
-        texts = {int(i): str(text) for text, i in listed}
-        special = {int(token["id"]): (str(token["content"]), bool(token["special"])) for token in added}
-    except (KeyError, TypeError, ValueError, IndexError):
+        listed = vocabulary.items() if isinstance(vocabulary, dict) else ((t, i) for i, (t, _) in enumerate(vocabulary))
+        texts = {i: text for text, i in listed}
+        special = {token["id"]: (token["content"], token["special"]) for token in added}
+    except (KeyError, TypeError, ValueError):
         raise wrong("tokenizer.json", "its vocab or added_tokens are not of the known form") from None
+    each = [(i, text, True) for i, text in texts.items()] + [(i, *token) for i, token in special.items()]
+    if not all(type(i) is int and isinstance(t, str) and isinstance(flag, bool) for i, t, flag in each):
+        raise wrong("tokenizer.json", "its vocab or added_tokens are not of the known form")
+    if len(each) < len(vocabulary) + len(added):
+        raise wrong("tokenizer.json", "it has an id twice", "one text of each")
     texts |= {i: text for i, (text, _) in special.items()}
     if not all(0 <= i < size for i in texts):
-        raise wrong("tokenizer.json", f"it has token {max(texts)}", f"below {size}, the rows of the embedding table")
+        raise wrong(
+            "tokenizer.json", f"it has token {max(texts, key=abs)}", f"below {size}, the rows of the embedding table"
+        )
     fallback = bool(model.get("byte_fallback"))
     types = np.full(size, UNUSED, np.int32)
     for i, text in texts.items():
@@ -50,17 +59,22 @@ def add_tokenizer(
     for name in ("bos", "eos", "unk"):
         given = more.get(f"{name}_token")
         content = given.get("content") if isinstance(given, dict) else given
+        if given is not None and (not isinstance(content, str) or (content not in ids and name != "unk")):
+            raise wrong("tokenizer_config.json", f"{name}_token is {quote_name(str(content))}", "the text of a token")
         token = ids.get(content) if isinstance(content, str) else config.get(f"{name}_token_id")
         token = ends[0] if isinstance(token, list) and ends else token
-        if isinstance(token, int):
+        if token is not None:
             own["unknown_token_id" if name == "unk" else f"{name}_token_id"] = token
     if ends:
         own["end_token_ids"] = np.array(ends, np.int32)
     for key in ("add_bos_token", "add_eos_token"):
-        if isinstance(more.get(key), bool):
+        if more.get(key) is not None:
             own[key] = more[key]
     metadata |= {f"tokenizer.ggml.{key}": value for key, value in own.items()}
-    metadata["tokenizer.huggingface.json"] = json.dumps(file)
+    try:
+        metadata["tokenizer.huggingface.json"] = json.dumps(file)
+    except RecursionError:
+        raise wrong("tokenizer.json", "it nests too deeply") from None
     metadata |= _find_templates(folder, more, files[3])
 
 
@@ -77,14 +91,18 @@ def _find_templates(folder: Path, more: Mapping[str, Any], file: Mapping[str, An
     """Return the chat templates of chat_template.jinja, else of the .json, else of tokenizer_config.json."""
     path, key = folder / "chat_template.jinja", "tokenizer.chat_template"
     if path.exists():
-        return {key: path.read_text(encoding="utf-8")}
+        try:
+            return {key: path.read_text(encoding="utf-8")}
+        except (OSError, ValueError) as error:
+            raise wrong(path.name, f"it cannot be read: {error}", "text in UTF-8") from None
     found = file.get("chat_template", more.get("chat_template"))
-    if isinstance(found, str):
-        return {key: found}
-    if not isinstance(found, list):
+    if found is None:
         return {}
+    found = [{"name": "default", "template": found}] if isinstance(found, str) else found
     try:
-        named = {str(t["name"]): str(t["template"]) for t in found}
+        named = {t["name"]: t["template"] for t in found}
+        if len(named) < len(found) or not all(isinstance(text, str) for pair in named.items() for text in pair):
+            raise TypeError
     except (KeyError, TypeError):
         raise wrong("tokenizer_config.json", "chat_template is no list of name and template") from None
     return {key if name == "default" else f"{key}.{name}": text for name, text in named.items()}

@@ -39,12 +39,18 @@ UNUSED = {
     *("use_cache", "use_mambapy", "use_qkv_bias"),
 }
 # Keys that are read beside SIZES, of which a type's `only` and `sizes` allow more
-READ = {"head_dim", "layer_types", "partial_rotary_factor", "rope_parameters", "rope_scaling", "rope_theta"}
-READ |= {"hidden_act", "num_nextn_predict_layers", "sliding_window", "tie_word_embeddings", "use_sliding_window"}
+OF_ROPE = ("head_dim", "partial_rotary_factor", "rope_parameters", "rope_scaling", "rope_theta")
+OF_WINDOWS = ("layer_types", "sliding_window", "use_sliding_window")
+READ = {*OF_ROPE, *OF_WINDOWS, "tie_word_embeddings"}
+FLAGS = ("new_decoder_architecture", "tie_word_embeddings", "use_sliding_window")  # true or false and nothing else
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation")
 # Models of text and images or sound: the keys beside text_config that hold for its text, and tensors of the other parts
 OF_TEXT_AND_MORE = ("gemma3", "gemma3n", "mistral3")
 TEXT_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "quantization_config", "tie_word_embeddings")
+NO_TEXT_KEYS = (
+    r"text_config|\w+_token_(id|index)|spatial_merge_size|mm_tokens_per_image"
+    r"|(vision|audio|multimodal_projector|projector)_\w+"
+)
 NO_TEXT = r"(model\.)?(vision_\w+|audio_\w+|multi_modal_projector|embed_vision|embed_audio)\..+"
 # Parts of a tensor's name in GGUF's; # stands for a number, whose tensors are stacked
 NAMES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from .gguf import GGUFTensor, quote_name
 BEGIN = re.compile(r"^(?:language_model\.)?(?:model\.|transformer\.|backbone\.)?(?:language_model\.)?")
 LAYER = re.compile(r"(?:layers|h)\.(\d{1,5})\.(.+)")
 NUMBER = re.compile(r"\.(\d{1,5})(?=\.|$)")
+OF_DRAFTS = ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight", "shared_head.head.weight")
 FOLLOWS = ("self_attn.rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")  # from the configuration: angles, masks
 
 
@@ -40,6 +41,21 @@ def rename(name: str, model: ModelType) -> tuple[str, int | None] | None:
     return f"{own}{names[part]}.{kind}", place
 
 
+def drop_drafts(found: Mapping[str, GGUFTensor], model: ModelType, config: Mapping[str, Any]) -> dict[str, GGUFTensor]:
+    """Return the tensors without those of layers behind the last one that only draft tokens."""
+    layers: Any = config.get("num_hidden_layers")
+    drafts = config.get("num_nextn_predict_layers") or 0
+    if not is_integer(drafts) or not 0 <= drafts < 10:
+        raise wrong("config.json", f"num_nextn_predict_layers is {quote_name(str(drafts))}", "0 to 9")
+    first = [f"model.layers.{layers + i}." for i in range(drafts)] if is_integer(layers) else []
+    kept = {}
+    for name, tensor in found.items():
+        own = next((name.removeprefix(layer) for layer in first if name.startswith(layer)), None)
+        if own is None or (own not in OF_DRAFTS and rename(name, model) is None):
+            kept[name] = tensor
+    return kept
+
+
 def rename_tensors(
     found: Mapping[str, GGUFTensor], model: ModelType, sizes: Mapping[str, Any], whole: bool
 ) -> dict[str, GGUFTensor]:
@@ -57,11 +73,22 @@ def rename_tensors(
         if own[0]:
             parts.setdefault(own[0], {})[own[1]] = tensor
     made: dict[str, GGUFTensor] = {}
+    for tensor in _convert(parts, model, sizes):
+        if tensor.name in made:
+            raise wrong("safetensors", f"several tensors make {quote_name(tensor.name)}", "one of them")
+        made[tensor.name] = tensor
+    return made
+
+
+def _convert(
+    parts: dict[str, dict[int | None, GGUFTensor]], model: ModelType, sizes: Mapping[str, Any]
+) -> Iterator[GGUFTensor]:
+    """Give the tensors in GGUF's forms, from those that make them by GGUF's name and number."""
     for name in [name for name in parts if name.endswith(".blocks")]:
         scales = name.replace(".blocks", ".scales")
         if scales not in parts or {*parts[scales], *parts[name]} != {None}:
             raise wrong("safetensors", f"tensor {quote_name(scales)} is missing", "with every tensor of blocks")
-        made |= _pack_mxfp4(name.removesuffix(".blocks"), parts.pop(name)[None], parts.pop(scales)[None])
+        yield from _pack_mxfp4(name.removesuffix(".blocks"), parts.pop(name)[None], parts.pop(scales)[None])
     for name, each in parts.items():
         words = name.split(".")
         kind = f".{words.pop()}" if words[-1] in ("weight", "bias") else ""
@@ -69,7 +96,7 @@ def rename_tensors(
         change = CHANGES.get(model.changes.get(stem, ""))
         first = next(iter(each.values()))
         if {*each} == {None} and change is None:
-            made[name] = GGUFTensor(name, first.shape, first.type, first.offset, first.data)
+            yield GGUFTensor(name, first.shape, first.type, first.offset, first.data)
             continue
         array = first.array if {*each} == {None} else _stack(name, each)
         try:
@@ -78,8 +105,7 @@ def rename_tensors(
             raise wrong("safetensors", f"tensor {quote_name(first.name)} is {list(array.shape)}", str(error)) from None
         for part, values in arrays.items():
             full, data = f"{prefix}{part}{kind}", np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-            made[full] = GGUFTensor(full, values.shape, "F32" if values.dtype == np.float32 else first.type, 0, data)
-    return made
+            yield GGUFTensor(full, values.shape, "F32" if values.dtype == np.float32 else first.type, 0, data)
 
 
 def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
@@ -90,8 +116,8 @@ def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
     return np.stack([each[i].array for i in range(len(each))])
 
 
-def _pack_mxfp4(name: str, blocks: GGUFTensor, scales: GGUFTensor) -> dict[str, GGUFTensor]:
-    """Return matrices of gpt-oss in GGUF's blocks, gate and up apart.
+def _pack_mxfp4(name: str, blocks: GGUFTensor, scales: GGUFTensor) -> Iterator[GGUFTensor]:
+    """Give matrices of gpt-oss in GGUF's blocks, gate and up apart.
 
     Of blocks [experts, rows, n, 16] a byte has two neighbours, in GGUF those that are 16 apart, behind their scale.
     """
@@ -104,11 +130,9 @@ def _pack_mxfp4(name: str, blocks: GGUFTensor, scales: GGUFTensor) -> dict[str, 
     halves = {name: both}
     if "gate_up" in name:
         halves = dict(zip(_list_halves(name), (both[:, 0::2], both[:, 1::2]), strict=True))
-    made: dict[str, GGUFTensor] = {}
     for own, part in halves.items():
         full, shape = f"{own}.weight", (*part.shape[:2], 32 * part.shape[2])
-        made[full] = GGUFTensor(full, shape, "MXFP4", 0, np.ascontiguousarray(part).reshape(-1))
-    return made
+        yield GGUFTensor(full, shape, "MXFP4", 0, np.ascontiguousarray(part).reshape(-1))
 
 
 def _pair_rows(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:

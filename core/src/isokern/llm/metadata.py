@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,7 +61,7 @@ class Metadata:
     def real(self, key: str, default: float | None = None) -> float:
         """Return a finite number from 0."""
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
             raise self.wrong(key, "a number from 0")
         return float(value)
 

@@ -81,6 +81,9 @@ _YOUTU = (
     "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
     "\ufe30-\ufe4f]+|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 )
+# A number that stands alone in threes from its end. The models' own `\d{1,3}(?=(?:\d{3})*(?!\d))` cuts the same, and
+# reads the whole rest of a number at each of its digits, which takes seconds for one that is long
+_IN_THREES = (r"\A\d{1,2}(?=(?:\d{3})++\z)", r"\d{3}")
 _BLOOM = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
 _ROWS: tuple[tuple[str, Cut], ...] = (
@@ -150,7 +153,7 @@ _ROWS: tuple[tuple[str, Cut], ...] = (
             )
         ),
     ),
-    ("afmoe", Cut((r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))", _AFMOE, _DEEPSEEK3))),
+    ("afmoe", Cut((r"\p{Nd}+", *_IN_THREES, _AFMOE, _DEEPSEEK3))),
     ("youtu", Cut((_YOUTU, _cut_at_case(f"{_SUFFIX}?", r"\p{N}")), whole=True)),
     ("falcon", Cut((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, r"[0-9][0-9][0-9]"))),
     ("starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", Cut((r"\p{N}", _GPT2))),
@@ -159,9 +162,9 @@ _ROWS: tuple[tuple[str, Cut], ...] = (
     ("tekken", Cut((_cut_at_case("", r"\p{N}"),), whole=True, bos=True)),
     ("gpt-4o llama4 kanana2 talkie minimax-m2", Cut((_cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}"),))),
     ("granite-embed-multi-97m", Cut((_cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}"),), whole=True)),
-    ("tiny_aya cohere2moe", Cut((r"\d{1,3}(?=(?:\d{3})*\b)", _cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}")))),
+    ("tiny_aya cohere2moe", Cut((r"(?<!\d)\d++\b", _IN_THREES[0], _cut_at_case(f"{_SUFFIX}?", r"\p{N}{1,3}")))),
     ("kimi-k2", Cut((_KIMI,))),
-    ("superbpe", Cut((r"\p{N}+", r"(?=(\d{3})+(?!\d))"))),
+    ("superbpe", Cut((r"\p{N}+", r"(?<!\d)\d{0,2}\K(?=(?:\d{3})++(?!\d))", r"\d{3}(?=\d)"))),
     (
         "chameleon",
         Cut(

@@ -19,8 +19,24 @@ from ..arguments import regular_file
 from ..status import InvalidArgument
 from .gguf import FileMap, GGUFTensor, quote_name
 
-BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # of an element; U8 is what is packed in bytes
 MAX_HEADER = 1 << 26
+BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # of an element; U8 is what is packed in bytes
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text says; ValueError where it is none, nests too deeply or has a key of an object twice."""
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+            raise ValueError(f"it has the key {quote_name(twice)} twice")
+        return made
+
+    try:
+        return json.loads(text, object_pairs_hook=build)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
@@ -42,8 +58,8 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
     if not 2 <= size <= min(MAX_HEADER, len(held) - 8):
         raise wrong(f"its header has {size} bytes", f"2 to {min(MAX_HEADER, len(held) - 8)}")
     try:
-        header: Any = json.loads(held[8 : 8 + size].decode())
-    except (ValueError, RecursionError) as error:
+        header: Any = parse_json(held[8 : 8 + size].decode())
+    except ValueError as error:
         raise wrong(f"its header is no JSON: {error}") from None
     if not isinstance(header, dict):
         raise wrong("its header is no JSON object")
@@ -53,6 +69,13 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
         if key != "__metadata__":
             element, shape, begin, end = _record(record, len(data), wrong, f"tensor {quote_name(key)}")
             found[key] = GGUFTensor(key, shape, element, 8 + size + begin, data[begin:end])
+    at = 0
+    for tensor in sorted(found.values(), key=lambda t: t.offset):
+        if tensor.offset != 8 + size + at:
+            raise wrong(f"tensor {quote_name(tensor.name)} lies at {tensor.offset - 8 - size}", f"{at}, behind another")
+        at += len(tensor.data)
+    if at != len(data):
+        raise wrong(f"its tensors end at {at}", f"{len(data)}, where the file ends")
     return found
 
 

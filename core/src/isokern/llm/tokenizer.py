@@ -5,12 +5,14 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
 from ..status import InvalidArgument
 from .gguf import GGUF, Value
-from .vocabularies import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED, Keys, build
+from .tokenizer_file import build_file
+from .vocabularies import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED, Keys, build, refuse_errors
 
 # Texts of tokens after which the models that have them write no more
 ENDS = {
@@ -19,6 +21,9 @@ ENDS = {
     *("<turn|>", "<|tool_response>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|fim_pad|>", "<fim-pad>"),
     *("<fim_pad>", "<|file_sep|>", "<|repo_name|>", "<|fim_repo|>"),
 }
+# What tokens of a folder that strip take: Unicode's White_Space
+WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f")
+WHITE_SPACES = re.compile(f"[{WHITE_SPACE}]*")
 
 
 class Tokenizer:
@@ -44,7 +49,8 @@ class Tokenizer:
         known = self._find_ends()
         for i in known:  # some files give these tokens another type: they would be written as text
             self._types[i] = CONTROL
-        self._vocabulary = made = build(keys, self.model, self.tokens, self._types)
+        own = build_file if self.model == "huggingface" else partial(build, model=self.model)
+        self._vocabulary = made = own(keys, tokens=self.tokens, types=self._types)
         self.bos, self.last, self.unknown = made.first, made.last, made.unknown
         self.eos = keys.token("eos_token_id", len(self.tokens), made.last)
         others = (keys.token(key, len(self.tokens)) for key in ("eot_token_id", "eom_token_id"))
@@ -57,7 +63,7 @@ class Tokenizer:
         self.add_eos = keys.get("add_sep_token" if made.sep else "add_eos_token", bool, made.add_last)
         if self.add_eos and self.last is None:
             raise keys.wrong("eos_token_id", "is missing, and add_eos_token asks for it", "the id of a token")
-        self._cutters: dict[bool, tuple[re.Pattern[str] | None, dict[str, int]]] = {}
+        self._cutters: dict[bool, list[tuple[re.Pattern[str], dict[str, int]]]] = {}
 
     def _find_ends(self) -> set[int]:
         """Return the tokens that end a text by what they are called, for files that do not name them all."""
@@ -109,10 +115,11 @@ class Tokenizer:
 
     def guard_text(self, text: str, guard: str) -> str:
         """Return `text` with `guard`, one character, inside each text of a control token: `encode` takes it out."""
-        cutter, ids = self._cutter(special=True)
-        parts = [text] if cutter is None else cutter.split(text)
-        control = {found for found, i in ids.items() if self._types[i] != USER_DEFINED}
-        return "".join(f"{part[0]}{guard}{part[1:]}" if part in control else part for part in parts)
+        for cutter, ids in self._list_cutters(special=True):
+            control = {found for found, i in ids.items() if self._types[i] != USER_DEFINED}
+            parts = cutter.split(text)
+            text = "".join(f"{part[0]}{guard}{part[1:]}" if part in control else part for part in parts)
+        return text
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
         """Return the text of tokens that begin a text; what is not UTF-8 becomes U+FFFD.
@@ -137,21 +144,44 @@ class Tokenizer:
             raise InvalidArgument("Tokenizer.decode", f"token {i!r}", allowed=f"0 to {len(self.tokens) - 1}")
         return b"" if self._types[i] in (CONTROL, UNKNOWN, UNUSED) and not special else self._vocabulary.pieces[i]
 
-    def _parts(self, text: str, special: bool) -> Iterator[str | int]:
+    def _parts(self, text: str, special: bool) -> list[str | int]:
         """Cut `text` at tokens that are found as they stand: user-defined, and with `special` control tokens."""
-        cutter, ids = self._cutter(special)
-        for i, part in enumerate([text] if cutter is None else cutter.split(text)):
-            if part:
-                yield ids[part] if i % 2 else part
+        parts: list[str | int] = [text] if text else []
+        for cutter, ids in self._list_cutters(special):
+            cut = ([part] if isinstance(part, int) else self._cut(part, cutter, ids) for part in parts)
+            parts = [part for each in cut for part in each]
+        return parts
 
-    def _cutter(self, special: bool) -> tuple[re.Pattern[str] | None, dict[str, int]]:
-        """Return the pattern of tokens that are found as they stand, and their ids by text."""
+    def _cut(self, text: str, cutter: re.Pattern[str], ids: Mapping[str, int]) -> Iterator[str | int]:
+        """Give the tokens that the cutter finds, with the spaces that they take, and the text between them."""
+        at = 0
+        for found in cutter.finditer(text):
+            start, stop = found.span()
+            left, right = self._vocabulary.strips.get(ids[found[0]], (False, False))
+            if left:
+                start = at + len(text[at:start].rstrip(WHITE_SPACE))
+            if right:
+                stop = WHITE_SPACES.match(text, stop).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if at < start:
+                yield text[at:start]
+            if start < stop:  # else the token before has all of it
+                yield ids[found[0]]
+                at = stop
+        if at < len(text):
+            yield text[at:]
+
+    def _list_cutters(self, special: bool) -> list[tuple[re.Pattern[str], dict[str, int]]]:
+        """Return the patterns of tokens that are found as they stand, one after the other, and their ids by text."""
         if special not in self._cutters:
+            made, cutters = self._vocabulary, []
             kinds = (USER_DEFINED, CONTROL, UNKNOWN) if special else (USER_DEFINED,)
-            ids = {text: i for i, text in enumerate(self.tokens) if text and self._types[i] in kinds}
-            longest_first = sorted(ids, key=len, reverse=True)
-            cutter = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if ids else None
-            self._cutters[special] = cutter, ids
+            found = {t: i for i, t in enumerate(self.tokens) if t and self._types[i] in kinds and i not in made.inner}
+            for late in (False, True):
+                ids = {text: i for text, i in found.items() if (i in made.late) == late}
+                longest_first = sorted(ids, key=len, reverse=True)
+                if ids:
+                    cutters.append((re.compile(f"({'|'.join(map(re.escape, longest_first))})"), ids))
+            self._cutters[special] = cutters
         return self._cutters[special]
 
     def _merge(self, text: str, first: bool) -> list[int]:
@@ -160,7 +190,8 @@ class Tokenizer:
         if made.spaces:
             text = made.prefix + text.replace(" ", SPACE)
         library = made.library if first or made.rest is None else made.rest
-        ids: list[int] = library.encode(text, add_special_tokens=False).ids
+        with refuse_errors("Tokenizer.encode", "the text has no tokens"):
+            ids: list[int] = library.encode(text, add_special_tokens=False).ids
         return ids
 
 

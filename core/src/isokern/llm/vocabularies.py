@@ -2,16 +2,16 @@
 
 `tokenizer.ggml.model` is `gpt2`, byte-level BPE from tokens and merges; `llama`, SentencePiece's BPE, whose merges
 follow from the scores, with byte tokens for what has no token; `t5`, SentencePiece's unigram model; `bert`, WordPiece;
-`gemma4`, BPE of plain text from tokens and merges; `rwkv`, the longest token at each place; and `huggingface`, what a
-tokenizer.json in a folder says.
+`gemma4`, BPE of plain text from tokens and merges; and `rwkv`, the longest token at each place. For `huggingface` see
+`isokern.llm.tokenizer_file`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +35,9 @@ class Vocabulary:
     `pieces` are the bytes of each token. With `prefix`, text begins with it, and decoded text loses its first space;
     with `spaces`, U+2581 stands for a space. `first` and `last` are the tokens that may enclose a text, `add_first` and
     `add_last` whether they do by default; with `sep`, the last is SEP and not EOS.
-    `rest` is the model of the library for what does not begin a text, where that differs.
+    `rest` is the model of the library for what does not begin a text, where that differs. Of tokens that are found as
+    they stand, the library finds `inner` in normalised text; `late` are found where no others are; `strips` tells which
+    take the spaces before and behind them.
     """
 
     library: Any
@@ -50,6 +52,9 @@ class Vocabulary:
     drop_space: bool = False
     sep: bool = False
     rest: Any = None
+    inner: frozenset[int] = frozenset()
+    late: frozenset[int] = frozenset()
+    strips: Mapping[int, tuple[bool, bool]] = field(default_factory=dict)
 
 
 T = TypeVar("T")
@@ -109,7 +114,7 @@ class Keys:
         return array
 
 
-def _library() -> Any:
+def import_library() -> Any:
     """Import the package `tokenizers`."""
     try:
         import tokenizers
@@ -119,6 +124,17 @@ def _library() -> Any:
     return tokenizers
 
 
+@contextmanager
+def refuse_errors(name: str, problem: str) -> Iterator[None]:
+    """Raise InvalidArgument for errors of the library, which have no type of their own; its panics are no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is Exception or isinstance(error, UnicodeError) or type(error).__name__ == "PanicException":
+            raise InvalidArgument(name, f"{problem}: {error}") from error
+        raise
+
+
 def _alphabet() -> dict[str, int]:
     """Return GPT-2's byte of each character: printable bytes are themselves, the others follow from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -126,7 +142,7 @@ def _alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def _byte_level(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
+def list_byte_level(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
     """Return the bytes of each token of a byte-level vocabulary."""
     alphabet = {ord(char): chr(byte) for char, byte in _alphabet().items()}
     found = []
@@ -162,7 +178,7 @@ def _gpt2(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
                 "merges", f"has {quote_name(merge)} at {i}, and {quote_name(missing[0])} is no token", "two tokens"
             )
         merges.append((left, right))
-    library = _library()
+    library = import_library()
     bytes_ = _byte_tokens(keys, tokens, types) if cut.raw else {}
     unknown = keys.token("unknown_token_id", len(tokens))
     named = {"unk_token": tokens[unknown]} if cut.raw and not bytes_ and unknown is not None else {}
@@ -172,12 +188,12 @@ def _gpt2(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     if not cut.raw:
         cuts.append(library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     made.pre_tokenizer = library.pre_tokenizers.Sequence(cuts)
-    pieces = _sentence_piece(keys, tokens, types) if cut.raw else _byte_level(tokens, types)
-    first, last = _ends(keys, len(tokens), sep=cut.sep)
+    pieces = list_sentence_piece(keys, tokens, types) if cut.raw else list_byte_level(tokens, types)
+    first, last = find_ends(keys, len(tokens), sep=cut.sep)
     return Vocabulary(made, pieces, first, last, cut.bos, cut.sep, unknown, spaces=cut.raw, sep=cut.sep)
 
 
-def _ends(keys: Keys, count: int, sep: bool, bos: int | None = None, eos: int | None = None) -> tuple[Any, Any]:
+def find_ends(keys: Keys, count: int, sep: bool, bos: int | None = None, eos: int | None = None) -> tuple[Any, Any]:
     """Return the tokens that may enclose a text; with `sep` CLS and SEP, where the file names them."""
     first, last = keys.token("bos_token_id", count, bos), keys.token("eos_token_id", count, eos)
     if not sep:
@@ -198,7 +214,7 @@ def _byte_tokens(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> dic
     return found
 
 
-def _sentence_piece(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
+def list_sentence_piece(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
     """Return the bytes of each token of a SentencePiece vocabulary."""
     found = []
     for i, (text, kind) in enumerate(zip(tokens, types, strict=True)):
@@ -232,7 +248,7 @@ def _llama(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabular
         _scores(keys, len(tokens)),
         keys.token("unknown_token_id", len(tokens)),
     )
-    pieces = _sentence_piece(keys, tokens, types)
+    pieces = list_sentence_piece(keys, tokens, types)
     merges = []
     for text, i in ids.items():
         if len(text) > MAX_PIECE:
@@ -244,7 +260,7 @@ def _llama(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabular
     byte_ids = _byte_tokens(keys, tokens, types)
     if not byte_ids and unknown is None:
         raise keys.wrong("unknown_token_id", "is missing, and there are no bytes among the tokens", "the id of a token")
-    library = _library()
+    library = import_library()
     named = {} if byte_ids else {"unk_token": tokens[unknown or 0]}
     vocabulary = ids | byte_ids | dict.fromkeys(named.values(), unknown or 0)
     pairs = [(left, right) for _, _, left, right in merges]
@@ -252,7 +268,7 @@ def _llama(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabular
         library.models.BPE(vocabulary, pairs, byte_fallback=bool(byte_ids), fuse_unk=True, **named)
     )
     prefix = SPACE if keys.get("add_space_prefix", bool, True) else ""
-    first, last = _ends(keys, len(tokens), sep=False)
+    first, last = find_ends(keys, len(tokens), sep=False)
     return Vocabulary(made, pieces, first, last, True, False, unknown, prefix, spaces=True, drop_space=bool(prefix))
 
 
@@ -265,7 +281,7 @@ def _t5(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     unknown = keys.token("unknown_token_id", count, 2 if count > 2 else None)
     if unknown is None:
         raise keys.wrong("unknown_token_id", "is missing", "the id of a token")
-    pieces, forms = _sentence_piece(keys, tokens, types), None
+    pieces, forms = list_sentence_piece(keys, tokens, types), None
     of_bytes = {pieces[i][0]: i for i in _byte_tokens(keys, tokens, types).values()}
     charsmap = keys.numbers("precompiled_charsmap", "iu", None)
     if charsmap is not None and len(charsmap):
@@ -275,7 +291,7 @@ def _t5(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
             raise keys.wrong("precompiled_charsmap", f"cannot be read: {error}", "SentencePiece's table") from None
     prefix, single = keys.get("add_space_prefix", bool, True), keys.get("remove_extra_whitespaces", bool, False)
     made = Unigram(_normal(tokens, types), scores.tolist(), unknown, of_bytes, forms, prefix, single)
-    first, last = _ends(keys, count, sep=False, eos=1 if count > 1 else None)
+    first, last = find_ends(keys, count, sep=False, eos=1 if count > 1 else None)
     return Vocabulary(made, pieces, first, last, False, True, unknown, drop_space=prefix)
 
 
@@ -288,14 +304,14 @@ def _bert(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     ids = {tokens[unknown]: unknown}
     for text, i in _normal(tokens, types).items():
         ids[text[1:] if text.startswith(SPACE) else f"##{text}"] = i
-    library = _library()
+    library = import_library()
     made = library.Tokenizer(library.models.WordPiece(ids, unk_token=tokens[unknown]))
     lower = keys.get("normalizer.lowercase", bool, True)
     accents = keys.get("normalizer.strip_accents", bool, lower)
     made.normalizer = library.normalizers.BertNormalizer(lowercase=lower, strip_accents=accents)
     made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
     pieces = [text.replace(SPACE, " ").encode() for text in tokens]
-    first, last = _ends(keys, count, sep=True, bos=101 if count > 101 else None, eos=102 if count > 102 else None)
+    first, last = find_ends(keys, count, sep=True, bos=101 if count > 101 else None, eos=102 if count > 102 else None)
     return Vocabulary(made, pieces, first, last, True, True, unknown, drop_space=True, sep=True)
 
 
@@ -306,62 +322,17 @@ def _rwkv(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     lacking = {*range(256)} - {piece[0] for _, piece in found if len(piece) == 1}
     if lacking:
         raise keys.wrong("tokens", f"has no token for the byte 0x{min(lacking):02X}", "all 256 among them")
-    first, last = _ends(keys, len(tokens), sep=False)
+    first, last = find_ends(keys, len(tokens), sep=False)
     return Vocabulary(
         LongestMatch(found), pieces, first, last, False, False, keys.token("unknown_token_id", len(tokens))
     )
 
 
-def _huggingface(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
-    """Return the library's own tokenizer, of the text of a `tokenizer.json` in the key tokenizer.huggingface.json.
-
-    Its added tokens and the tokens around a text are left to `Tokenizer`, which knows them from the other keys.
-    """
-    library, text = _library(), keys.text("tokenizer.huggingface.json")
-    try:
-        whole = library.Tokenizer.from_str(text)
-        file = json.loads(text)
-        made, rest = (library.Tokenizer.from_str(json.dumps(_strip(file, scheme))) for scheme in (None, "never"))
-        enclosed, plain = whole.encode("a").ids, whole.encode("a", add_special_tokens=False).ids
-    except Exception as error:  # the library has no type of its own
-        raise InvalidArgument("Tokenizer", f"tokenizer.json cannot be read: {error}") from error
-    letters = "ByteLevel" in json.dumps([file.get("pre_tokenizer"), file.get("decoder")])
-    pieces = _byte_level(tokens, types) if letters else _sentence_piece(keys, tokens, types)
-    first, last = _ends(keys, len(tokens), sep=False)
-    starts = first is not None and enclosed[:1] == [first] != plain[:1]
-    ends = last is not None and enclosed[-1:] == [last] != plain[-1:]
-    drops = not letters and (made.encode("a").tokens or [""])[0].startswith(SPACE)
-    unknown = keys.token("unknown_token_id", len(tokens))
-    return Vocabulary(made, pieces, first, last, starts, ends, unknown, drop_space=drops, rest=rest)
-
-
-def _strip(file: dict[str, Any], scheme: str | None) -> dict[str, Any]:
-    """Return a tokenizer.json without added tokens and post-processor.
-
-    With `scheme`, a Metaspace that puts a space before the first part of a text alone has that scheme instead.
-    """
-
-    def change(part: Any) -> Any:
-        if isinstance(part, list):
-            return [change(p) for p in part]
-        if isinstance(part, dict):
-            if scheme is not None and part.get("prepend_scheme") == "first":
-                part = part | {"prepend_scheme": scheme}
-            return {key: change(value) for key, value in part.items()}
-        return part
-
-    parts = {key: change(file.get(key)) for key in ("normalizer", "pre_tokenizer")}
-    return file | parts | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-
-
-_BUILDERS = {
-    **{"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2, "rwkv": _rwkv},
-    "huggingface": _huggingface,
-}
+_BUILDERS = {"gpt2": _gpt2, "llama": _llama, "t5": _t5, "bert": _bert, "gemma4": _gpt2, "rwkv": _rwkv}
 
 
 def build(keys: Keys, model: str, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     """Return the vocabulary that the metadata describe."""
     if model not in _BUILDERS:
-        raise keys.wrong("model", f"is {quote_name(model)}", ", ".join(_BUILDERS))
+        raise keys.wrong("model", f"is {quote_name(model)}", ", ".join((*_BUILDERS, "huggingface")))
     return _BUILDERS[model](keys, tokens, types)
