@@ -74,10 +74,10 @@ ik_status ik_op_call(const ik_plan *plan, void *const *data, void *workspace, ui
 ik_status ik_op_run(const ik_call *calls, uint64_t n, int64_t *failed);
 
 /* Ask for the layout in which the kernel would rather have tensor i, a constant such as a weight. Where it has one,
- * *layout is its name, valid until the thread's next call of this verb, *bytes its size, and the workspace may be another;
- * from then on data[i] is what ik_op_pack made. One name and size are one layout of a tensor as the host has it,
- * whatever the rest of the plan, so that plans may share what was packed. Otherwise *layout is null, and the tensor stays
- * as it is. Before the plan's first call, in one thread. */
+ * *layout is its name, valid until the thread's next call of this verb, *bytes its size, and the workspace may be
+ * another; from then on data[i] is what ik_op_pack made. One name and size are one layout of a tensor as the host has
+ * it, whatever the rest of the plan, so that plans may share what was packed. Otherwise *layout is null, and the tensor
+ * stays as it is. Before the plan's first call, in one thread. */
 ik_status ik_op_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 
 /* Bring tensor i, `from` being the start of its buffer, into that layout at `to`, aligned to IK_ALIGNMENT. */
