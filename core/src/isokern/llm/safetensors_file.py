@@ -19,18 +19,19 @@ from ..arguments import regular_file
 from ..status import InvalidArgument
 from .gguf import FileMap, GGUFTensor, quote_name
 
-MAX_HEADER = 1 << 26
 BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # of an element; U8 is what is packed in bytes
+MAX_HEADER = 1 << 26
 
 
 def parse_json(text: str) -> Any:
     """Return what a JSON text says; ValueError where it is none, nests too deeply or has a key of an object twice."""
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-            raise ValueError(f"it has the key {quote_name(twice)} twice")
+        made: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in made:
+                raise ValueError(f"it has the key {quote_name(key)} twice")
+            made[key] = value
         return made
 
     try:
