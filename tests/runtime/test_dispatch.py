@@ -65,3 +65,11 @@ def test_where_none_is_left_every_reason_is_told(resolved):
 def test_any_other_error_is_raised(resolved):
     with pytest.raises(ZeroDivisionError):
         choose(Other(variant("slow", 0, Slow()), variant("fast", 1, ZeroDivisionError())), resolved)
+
+
+def test_kernels_that_read_another_record_are_refused(monkeypatch):
+    device = isokern.device("cpu:0")
+    monkeypatch.setitem(device.library.fingerprints, "neg", 1)
+    desc = isokern.TensorDesc("F32", (4,))
+    with pytest.raises(isokern.NotImplementedOnDevice, match=r"reads attribute record 0x1, this isokern writes 0x\w+"):
+        choose(device, find("neg").resolve([desc], [desc], {}))

@@ -72,7 +72,7 @@ class NativeLibrary:
         names = dict.fromkeys(level for _, level in sorted(ranked))
         return [n for n in names if all(n in {level for _, level, _ in rows} for rows in self._variants.values())]
 
-    @property
+    @cached_property
     def fingerprints(self) -> dict[str, int]:
         """The fingerprint of the attribute record that the library was compiled with, by operator."""
         count = self.ffi.new("uint32_t *")
@@ -99,11 +99,21 @@ class NativeLibrary:
         device: NativeDevice,
     ) -> KernelVariant:
         def supported(plan: Plan) -> str | None:
-            return declined(level) or self.supported(plan, index)[0]
+            return declined(level) or self._other_record(plan.operator) or self.supported(plan, index)[0]
 
         return KernelVariant(
             stem, level, priority, supported, lambda plan: NativeKernel(self, plan, index, device), self._space(index)
         )
+
+    def _other_record(self, operator: Operator) -> str | None:
+        """Return the reason where the library reads another attribute record than this core writes.
+
+        Registration goes by the index of operators, which can be out of date.
+        """
+        given = self.fingerprints.get(operator.name)
+        if given is None or given == operator.attrs.fingerprint:
+            return None
+        return f"its kernel reads attribute record {given:#x}, this isokern writes {operator.attrs.fingerprint:#x}"
 
     def _space(self, index: int) -> str:
         """Return the kind of memory of a variant's workspace, "" where it needs none."""
