@@ -171,9 +171,10 @@ def test_a_value_is_converted_as_ml_dtypes_does(core, tmp_path):
 def test_the_cpu_computes_with_it(tmp_path, listed):
     copy_edited(tmp_path, listed)
     run([sys.executable, "-m", "venv", ".venv"], tmp_path)
-    install, why, check = re.search(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M).group(1).splitlines()
+    install, why, *checks = re.search(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M).group(1).splitlines()
     run(["bash", "-euc", install], tmp_path, ISOKERN_CPU_CFLAGS="-O0")  # to compile takes the time
     assert "no variant takes this call" not in run(["bash", "-euc", why], tmp_path)
-    judged = run(["bash", "-euc", check], tmp_path).splitlines()[-1]  # exit status 0: none failed
-    assert int(re.search(r"(\d+) pass", judged).group(1)) > 800
-    assert "fail" not in judged
+    for check, cases in zip(checks, (800, 100), strict=True):
+        judged = run(["bash", "-euc", check], tmp_path).splitlines()[-1]  # exit status 0: none failed
+        assert int(re.search(r"(\d+) pass", judged).group(1)) > cases
+        assert "fail" not in judged

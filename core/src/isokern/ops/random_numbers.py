@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..declare import ErrorCase, Operator, Sample, Tolerance, declare
@@ -18,12 +19,13 @@ from ..declare.attributes import Attr, attrs, integer, number
 from ..declare.decomposition import Emitter, V, constant
 from ..declare.normal_form import as_given
 from ..declare.operator import Decompose
-from ..dtypes import BF16, BOOL, F16, F32, F64, FLOATS, I32, I64, DType
+from ..dtypes import BOOL, F32, F64, FLOATS, I32, I64, DType
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .random_bits import SHAPE, shape_given, words
 
-BITS = {F32: 24, F64: 53, F16: 11, BF16: 8}  # of a number in [0, 1) that its dtype holds
+_finfo: Any = ml_dtypes.finfo
+BITS = {t: 1 + int(_finfo(t.numpy).nmant) for t in FLOATS}  # of a number in [0, 1) that its dtype holds
 SEED = {"seed": (2,)}
 
 

@@ -51,6 +51,9 @@ static run windows_within(const axis *a, int64_t k, int64_t at, int64_t end)
         ik_min(a->count, divide_down(end - 1 - first, a->stride) + 1) };
 }
 
+/* Whether `load_masked` takes this dtype. */
+static bool has_masked_loads(int32_t dtype) { return ik_itemsize(dtype) > 2 || dtype == IK_F16 || dtype == IK_BF16; }
+
 /* An attribute of one or two numbers. */
 static int64_t pick(const ik_ints *v, int64_t i) { return v->v[v->count == 1 ? 0 : i]; }
 
@@ -93,8 +96,8 @@ IK_KERNEL(fold)
     j.each = ik_ceil_div(j.width, j.columns.stride);
     if (j.columns.stride <= PADDED)
         j.each = ik_round_up(j.each, 16);
-    j.in_registers =
-        SUMS_IN_REGISTERS && j.columns.stride == 1 && j.tx->strides[2] == 1 && j.columns.kernel <= MAX_KERNEL;
+    j.in_registers = SUMS_IN_REGISTERS && has_masked_loads(j.ty->dtype) && j.columns.stride == 1
+        && j.tx->strides[2] == 1 && j.columns.kernel <= MAX_KERNEL;
     j.pitch = j.each * ik_min(j.columns.stride, j.width);
     j.band = ik_min(shape[2], SUMS / j.pitch);
     j.bands = ik_ceil_div(shape[2], j.band), j.parts = ik_ceil_div(shape[3], j.width);

@@ -19,7 +19,7 @@ static const ik_gemm_loops *loops_of(int32_t dtype)
 }
 
 /* Whether prepacked b has numbers of 16 bits. */
-static bool is_narrow(const ik_gemm_args *g) { return g->b.dtype != ik_compute_of(g->b.dtype); }
+static bool is_narrow(const ik_gemm_args *g) { return g->b.dtype == IK_F16 || g->b.dtype == IK_BF16; }
 
 /* Widen columns first .. first + cols of rows p0 .. p0 + k of narrow panels. */
 static void widen_panels(const ik_gemm_args *g, int64_t p0, int64_t k, int64_t first, int64_t cols, float *to)
@@ -66,7 +66,8 @@ IK_PACKED_LAYOUT(gemm)
 {
     const ik_gemm_args g = ik_gemm_args_of(plan, NULL);
     const ik_gemm_loops *t = loops_of(g.y.dtype);
-    if (tensor != IK_GEMM_B || !ik_is_float(g.b.dtype) || !ik_can_prepack(&g, IK_GEMM_B, t->panel_width))
+    if (tensor != IK_GEMM_B || (!is_narrow(&g) && g.b.dtype != IK_F32 && g.b.dtype != IK_F64)
+        || !ik_can_prepack(&g, IK_GEMM_B, t->panel_width))
         return NULL;
     *bytes = (uint64_t)(ik_round_up(g.n, t->panel_width) * g.k * ik_itemsize(g.b.dtype));
     const ik_gemm_attrs *attrs = plan->attrs;

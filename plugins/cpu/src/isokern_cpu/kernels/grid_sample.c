@@ -334,7 +334,7 @@ static void IK_OF(read)(void *context, int64_t begin, int64_t end, int32_t worke
     const ik_lanes lanes = ik_lanes_of(j->ty, j->compute, 2, j->dims);
     int64_t offset[LISTED] ALIGNED;
     IK_T weight[LISTED] ALIGNED, sums[BLOCK] ALIGNED, wide[BLOCK] ALIGNED;
-    uint16_t half[BLOCK] ALIGNED;
+    char narrow[BLOCK * sizeof(uint16_t)] ALIGNED;
     for (int64_t piece = begin; piece < end; piece++) {
         const int64_t image = piece / j->blocks, from = piece % j->blocks * j->block,
                       n = ik_min(j->block, j->places - from);
@@ -347,10 +347,14 @@ static void IK_OF(read)(void *context, int64_t begin, int64_t end, int32_t worke
             for (int64_t t = 0; t < j->taps; t++) {
                 const int64_t *at = offset + t * j->block;
                 const IK_T *w = weight + t * j->block;
-                if (j->size == 2) {
-                    for (int64_t k = 0; k < n; k++)
-                        half[k] = ((const uint16_t *)(const void *)x)[at[k]];
-                    ik_load(j->compute, j->tx->dtype, (const char *)half, 1, n, wide);
+                if (j->size < 4) {
+                    if (j->size == 2)
+                        for (int64_t k = 0; k < n; k++)
+                            ((uint16_t *)(void *)narrow)[k] = ((const uint16_t *)(const void *)x)[at[k]];
+                    else
+                        for (int64_t k = 0; k < n; k++)
+                            narrow[k] = x[at[k]];
+                    ik_load(j->compute, j->tx->dtype, narrow, 1, n, wide);
                 } else {
                     for (int64_t k = 0; k < n; k++)
                         wide[k] = ((const IK_T *)(const void *)x)[at[k]];
