@@ -255,6 +255,8 @@ def test_samples_of_a_prompt_read_it_once(model, tokenizer, sampling, monkeypatc
         given = iter([None])
         with pytest.raises(StopIteration):
             engine.samples(prompt, 60, 2, constraint=lambda: next(given))
+        with pytest.raises(InvalidArgument, match="constraint=0"):
+            engine.samples(prompt, 8, 2, constraint=0)
         assert engine.submit([5], 1).result(60) and engine.running + engine.waiting <= 1
 
 

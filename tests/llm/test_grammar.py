@@ -105,6 +105,13 @@ def test_wrong_grammars_are_named(model, kind, given, message):
         Grammar(kind, given).begin(model.tokenizer())
 
 
+def test_a_constraint_for_another_vocabulary_is_refused(model, monkeypatch):
+    constraint = RULES[1][0].begin(model.tokenizer())
+    monkeypatch.setattr(constraint, "size", 100)
+    with pytest.raises(InvalidArgument, match=r"for a vocabulary of 100 tokens; allowed: one .* of 2048"):
+        Engine(model, context=64).submit([1, 2], 4, constraint=constraint)
+
+
 def test_a_grammar_that_takes_too_much_is_refused(model):
     grammar = Grammar("regex", "(" * 200 + "a|b" + "){1,1000}" * 200)
     with pytest.raises(InvalidArgument, match="regex"):

@@ -59,6 +59,9 @@ class Drawing:
     ) -> None:
         if not isinstance(constraint, GrammarState | None):
             raise InvalidArgument("generate", f"constraint={quote(constraint)}", allowed="what Grammar.begin returns")
+        if constraint is not None and constraint.size != size:
+            given = f"a constraint for a vocabulary of {constraint.size} tokens"
+            raise InvalidArgument("generate", given, allowed=f"one for that of the model, of {size}")
         bias = add_suppressed(bias, {})
         self.sampling, self.device, self.constraint = check_sampling(sampling), device, None
         self.plain = sampling.temperature == 0 and not sampling.penalised and not bias and constraint is None

@@ -208,10 +208,13 @@ class Engine:
         """
         ids, ends = read_tokens(prompt, self.model.config.vocabulary), read_ends(ends)
         sampling = check_sampling(sampling)
+        if not (constraint is None or callable(constraint)):
+            given = f"constraint={quote(constraint)}"
+            raise InvalidArgument("generate", given, allowed="a function that begins one, or None")
         made: list[Request] = []
         try:
             for i in range(integer("generate", "n", n, 1)):
-                own = constraint() if constraint else None
+                own = None if constraint is None else constraint()
                 how = sampling.of_sample(i)
                 made.append(self.submit(ids, max_tokens, how, ends=ends, constraint=own, **options))
         except BaseException:

@@ -62,7 +62,9 @@ class GrammarState:
             _KNOWN[tokenizer] = _library().LLTokenizer(
                 _library().TokenizerWrapper(_Vocabulary(tokenizer)), eos_token=sorted(tokenizer.ends)
             )
-        self._tokenizer, self._size = tokenizer, len(tokenizer)
+        self._tokenizer = tokenizer
+        self.size = len(tokenizer)
+        """The tokens of the vocabulary."""
         limits = _library().LLParserLimits(max_lexer_states=STATES)
         self._matcher = _library().LLMatcher(_KNOWN[tokenizer], grammar.rules, log_level=0, limits=limits)
         self._check(grammar.kind)
@@ -74,7 +76,7 @@ class GrammarState:
         """
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check("grammar")
-        return np.unpackbits(bits, bitorder="little")[: self._size].astype(np.bool_)
+        return np.unpackbits(bits, bitorder="little")[: self.size].astype(np.bool_)
 
     def add(self, token: int) -> None:
         """Go on after a token that was allowed."""
