@@ -341,11 +341,11 @@ class Panic(BaseException):
     """What a library raises that is no Exception."""
 
 
-@pytest.mark.parametrize("error", [TypeError("a fault"), Panic("a fault")])
+@pytest.mark.parametrize("kind", [TypeError, Panic])
 @pytest.mark.parametrize("where", ["draw", "run", "plan", "commit"])
-def test_whatever_is_raised_ends_only_who_is_concerned(model, where, error, monkeypatch):
+def test_whatever_is_raised_ends_only_who_is_concerned(model, where, kind, monkeypatch):
     def fail(*_):
-        raise error
+        raise kind("a fault")
 
     wanted = tokens_alone(model, [1, 2, 3], 12)
     with Engine(model, context=96, batch=4, tokens=16) as engine:
@@ -354,7 +354,7 @@ def test_whatever_is_raised_ends_only_who_is_concerned(model, where, error, monk
                 good, bad = engine.submit([1, 2, 3], 12), engine.submit([1, 2, 3], 12, DRAWN)
                 patch.setattr({"draw": bad.drawing, "run": engine.runner}.get(where, engine.scheduler), where, fail)
             for request in (bad,) if where == "draw" else (bad, good):
-                with pytest.raises(type(error), match="a fault"):
+                with pytest.raises(kind, match="a fault"):
                     request.result(60)
                 assert request.reason == FAILED
             assert where != "draw" or good.result(60) == wanted
