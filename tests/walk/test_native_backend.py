@@ -93,22 +93,19 @@ print(len(done), isokern.create("add", [isokern.TensorDesc("F32", (6,))] * 2, de
 
 
 def test_a_core_with_another_record_refuses_the_library(judged):
-    """The installed core changes what kernels of topk read, as a later version might."""
+    """The installed core changes what topk's record has, in its declaration and in the index, as a later version."""
     (topk,) = (judged[0] / ".venv").glob("lib/python*/site-packages/isokern/ops/topk.py")
     index = topk.with_name("index.tsv")
     text, rows = topk.read_text(encoding="utf-8"), index.read_text(encoding="utf-8")
     changed = text.replace('attrs("TPK1", ', 'attrs("TPK1", integer("first", 0, "a new one"), ')
     assert changed != text
-    why = ".venv/bin/isokern why topk k=2 y=F32[2] indices=I64[2] x=F32[4] --device mine"
     try:
         topk.write_text(changed, encoding="utf-8")
-        refused = " ".join(run(why, judged[0]).split())
         index.write_text(re.sub(r"^topk\t.*\n", "", rows, flags=re.M), encoding="utf-8")
         told = " ".join(run(".venv/bin/isokern devices --json", judged[0]).split())
     finally:
         topk.write_text(text, encoding="utf-8")
         index.write_text(rows, encoding="utf-8")
-    assert re.search(r"reads attribute record 0x\w+, this isokern writes 0x\w+", refused), refused
     assert re.search(
         r"operator topk: plug-in mine 0\.1\.0 was built with attribute record 0x\w+, this isokern [\d.]+ has 0x\w+:"
         " rebuild the plug-in",
