@@ -11,6 +11,7 @@ import isokern
 import isokern.array_api as xp
 from isokern import BadTensorDtype, BadTensorShape, InvalidArgument, Tensor
 from isokern.array_api.elementwise import BINARY, UNARY
+from isokern.backend import discovery
 
 F = np.array([[0.5, -0.25, 0.75, 0.0], [-0.5, 0.9, -0.0, 0.3], [1.0, 0.1, 0.5, -1.0]], np.float32)
 I = np.array([[7, -3, 2, 0], [1, 0, -9, 2], [5, 5, -1, 3]], np.int16)  # noqa: E741
@@ -363,6 +364,19 @@ def test_what_is_refused(cpu):
             call()
 
 
+class Producer:
+    """An array of another library in the memory of the host."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **kwargs):
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
 def test_asarray_shares_and_copies(cpu):
     array = F.copy()
     shared, copied = xp.asarray(array, device=cpu), xp.asarray(array, copy=True, device=cpu)
@@ -374,6 +388,18 @@ def test_asarray_shares_and_copies(cpu):
     assert xp.from_dlpack(array).dtype is isokern.F32
     with pytest.raises(InvalidArgument, match="without a copy"):
         xp.asarray(shared, dtype=xp.float64, copy=False)
+
+
+def test_memory_of_the_host_goes_to_any_device(place, monkeypatch):
+    """To the default one, too, and is copied where that cannot use it."""
+    monkeypatch.setitem(discovery._by_name, "", place)
+    for made in (xp.from_dlpack(F), xp.asarray(Producer(F)), xp.from_dlpack(F, copy=True)):
+        assert made.device is place
+        assert made.numpy().tolist() == F.tolist()
+    assert xp.from_dlpack(F, device="cpu:0", copy=False).device is isokern.device("cpu:0")
+    if not place.memory.wraps:
+        with pytest.raises(InvalidArgument, match="in place"):
+            xp.from_dlpack(F, copy=False)
 
 
 def test_from_dlpack_of_a_tensor_is_the_same_memory(place):

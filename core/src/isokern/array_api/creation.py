@@ -9,10 +9,11 @@ import numpy as np
 
 from .. import tensors
 from ..arguments import is_integer
+from ..backend.discovery import device as find_device
 from ..dtypes import F64, DType, dtype as dtype_of
 from ..layout import INT64_MAX
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
-from ..tensors import Tensor
+from ..tensors import Tensor, dlpack
 from .dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT, astype, default_dtype, fits, is_complex_scalar, is_scalar
 from .operands import as_array, takes_array
 from .operators import function
@@ -44,7 +45,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
             raise InvalidArgument("asarray", f"{obj!r} as another", allowed="the same without a copy", hint="copy=None")
         return made
     if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray):
-        return asarray(tensors.from_dlpack(obj), dtype=wanted, device=device, copy=copy)
+        return asarray(_receive(obj, device, copy), dtype=wanted, device=device, copy=copy)
     array = tensors.numbers("asarray", obj)
     # Objects with a dtype and NumPy's scalars keep theirs; Python's numbers take the default of their kind
     plain = not isinstance(obj, (np.ndarray, np.generic, memoryview, bytes, bytearray)) and not hasattr(obj, "dtype")
@@ -71,9 +72,20 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return tensors.tensor(array, wanted or element, device=device)
 
 
+def _receive(x: Any, device: Any, copy: bool | None) -> Tensor:
+    if hasattr(x, "__dlpack__") and dlpack.source_device(x)[0] == dlpack.CPU:
+        target = find_device(device)
+        in_place = target.memory.wraps or copy is False
+        return tensors.from_dlpack(x, device=target) if in_place else tensors.as_tensor(x, target)
+    return tensors.from_dlpack(x)
+
+
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a producer's memory as an array, in place unless `copy` is True or it is on another device."""
-    made = Tensor(x.desc, x.buffer) if isinstance(x, Tensor) else tensors.from_dlpack(x)
+    """Return a producer's memory as an array, in place unless `copy` is True or it is on another device.
+
+    The host's memory goes to `device`, or else to the default device: in place where that can use it.
+    """
+    made = Tensor(x.desc, x.buffer) if isinstance(x, Tensor) else _receive(x, device, copy)
     moved = made if device is None else made.to_device(device)
     if copy is False and moved is not made:
         raise InvalidArgument("from_dlpack", f"{made!r} for {device}", allowed="the memory's own device without a copy")
