@@ -32,6 +32,7 @@ NOT_DERIVED_FROM = {  # parts of core that no plug-in's generated files depend o
     "llm",
     "measure",
     "onnx",
+    "oracle",
     "passes",
     "rewriting",
     "runtime",

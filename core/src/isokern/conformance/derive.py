@@ -35,13 +35,14 @@ ALIGNED = (2048, 40_000)
 class Shape:
     """The properties of a sample that do not depend on its dtypes.
 
-    The most elements of one tensor, the layouts that make one of them strided, and the inputs that the output may
-    alias.
+    The most elements of one tensor, the layouts that make one of them strided, whether one can repeat along a dim, and
+    the inputs that the output may alias.
     """
 
     sample: Sample
     elements: int
     strided: tuple[str, ...]
+    repeats: bool
     aliases: tuple[str, ...]
 
 
@@ -57,7 +58,7 @@ def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Sh
     most = max(place("bare", *t)[0].numel for t in tensors)
     same = tuple(label for label, _, shape in given if label in operator.aliases and shape == outputs[0].shape)
     aliases = operator.aliases if operator.inout and most else same if outputs[0].numel else ()
-    return Shape(sample, most, tuple(n for n in STRIDED if has_strides(n)), aliases)
+    return Shape(sample, most, tuple(n for n in STRIDED if has_strides(n)), has_strides("repeated"), aliases)
 
 
 @lru_cache(maxsize=65536)
@@ -77,6 +78,9 @@ class _Derivation:
         self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows intermediate rounding
         varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
         self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
+        # Values of a sample's own, such as matrices that have an inverse, would be others where they repeat
+        repeated = (s.sample for s in (self.spread, *self.small) if s.repeats and not s.sample.values)
+        self.repeated = next(repeated, None)
         self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
 
     def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
@@ -114,6 +118,8 @@ class _Derivation:
                 yield Case(self.operator, types, s.sample, layout, quick=k == 0 and (s is self.spread or i in turned))
         yield Case(self.operator, types, self.spread.sample, "offset", quick=True)
         yield Case(self.operator, types, self.spread.sample, "mixed", quick=turn % 2 == 0)
+        if self.repeated is not None:
+            yield Case(self.operator, types, self.repeated, "repeated", quick=position == 0)
 
     def _values(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
         """Yield cases with special values, out-of-range values, and in-place calls."""

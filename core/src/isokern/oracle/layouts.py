@@ -31,6 +31,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "permuted": ("permuted",),
     "negative": ("negative",),
     "broadcast": ("offset", "broadcast", "rows"),
+    "repeated": ("offset", "repeated", "rows"),
     "permuted_in": ("offset", "permuted", "contiguous", "permuted"),
     "permuted_out": ("permuted", "rows", "contiguous"),
     "mixed": ("gaps", "negative", "rows", "offset", "permuted"),
@@ -80,8 +81,8 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
         return contiguous_strides(shape[::-1])[::-1], 0
     if arrangement == "negative":
         return tuple(-s for s in contiguous_strides(shape)), 0
-    if arrangement == "broadcast":
-        wide = next((i for i, d in enumerate(shape) if d > 1), None)
+    if arrangement in ("broadcast", "repeated"):
+        wide = _find_wide(arrangement, shape)
         kept = contiguous_strides([1 if i == wide else d for i, d in enumerate(shape)])
         return tuple(0 if i == wide else s for i, s in enumerate(kept)), 0
     steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
@@ -93,9 +94,15 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
 
 
 def constant_axis(arrangement: str, dtype: DType, shape: Sequence[int]) -> int | None:
-    """Return the axis along which a broadcast tensor repeats; None for other arrangements."""
-    shape = shape if dtype.block == 1 else shape[:-1]
-    return next((i for i, d in enumerate(shape) if d > 1), None) if arrangement == "broadcast" else None
+    """Return the axis along which a tensor repeats; None for arrangements that repeat none."""
+    return _find_wide(arrangement, shape if dtype.block == 1 else shape[:-1])
+
+
+def _find_wide(arrangement: str, shape: Sequence[int]) -> int | None:
+    """Return the first dim of several elements, or for `repeated` the last, whose step is 0."""
+    wide = [i for i, d in enumerate(shape) if d > 1]
+    at = {"broadcast": 0, "repeated": -1}.get(arrangement)
+    return wide[at] if wide and at is not None else None
 
 
 def windows(layout: str, n: int, m: int) -> tuple[range, range, int]:

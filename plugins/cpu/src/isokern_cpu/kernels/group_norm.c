@@ -14,14 +14,15 @@ typedef struct job {
     int64_t groups, channels, inner; /* channels of a group, elements of a channel */
 } job;
 
-/* The step between neighbours of an item's elements, in row-major order; 0 where there is no such step. */
+/* The step between neighbours of an item's elements, in row-major order; 0 where there is no such step, and where
+ * elements repeat. */
 static int64_t step_of(const ik_tensor *t)
 {
     int64_t step = 0, next = 0;
     for (int32_t d = t->ndim - 1; d > 0; d--) {
         if (t->shape[d] == 1)
             continue;
-        if (step != 0 && t->strides[d] != next)
+        if (t->strides[d] == 0 || (step != 0 && t->strides[d] != next))
             return 0;
         step = step == 0 ? t->strides[d] : step;
         next = t->strides[d] * t->shape[d];
