@@ -35,6 +35,7 @@ def test_extent_counts_negative_strides():
         ((F32, (2, 3), (1,)), BadTensorStrides),
         ((F32, (3,), (-1,), 1), BadTensorStrides),
         ((F32, (2**62, 2**62)), BadTensorShape),
+        ((Q4_0, (3, 32), (2**62, 1)), BadTensorShape),  # fewer bytes than 2^63, but more elements
         (("F99", (3,)), BadTensorDtype),
         ((Q4_0, (33,)), BadTensorShape),
         ((Q4_0, (2, 32), (33, 1)), BadTensorStrides),

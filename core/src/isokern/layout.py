@@ -222,16 +222,16 @@ def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset
 
 
 def check_extent(desc: TensorDesc) -> None:
-    """Raise a typed error for a description that begins before its buffer, passes 2^63 bytes or splits a block."""
+    """Raise a typed error for a description that begins before its buffer, is too large for 64 bits or cuts blocks."""
     element, (low, high) = desc.dtype, desc.extent
     if low < 0:
         raise BadTensorStrides(
             "TensorDesc", f"{desc} reaches element {low}, before its buffer's start", hint="raise the offset"
         )
     spread = math.prod([max(d, 1) for d in desc.shape])
-    nbytes = high // element.block * element.itemsize
-    if nbytes > INT64_MAX or spread > INT64_MAX // (element.itemsize if 0 in desc.shape else 1):
-        raise BadTensorShape("TensorDesc", f"shape {desc.shape} needs more than 2^63 bytes", allowed="less")
+    large = high > INT64_MAX or high // element.block * element.itemsize > INT64_MAX
+    if large or spread > INT64_MAX // (element.itemsize if 0 in desc.shape else 1):
+        raise BadTensorShape("TensorDesc", f"{desc} needs more than 2^63 elements or bytes", allowed="less")
     if element.block > 1:
         check_blocks(desc)
 
