@@ -37,14 +37,16 @@ STATIC = 48 << 10  # CUDA's limit for arrays of a fixed size
 # of 64-bit keys with 32 on sm_80; random_sample with 40 on sm_80 and 110; 16 elements of I8 that are compared as I64
 # on sm_121; 64-bit sums of U16 that become booleans in a loop nest on sm_120 and 121; lu_factor, whose steps of a
 # block are unrolled, by up to 32 bytes before sm_100 and by more from there on; sample_regions in F64 with 48 on
-# sm_103 and 110; selective_scan from sm_100 on.
+# sm_103 and 110; selective_scan from sm_100 on; group_norm and rope in F64 on sm_90.
 SPILLS = {
     "argmax": 16,
     "generic": 80,
     "gemm": 40,
+    "group_norm": 16,
     "lu_factor": 228,
     "matmul_transposed": 24,
     "random_sample": 48,
+    "rope": 32,
     "sample_regions": 52,
     "selective_scan": 16,
     "topk": 8,
