@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from foreign import Foreign
 
 import isokern
 import isokern.array_api as xp
@@ -364,19 +365,6 @@ def test_what_is_refused(cpu):
             call()
 
 
-class Producer:
-    """An array of another library in the memory of the host."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **kwargs):
-        return self.array.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-
 def test_asarray_shares_and_copies(cpu):
     array = F.copy()
     shared, copied = xp.asarray(array, device=cpu), xp.asarray(array, copy=True, device=cpu)
@@ -393,7 +381,7 @@ def test_asarray_shares_and_copies(cpu):
 def test_memory_of_the_host_goes_to_any_device(place, monkeypatch):
     """To the default one, too, and is copied where that cannot use it."""
     monkeypatch.setitem(discovery._by_name, "", place)
-    for made in (xp.from_dlpack(F), xp.asarray(Producer(F)), xp.from_dlpack(F, copy=True)):
+    for made in (xp.from_dlpack(F), xp.asarray(Foreign(F)), xp.from_dlpack(F, copy=True)):
         assert made.device is place
         assert made.numpy().tolist() == F.tolist()
     assert xp.from_dlpack(F, device="cpu:0", copy=False).device is isokern.device("cpu:0")
