@@ -52,6 +52,16 @@ def moves_nothing(op):
     return np.array_equal(moved, places(y))
 
 
+def joins_in_place(op, where):
+    """Return whether the operands of a concat lie where their slices of its result do, so that it writes nothing."""
+    y = op.outputs[0]
+    if op.kind != "concat" or y.spec.dtype.block > 1:
+        return False
+    parts = [where[x][0] + x.spec.dtype.itemsize * places(x.spec) for x in op.given]
+    joined = np.concatenate(parts, op.attrs["axis"])
+    return np.array_equal(joined, where[y][0] + y.spec.dtype.itemsize * places(y.spec))
+
+
 def moved(program):
     """Return the number of bytes that a program only copies from one place to another."""
     calls = [op for op in program.memory_plan.calls if op.operator.stem == "rearrange"]
@@ -84,7 +94,7 @@ def clashes(graph, where):
         for y in op.outputs:
             same = [x for x in op.given if where[x][0] == where[y][0]]  # a slice of the first elements is shorter
             content[y] = content[same[0]] if same and moves_nothing(op) else y
-        for n, y in enumerate(op.outputs):
+        for n, y in enumerate([] if joins_in_place(op, where) else op.outputs):
             for v in there:
                 if last[v] > at and content[v] is not content[y] and meet(where[v], where[y]):
                     found.append(f"{op!r} writes {y!r} over {v!r}, which is read later")

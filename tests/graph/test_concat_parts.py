@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from graph_oracles import clashes, spans
 
 from isokern.graph import Builder, Constraint, verify
 from isokern.runtime import compile, plan_memory
@@ -68,6 +69,20 @@ def test_a_part_that_is_read_later_is_not_written_over(cpu):
     both = one(b, "relu", whole)  # the last reader of the whole, which would be written over
     b.output(both, one(b, "neg", one(b, "exp", x)))
     assert copied(compare(b, cpu)) == 0
+
+
+def test_the_oracle_takes_parts_in_their_places_and_no_others(cpu):
+    b = Builder("places")
+    x, y = (one(b, "neg", b.input(n, (1, 2, 4, 4))) for n in "xy")
+    b.output(one(b, "neg", join(b, x, y)))
+    program = compile(b.graph, cpu, passes="")
+    assert copied(program.memory_plan) == 0
+    where = spans(program, program.graph)
+    (whole,) = (op.outputs[0] for op in program.graph.ops if op.kind == "concat")
+    assert clashes(program.graph, where) == []
+    begin, end = where[whole]
+    (found,) = clashes(program.graph, {**where, whole: (begin + 4, end + 4)})[:1]
+    assert "concat writes" in found
 
 
 def refused(name):
