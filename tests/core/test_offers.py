@@ -39,7 +39,8 @@ def test_language_models_load_no_more_than_they_need():
     run(
         "from isokern.llm import Model, Session, tokens",
         "assert len(loaded()) < 30, loaded()",
-        "assert 'subprocess' not in sys.modules",
+        # NumPy brings it on Python 3.10, where `platform` needs it
+        "assert sys.version_info < (3, 11) or 'subprocess' not in sys.modules",
     )
 
 
