@@ -2,8 +2,8 @@
 
 Each (operator, dtypes) pair runs every small sample dense once and strided twice. It cycles through the layouts from a
 start that depends on operator and dtypes, so that all pairs together cover every layout. Then come special values,
-in-place calls, out-of-range indices, and the device's claims. Wide samples (for threads, and stores that bypass the
-caches) and long rows run in a few dtypes. Variants that the device would not choose get a smaller set.
+in-place calls, out-of-range indices, empty dims, and the device's claims. Wide samples (for threads, and stores that
+bypass the caches) and long rows run in a few dtypes. Variants that the device would not choose get a smaller set.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import itertools
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from ..backend import Device
 from ..declare.operator import LENGTHS, Operator, Sample
@@ -23,8 +25,10 @@ from ..ops import all_operators
 from ..oracle.cases import Case, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from ..oracle.values import CHECKED
+from ..status import IsokernError
 
 SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
+LIMITED = ("index", "length", "slots", "offsets", "rois")  # domains whose values other dims limit
 WIDE_TYPES = (F32, F16, I32, Q4_0)
 # Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
 # cut into parts
@@ -103,7 +107,14 @@ class _Derivation:
         if any(d.storage for d in types):
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
-        return cases
+        return cases + list(self._empty(types)) if position == 0 else cases
+
+    def _empty(self, types: tuple[DType, ...]) -> Iterator[Case]:
+        """Yield the small samples with empty dims, those of the sample with most layouts quick."""
+        bound = dict(zip(self.operator.signature.types, types, strict=True))
+        for s in (self.spread, *(s for s in self.small if s is not self.spread)):
+            for sample in empty_dims(self.operator, s.sample, bound):
+                yield Case(self.operator, types, sample, quick=s is self.spread)
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
         # Quick samples of this dtype: all dtypes together cover every sample; of the first dtype they are dense, too
@@ -217,6 +228,32 @@ class _Derivation:
         picks = [c for c in pair if c.quick or (c.sample.size == "wide" and c.layout == "offset" and c.types[0] is F32)]
         for n, case in enumerate(picks):
             yield replace(case, variant=variant, quick=quick and n < 2)
+
+
+def empty_dims(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Iterator[Sample]:
+    """Yield a sample with each of its dims empty, and with all dims of one size, where the declaration takes that.
+
+    Indices are drawn for the dims that the sample has, so none may be left.
+    """
+    given = [s for s in slots(operator, sample, types) if s.shape is not None]
+    dims = {(n, axis): dim for n, s in enumerate(given) for axis, dim in enumerate(s.shape or ()) if dim}
+    alike = [frozenset(at for at, dim in dims.items() if dim == size) for size in dims.values()]
+    domains = {**operator.domains, **sample.values}
+    for gone in dict.fromkeys([*alike, *(frozenset([at]) for at in dims)]):
+        shapes: dict[str, Any] = {}
+        for n, slot in enumerate(given):
+            left = tuple([0 if (n, axis) in gone else dim for axis, dim in enumerate(slot.shape or ())])
+            if slot.operand.variadic:
+                shapes.setdefault(slot.operand.name, []).append(left)
+            else:
+                shapes[slot.operand.name] = left
+            if 0 not in left and domains.get(slot.operand.name, "").startswith(LIMITED):
+                break
+        else:
+            found = replace(sample, shapes=shapes, outputs={})
+            with suppress(IsokernError):
+                describe(operator, found, types)
+                yield found
 
 
 def choices(operator: Operator) -> list[dict[str, DType]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,8 +136,9 @@ def _combine(
 ) -> Any:
     read, outs = _read(x, w, offset, mask, values, compute, magnitude)
     groups, (n, co) = values["groups"], (len(x), w.shape[0])
-    filters = (np.abs(w) if magnitude else w).reshape(groups, co // groups, w[0].size)
-    rows = read.reshape(n, groups, w[0].size, outs[0] * outs[1])
+    size = math.prod(w.shape[1:])
+    filters = (np.abs(w) if magnitude else w).reshape(groups, co // groups, size)
+    rows = read.reshape(n, groups, size, outs[0] * outs[1])
     y = np.einsum("goq,ngqp->ngop", filters, rows).reshape(n, co, *outs)
     return y if bias is None else y + (np.abs(bias) if magnitude else bias)[:, None, None]
 

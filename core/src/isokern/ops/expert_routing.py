@@ -90,7 +90,7 @@ def _route_reference(logits: Any, bias: Any, scoring: str, normalize: bool, scal
     ranks = (logits if _uses_logits(bias, values) else scores).astype(np.float32)
     ranks = ranks if bias is None else ranks + bias.astype(np.float32)
     if groups > 1:
-        split = ranks.reshape(ranks.shape[0], groups, -1)
+        split = ranks.reshape(ranks.shape[0], groups, ranks.shape[1] // groups)
         best, _ = topk.reference(split, 2 if values["group_score"] == "top2" else 1, 2)
         _, chosen = topk.reference(best.sum(2), values["top_groups"], 1)
         shown = (chosen[:, None] == np.arange(groups)[:, None]).any(2)

@@ -302,6 +302,8 @@ def _conv_shape(where: str, x: Shape, w: Shape, values: Mapping[str, Any]) -> Sh
             f"x is {list(x)}, w is {list(w)}, groups {groups}",
             allowed="x with groups · w.shape[1] channels, and w.shape[0] a multiple of groups",
         )
+    if w[2] == 0 or w[3] == 0:
+        raise BadTensorShape(where, f"w is {list(w)}", allowed="a window of at least 1×1")
     sh, sw = pair(where, "stride", values["stride"])
     dh, dw = pair(where, "dilation", values["dilation"])
     top, left, bottom, right = sides(where, values["padding"])
@@ -429,6 +431,7 @@ declare(
     errors=[
         ErrorCase({"x": (1, 3, 4, 4), "w": (2, 2, 3, 3)}, BadTensorShape),
         ErrorCase({"x": (1, 2, 2, 2), "w": (2, 2, 3, 3)}, BadTensorShape),
+        ErrorCase({"x": (1, 2, 4, 4), "w": (2, 2, 3, 0)}, BadTensorShape),
         ErrorCase({"x": (1, 2, 4, 4), "w": (2, 2, 3, 3)}, InvalidArgument, {"stride": (0,)}),
         ErrorCase({"x": (1, 2, 4, 4), "w": (2, 2, 3, 3), "x_zero_point": (2,)}, BadTensorShape),
         ErrorCase({"x": (1, 2, 4, 4), "w": (2, 2, 3, 3)}, BadTensorDtype, dtypes={"B": I32}),
@@ -517,6 +520,7 @@ declare(
         ErrorCase(dict(zip(Q_CONV, (x, s, (), w, t, (), (), (), b), strict=True)), BadTensorShape)
         for x, s, w, t, b in [
             ((1, 3, 4, 4), (), (2, 2, 3, 3), (), (2,)),
+            ((1, 2, 4, 4), (), (2, 2, 0, 3), (), (2,)),
             ((1, 2, 4, 4), (2,), (2, 2, 3, 3), (), (2,)),
             ((1, 2, 4, 4), (), (2, 2, 3, 3), (3,), (2,)),
             ((1, 2, 4, 4), (), (2, 2, 3, 3), (), (3,)),

@@ -213,7 +213,7 @@ def _median(skip: bool) -> Any:
 
 def _median_reference(x: Any, axis: int, keepdims: bool) -> Any:
     order, unknown = argsort(x, axis), np.isnan(_wide(x))
-    at = np.take(order, [(x.shape[axis] - 1) // 2], axis)
+    at = np.take_along_axis(order, np.full(unknown.any(axis, keepdims=True).shape, (x.shape[axis] - 1) // 2), axis)
     if x.shape[axis]:
         at = np.where(unknown.any(axis, keepdims=True), unknown.argmax(axis, keepdims=True), at)
     return _fold(np.take_along_axis(x, at, axis), axis, keepdims), _fold(at, axis, keepdims)

@@ -19,6 +19,7 @@ Everything that rounds is a sequence of single F32 operations; the rest is integ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,8 +101,8 @@ def _row(logits: Any, history: Any, row: int, step: int, values: Mapping[str, An
 
 
 def _reference(logits: Any, history: Any, steps: Any, **values: Any) -> Any:
-    flat = logits.reshape(-1, logits.shape[-1])
-    past = np.zeros((len(flat), 0), np.int64) if history is None else history.reshape(len(flat), -1)
+    flat = logits.reshape(math.prod(logits.shape[:-1]), logits.shape[-1])
+    past = np.zeros((len(flat), 0), np.int64) if history is None else history.reshape(len(flat), history.shape[-1])
     counted = [values["step"]] * len(flat) if steps is None else [int(s) for s in steps.reshape(-1)]
     tokens = [_row(x, past[row], row, counted[row], values) for row, x in enumerate(flat)]
     return np.array(tokens, np.int64).reshape(logits.shape[:-1])

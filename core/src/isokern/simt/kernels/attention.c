@@ -98,7 +98,7 @@ IK_ENTRY(attention)(IK_PARAMS)
     }
     const ik_i64 length = (end - begin + splits - 1) / splits, from = begin + split * length;
     const ik_index first = (ik_index)from, last = (ik_index)(from + length < end ? from + length : end);
-    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)d), cap = p.attr_softcap;
+    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)(d > 1 ? d : 1)), cap = p.attr_softcap;
     const ik_index q_at = p.q.offset + batch * p.q.strides[0] + i * p.q.strides[1] + head * p.q.strides[2];
     const ik_index group = head / (ik_index)p.share;
     const ik_index k_at = p.k.offset + IK_FIRST(k, b) + keys.from * p.k.strides[1] + group * p.k.strides[2],

@@ -149,7 +149,7 @@ static inline int64_t ik_conv_panel_width(const ik_conv *v, int64_t lanes)
 {
     const int64_t outputs = v->outputs;
     const bool few = v->k < IK_PANEL_PRODUCTS && v->oh * v->ow >= lanes; /* fewer pixels would leave lanes idle */
-    if ((v->channels == 1 && v->groups > 1) || few)
+    if ((v->channels == 1 && v->groups > 1) || few || v->k == 0) /* without products, no tile begins with the bias */
         return 0;
 #if defined(__AVX512F__)
     if (!v->point && v->ow <= IK_TILE_ROWS / 2 && 4 * outputs >= 3 * ik_round_up(outputs, 4 * lanes))

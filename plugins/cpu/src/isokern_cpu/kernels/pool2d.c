@@ -150,7 +150,7 @@ IK_KERNEL(pool2d)
     p.in_place = x->strides[3] == 1 && x->dtype == (exact ? IK_F64 : IK_F32);
 #ifdef IK_MASKS
     if (p.mode == LARGEST && p.step[1] == 2 && p.kernel[1] == 3 && p.spread[0] == 1 && p.spread[1] == 1
-        && x->dtype == IK_F32 && x->strides[3] == 1 && y->strides[3] == 1) {
+        && x->dtype == IK_F32 && x->strides[3] == 1 && y->strides[3] == 1 && p.height > 0) {
         const int64_t all = y->shape[0] * y->shape[1] * y->shape[2];
         ik_parallel_for(all, IK_THREAD_BYTES / 4 / ik_max(1, work) + 1, max_rows, &p);
         return IK_SUCCESS;

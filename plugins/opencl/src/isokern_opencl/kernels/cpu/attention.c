@@ -210,7 +210,8 @@ static IK_INLINE void attend(IK_PASSED, const task t, const ik_span keys, const 
 {
     const int rows = (int)t.rows;
     const ik_index b = keys.b;
-    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)p.q.shape[3]), cap = p.attr_softcap;
+    const float scale = p.attr_scale != 0 ? p.attr_scale : ik_rsqrt_f32((float)max(p.q.shape[3], (ik_index)1)),
+                cap = p.attr_softcap;
     int16 low[MAX_VECTORS], high[MAX_VECTORS];
     ik_i64 held = keys.length, first = 0, last = 0;
 #ifdef IK_HAS_block_table
