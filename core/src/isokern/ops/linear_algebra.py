@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -519,13 +520,18 @@ _algebra(
 
 
 def _cdist(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    (a, b), y = inputs, outputs[0]
-    loops = LETTERS[: y.ndim]
+    y, batch = outputs[0], outputs[0].shape[:-2]
+    if y.ndim == MAX_RANK:  # the sum would be one loop too many
+        batch = (math.prod(batch),)
+    a, b = (e.reshape(v, (*batch, *v.spec.shape[-2:])) for v in inputs)
+    loops = LETTERS[: len(batch) + 2]
     lead = loops[:-2]
     body = "abs(x0 - x1)" if values["p"] == 1 else "(x0 - x1) * (x0 - x1)"
     maps = f"{lead}{loops[-2]}z,{lead}{loops[-1]}z->{loops}"
     total = e.loop(maps, body, a, b, combine="sum", dtype=y.dtype.compute)
-    return e.cast(total, y.dtype) if values["p"] == 1 else e.loop(f"{loops}->{loops}", "sqrt(x0)", total, dtype=y.dtype)
+    root = f"{loops}->{loops}"
+    made = e.cast(total, y.dtype) if values["p"] == 1 else e.loop(root, "sqrt(x0)", total, dtype=y.dtype)
+    return e.reshape(made, y.shape)
 
 
 def _cdist_reference(a: Any, b: Any, p: int) -> Any:
@@ -549,6 +555,7 @@ _algebra(
         ((3, 5), (4, 5)),
         ((3, 5), (4, 5), {"p": 1}),
         ((2, 3, 4), (2, 5, 4)),
+        ((2, 1, 2, 1, 1, 1, 3, 4), (2, 1, 2, 1, 1, 1, 2, 4)),
         ((3, 0), (2, 0)),
         ((0, 3), (2, 3), {"p": 1}),
         ((2, 1025), (3, 1025)),

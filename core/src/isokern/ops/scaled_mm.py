@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..declare.attributes import attrs, integer
 from ..declare.decomposition import Emitter, V, find_optional
 from ..declare.normal_form import as_given
 from ..dtypes import BF16, F16, F32, FP8, I8, I64, U8
-from ..layout import TensorDesc
+from ..layout import MAX_RANK, TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .gemm import accumulated_magnitude
 from .integer_products import check_parameter, lift, product_shapes
@@ -43,9 +44,10 @@ def _check_scale(name: str, given: Shape, length: int, of: str, blocks: Sequence
 
 def _widen_a(e: Emitter[V], a: V, scale: V, size: int) -> V:
     """Return a times the scales of its blocks, in F32."""
-    *lead, m, k = a.spec.shape
-    blocks = e.reshape(e.cast(a, F32), (*lead, m, k // size, size))
-    return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (*lead, m, k // size, 1))), a.spec.shape)
+    *lead, k = a.spec.shape
+    rows = math.prod(lead)
+    blocks = e.reshape(e.cast(a, F32), (rows, k // size, size))
+    return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (rows, k // size, 1))), a.spec.shape)
 
 
 def _widen_b(e: Emitter[V], b: V, scale: V, size: int) -> V:
@@ -54,8 +56,9 @@ def _widen_b(e: Emitter[V], b: V, scale: V, size: int) -> V:
     if scale.spec.shape[-1] != n:  # a scale for blocks of columns, too
         block = e.loop("a->a", f"quotient(x0, {size})", e.iota(n, I64))
         scale = e("gather", scale, block, axis=scale.spec.ndim - 1)
-    blocks = e.reshape(e.cast(b, F32), (*lead, k // size, size, n))
-    return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (*lead, k // size, 1, n))), b.spec.shape)
+    rows = math.prod(lead) * (k // size)
+    blocks = e.reshape(e.cast(b, F32), (rows, size, n))
+    return e.reshape(e.pointwise("x0 * x1", blocks, e.reshape(scale, (rows, 1, n))), b.spec.shape)
 
 
 FEW = 64  # rows of a: reading b is the work, so that it is not widened in memory first
@@ -125,6 +128,7 @@ def _scale(a: Any, b: Any, a_scale: Any, b_scale: Any, bias: Any, block_size: in
     return y if bias is None else y + np.abs(bias)
 
 
+HIGH = (2, *(1,) * (MAX_RANK - 3))  # a batch of the highest rank
 SAMPLES: SampleTable = [
     ((2, 3), (3, 4), (), (), None, 128, "small"),
     ((5, 33), (33, 7), (5,), (7,), (7,), 128, "small"),
@@ -133,6 +137,7 @@ SAMPLES: SampleTable = [
     ((3, 8), (8, 6), (3, 2), (2, 2), None, 4, "small"),
     ((5, 128), (128, 130), (5, 1), (1, 2), (130,), 128, "small"),
     ((2, 3, 12), (2, 12, 7), (2, 3, 3), (2, 3, 7), None, 4, "small"),
+    ((*HIGH, 3, 8), (*HIGH, 8, 6), (*HIGH, 3, 2), (*HIGH, 2, 2), None, 4, "small"),
     ((3, 8), (8, 5), (3, 4), (5,), (5,), 2, "small"),
     ((3, 0), (0, 4), (), (), None, 128, "small"),
     ((2, 2500), (2500, 3), (), (), None, 128, "small"),  # more than F32 adds exactly
