@@ -2,8 +2,8 @@
 
 Each (operator, dtypes) pair runs every small sample dense once and strided twice. It cycles through the layouts from a
 start that depends on operator and dtypes, so that all pairs together cover every layout. Then come special values,
-in-place calls, out-of-range indices, empty dims, and the device's claims. Wide samples (for threads, and stores that
-bypass the caches) and long rows run in a few dtypes. Variants that the device would not choose get a smaller set.
+in-place calls, out-of-range indices, dims of 0 and 1, and the device's claims. Wide samples (for threads, and stores
+that bypass the caches) and long rows run in a few dtypes. Variants that the device would not choose get a smaller set.
 """
 
 from __future__ import annotations
@@ -107,14 +107,19 @@ class _Derivation:
         if any(d.storage for d in types):
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
-        return cases + list(self._empty(types)) if position == 0 else cases
+        return cases + list(self._short(types)) if position == 0 else cases
 
-    def _empty(self, types: tuple[DType, ...]) -> Iterator[Case]:
-        """Yield the small samples with empty dims, those of the sample with most layouts quick."""
+    def _short(self, types: tuple[DType, ...]) -> Iterator[Case]:
+        """Yield the small samples with dims of 0 and 1, dense and strided in turn.
+
+        Those of the sample with most layouts are quick.
+        """
         bound = dict(zip(self.operator.signature.types, types, strict=True))
-        for s in (self.spread, *(s for s in self.small if s is not self.spread)):
-            for sample in empty_dims(self.operator, s.sample, bound):
-                yield Case(self.operator, types, sample, quick=s is self.spread)
+        known = {s.sample.text for s in self.small}
+        for s, length in itertools.product(self.small, (0, 1)):
+            for n, sample in enumerate(shorten(self.operator, s.sample, bound, length)):
+                if sample.text not in known:
+                    yield Case(self.operator, types, sample, ("contiguous", "gaps")[n % 2], quick=s is self.spread)
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
         # Quick samples of this dtype: all dtypes together cover every sample; of the first dtype they are dense, too
@@ -230,19 +235,19 @@ class _Derivation:
             yield replace(case, variant=variant, quick=quick and n < 2)
 
 
-def empty_dims(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Iterator[Sample]:
-    """Yield a sample with each of its dims empty, and with all dims of one size, where the declaration takes that.
+def shorten(operator: Operator, sample: Sample, types: Mapping[str, DType], length: int) -> Iterator[Sample]:
+    """Yield a sample with each longer dim of a length, and with all of one size, where the declaration takes that.
 
     Indices are drawn for the dims that the sample has, so none may be left.
     """
     given = [s for s in slots(operator, sample, types) if s.shape is not None]
-    dims = {(n, axis): dim for n, s in enumerate(given) for axis, dim in enumerate(s.shape or ()) if dim}
+    dims = {(n, axis): dim for n, s in enumerate(given) for axis, dim in enumerate(s.shape or ()) if dim > length}
     alike = [frozenset(at for at, dim in dims.items() if dim == size) for size in dims.values()]
     domains = {**operator.domains, **sample.values}
     for gone in dict.fromkeys([*alike, *(frozenset([at]) for at in dims)]):
         shapes: dict[str, Any] = {}
         for n, slot in enumerate(given):
-            left = tuple([0 if (n, axis) in gone else dim for axis, dim in enumerate(slot.shape or ())])
+            left = tuple([length if (n, axis) in gone else dim for axis, dim in enumerate(slot.shape or ())])
             if slot.operand.variadic:
                 shapes.setdefault(slot.operand.name, []).append(left)
             else:

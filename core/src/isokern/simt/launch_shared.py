@@ -87,7 +87,7 @@ def launch_float_reduction(call: Call, stem: str, nbytes: int, strided: bool = F
         call.refuse("fewer than 16 elements an output")
     along, across = t.x.strides[-1] == 1 and n >= 16, columns >= 16 and t.x.strides[kept - 1] == 1
     if strided:  # short runs take longer to reduce than to gather
-        along = not across and (d >= 96 or columns < 16)
+        along = kept < t.x.ndim and not across and (d >= 96 or columns < 16)
     elif not along and not across:
         call.refuse("x does not lie along memory for 16 elements")
     taken = max(1, 16384 // d) if along else 2048
