@@ -107,19 +107,20 @@ class _Derivation:
         if any(d.storage for d in types):
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
-        return cases + list(self._short(types)) if position == 0 else cases
+        return cases + list(self._short(types, turn)) if position == 0 else cases
 
-    def _short(self, types: tuple[DType, ...]) -> Iterator[Case]:
+    def _short(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
         """Yield the small samples with dims of 0 and 1, dense and strided in turn.
 
-        Those of the sample with most layouts are quick.
+        Those of the sample with most layouts are quick: with dims of 0 for half of the operators, of 1 for the others.
         """
         bound = dict(zip(self.operator.signature.types, types, strict=True))
         known = {s.sample.text for s in self.small}
         for s, length in itertools.product(self.small, (0, 1)):
+            quick = s is self.spread and length == turn % 2
             for n, sample in enumerate(shorten(self.operator, s.sample, bound, length)):
                 if sample.text not in known:
-                    yield Case(self.operator, types, sample, ("contiguous", "gaps")[n % 2], quick=s is self.spread)
+                    yield Case(self.operator, types, sample, ("contiguous", "gaps")[n % 2], quick=quick)
 
     def _plain(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
         # Quick samples of this dtype: all dtypes together cover every sample; of the first dtype they are dense, too
