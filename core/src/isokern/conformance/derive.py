@@ -237,23 +237,23 @@ class _Derivation:
 
 
 def shorten(operator: Operator, sample: Sample, types: Mapping[str, DType], length: int) -> Iterator[Sample]:
-    """Yield a sample with each longer dim of a length, and with all of one size, where the declaration takes that.
+    """Yield a sample with one longer dim changed to `length`, each in turn, and with all dims of one size changed.
 
-    Indices are drawn for the dims that the sample has, so none may be left.
+    What the declaration refuses is left out. So is what keeps indices, which are drawn for the sample's own dims.
     """
     given = [s for s in slots(operator, sample, types) if s.shape is not None]
     dims = {(n, axis): dim for n, s in enumerate(given) for axis, dim in enumerate(s.shape or ()) if dim > length}
     alike = [frozenset(at for at, dim in dims.items() if dim == size) for size in dims.values()]
     domains = {**operator.domains, **sample.values}
-    for gone in dict.fromkeys([*alike, *(frozenset([at]) for at in dims)]):
+    for changed in dict.fromkeys([*alike, *(frozenset([at]) for at in dims)]):
         shapes: dict[str, Any] = {}
         for n, slot in enumerate(given):
-            left = tuple([length if (n, axis) in gone else dim for axis, dim in enumerate(slot.shape or ())])
+            shape = tuple([length if (n, axis) in changed else dim for axis, dim in enumerate(slot.shape or ())])
             if slot.operand.variadic:
-                shapes.setdefault(slot.operand.name, []).append(left)
+                shapes.setdefault(slot.operand.name, []).append(shape)
             else:
-                shapes[slot.operand.name] = left
-            if 0 not in left and domains.get(slot.operand.name, "").startswith(LIMITED):
+                shapes[slot.operand.name] = shape
+            if 0 not in shape and domains.get(slot.operand.name, "").startswith(LIMITED):
                 break
         else:
             found = replace(sample, shapes=shapes, outputs={})

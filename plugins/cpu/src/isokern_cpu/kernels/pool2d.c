@@ -149,6 +149,7 @@ IK_KERNEL(pool2d)
     }
     p.in_place = x->strides[3] == 1 && x->dtype == (exact ? IK_F64 : IK_F32);
 #ifdef IK_MASKS
+    /* Not where x has no rows: each window's first row is read without a check. */
     if (p.mode == LARGEST && p.step[1] == 2 && p.kernel[1] == 3 && p.spread[0] == 1 && p.spread[1] == 1
         && x->dtype == IK_F32 && x->strides[3] == 1 && y->strides[3] == 1 && p.height > 0) {
         const int64_t all = y->shape[0] * y->shape[1] * y->shape[2];
