@@ -51,6 +51,30 @@ def test_batch_norms_are_folded(device):
         assert [op.kind for op in kept.graph.ops] == ["conv2d", "batch_norm", "conv2d", "flatten", "linear"]
 
 
+@pytest.mark.parametrize("layout", ["", " strides [2, 2, 1] offset 1", " strides [4, 3, 2] offset 3"])
+@pytest.mark.parametrize("results", ["%5", "%3, %5", "%3, %5, %3"])
+def test_what_a_fused_operator_repeats_is_not_copied(layout, results, device):
+    """An operand without its dims of 1 is a view of it, in whatever layout it is, and of a result too."""
+    graph = parse(f"""graph g {{
+      %0 = input "x": F32[3, 1, 2]
+      %1 = input "y": F32[2, 2]
+      %2 = exp(%0): F32[3, 1, 2]
+      %3 = softmax(%2): F32[3, 1, 2]{layout}
+      %4 = add(%1, %3): F32[3, 2, 2]
+      %5 = neg(%4): F32[3, 2, 2]
+      return {results}
+    }}""")
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(3, 1, 2), "y": np.float32([[1, 2], [3, 4]])}
+    plain, fused = (compile(graph, device, passes=p) for p in ("", DEFAULT))
+    assert [op.kind for op in fused.graph.ops] == ["exp", "softmax", "collapse_shape", "generic"]
+    assert moved(fused) == moved(plain) == 0
+    wanted = plain.run(feeds)
+    for found in (fused.run(feeds), fused.run_direct(feeds), fused.run(feeds)):
+        pairs = [(found, wanted)] if results == "%5" else zip(found, wanted, strict=True)
+        for a, b in pairs:
+            np.testing.assert_array_equal(a, b)
+
+
 CONSTANTS = """
     graph g {
       %0 = input "x": F32[2, 3]

@@ -257,9 +257,14 @@ def _emit(rewriter: Rewriter, last: Op, members: set[Op]) -> None:
     def emit(
         kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], dtypes: Mapping[str, DType] | None
     ) -> Sequence[Value]:
-        operator = find(kind)
-        specs = (y.spec,) if kind == "generic" else operator.infer(specs_of(inputs), attrs, dtypes)
-        return builder.emit(kind, inputs, attrs, name=last.name, outputs=specs)
+        spec = y.spec if kind == "generic" else _view(find(kind).infer(specs_of(inputs), attrs, dtypes), inputs)
+        return builder.emit(kind, inputs, attrs, name=last.name, outputs=[spec])
 
     body = to_text(_body(last, members))
     rewriter.put(y, Emitter(emit).over(y.spec.shape, body, pairs, dtype=y.spec.dtype))
+
+
+def _view(dense: Sequence[TensorDesc], inputs: Sequence[Value | None]) -> TensorDesc:
+    """Return the layout of an operand without dims of 1 that is a view of it, so that nothing is copied."""
+    (y,), (x,) = dense, inputs
+    return y if x is None else x.spec.reshape(y.shape) or y

@@ -32,11 +32,10 @@ class MemoryPlan:
 
     `root` maps each value to the value whose memory it is in, usually itself; `starts` has the element there that a
     computed value begins at. `offset` has the byte in the arena of each root that lies there. `in_place` maps each
-    operator whose output overwrites an operand to that operand; `views` are the operators that need no call. `early`
-    has the results that are computed where they lie in another shape, and need no call either. `copies` has the pairs
-    (from, to) to copy before an operator that updates a value which another one still reads. `spaces` has the bytes of
-    the workspace that an operator has at the arena's beginning. `arena` is the size of the arena in bytes, `naive` the
-    size of the computed values if each had memory of its own.
+    operator whose output overwrites an operand to that operand; `views` are the operators that need no call. `copies`
+    has the pairs (from, to) to copy before an operator that updates a value which another one still reads. `spaces` has
+    the bytes of the workspace that an operator has at the arena's beginning. `arena` is the size of the arena in bytes,
+    `naive` the size of the computed values if each had memory of its own.
     """
 
     graph: Graph
@@ -45,7 +44,6 @@ class MemoryPlan:
     offset: dict[Value, int] = field(default_factory=dict)
     in_place: dict[Op, Value] = field(default_factory=dict)
     views: set[Op] = field(default_factory=set)
-    early: set[Value] = field(default_factory=set)
     copies: dict[Op, list[tuple[Value, Value]]] = field(default_factory=dict)
     mutable: frozenset[str] = frozenset()
     life: dict[Value, tuple[int, int]] = field(default_factory=dict)
@@ -68,15 +66,11 @@ class MemoryPlan:
 
     def desc(self, value: Value) -> TensorDesc:
         """Return the layout of the value's tensor in the buffer that it lies in."""
-        root = self.root[value]
-        spec = value.spec
-        if root in self.early and root is not value:
-            start = root.spec.offset
-        elif root in self.offset:
-            start = self.offset[root] // spec.dtype.itemsize * spec.dtype.block
-        else:
+        root, start, spec = self.root[value], self.starts.get(value, 0), value.spec
+        if root in self.offset:
+            start += self.offset[root] // spec.dtype.itemsize * spec.dtype.block
+        elif start == 0:
             return spec
-        start += self.starts.get(value, 0)
         return TensorDesc(spec.dtype, spec.shape, spec.strides, spec.offset + start)
 
 
@@ -149,10 +143,11 @@ def _plan(
         if early and reuse and not parts.joined and _is_result_alone(made, op, at, ends, kept):
             (result,), (only,) = op.outputs, op.given
             old = made.root[only]
-            made.root |= {v: result for v, root in made.root.items() if root is old}
+            there = [v for v, root in made.root.items() if root is old]
+            made.root |= dict.fromkeys(there, result)
+            made.starts |= {v: made.starts[v] + result.spec.offset for v in there}
             made.life.pop(old)
             made.views.add(op)
-            made.early.add(result)
     return made
 
 
@@ -217,7 +212,7 @@ def _share(
         root = made.root[only]
         state = root.role == INPUT and root.name in made.mutable
         updated = state and any(o.updated for o in made.graph.ops[at + 1 : last.get(first, at)])
-        if root not in kept and not updated:  # nor results, nor what is read after an update
+        if not updated:  # what is read after an update has memory of its own
             return first, only, True
     names = op.operator.operand_names(len(op.inputs))
     aliases = op.operator.aliases
