@@ -290,20 +290,34 @@ def test_a_truth_of_rounded_numbers_may_be_either_where_rounding_turns_it(
         assert right == [false, true]
 
 
-@pytest.mark.parametrize("name", ["silu_mul", "gelu_mul", "gelu_tanh_mul"])
-def test_a_gate_that_is_zero_in_the_compute_type_alone_may_be_computed_in_a_wider_one(name: str) -> None:
-    """In F32 the gate of -120 is 0, and 0 times infinity NaN; in float64 it is small, and the product infinite."""
-    a, b = np.array([-120, -120, 2, -2], np.float32), np.array([np.inf, -np.inf, np.inf, np.inf], np.float32)
-    case = Case(find(name), (F32,), Sample({"a": (4,), "b": (4,)}))
+@pytest.mark.parametrize(
+    ("name", "lost", "least"),
+    [
+        ("silu_mul", -120, -100),
+        ("silu_mul", -105, -100),  # exp is 0 in F32, and the gate is not
+        ("sigmoid_mul", -105, -100),
+        ("quick_gelu_mul", -62, -58),
+        ("gelu_mul", -20, -13),
+        ("gelu_mul", -14.1, -13),
+        ("gelu_tanh_mul", -18, -10),
+        ("gelu_tanh_mul", -10.7, -10),
+    ],
+)
+def test_a_gate_that_may_be_lost_may_be_0_or_not(name: str, lost: float, least: float) -> None:
+    """Where the compute type may have 0 for the gate, its product with infinity is NaN or infinite, else infinite."""
+    a = np.array([lost, lost, 2, least, lost], np.float32)
+    b = np.array([np.inf, -np.inf, np.inf, np.inf, 2], np.float32)
+    case = Case(find(name), (F32,), Sample({"a": (5,), "b": (5,)}))
     with np.errstate(all="ignore"):
-        given = problem(case, [a, b], [TensorDesc(F32, (4,))], [np.zeros(4, np.float32)])
-    assert np.isnan(given.expected[0][:2]).all()
-    for narrow, wide in ((np.nan, -np.inf), (np.nan, np.inf)):
-        for first in (narrow, wide):
-            got = np.array([first, -first, np.inf, -np.inf], np.float32)
-            assert judge(got, given, 0, strict_nan=False, flushes=False).wrong == ""
-    for wrong in ([np.nan, np.nan, np.nan, -np.inf], [np.nan, np.nan, np.inf, 3]):
-        assert judge(np.array(wrong, np.float32), given, 0, strict_nan=False, flushes=False).wrong
+        given = problem(case, [a, b], [TensorDesc(F32, (5,))], [np.zeros(5, np.float32)])
+    gate = np.inf if name == "sigmoid_mul" else -np.inf
+    for first in (np.nan, -np.inf, np.inf):
+        got = np.array([first, -first, np.inf, gate, 0], np.float32)
+        assert judge(got, given, 0, strict_nan=False, flushes=False).wrong == ""
+    for at, wrong in ((2, np.nan), (2, -np.inf), (3, np.nan), (3, -gate), (4, np.nan), (4, np.inf), (4, 1e-30)):
+        bad = got.copy()
+        bad[at] = wrong
+        assert judge(bad, given, 0, strict_nan=False, flushes=False).wrong
 
 
 def test_a_zero_has_the_sign_of_the_reference_where_ieee_754_defines_it() -> None:

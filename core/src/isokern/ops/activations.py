@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
 from typing import Any
 
 import numpy as np
 
 from ..declare.attributes import Record, attrs, number
 from ..declare.elementwise import binary, row, samples, unary
-from ..dtypes import F64, FLOATS, NUMBERS, SIGNED
-from ..layout import TensorDesc
+from ..dtypes import FLOATS, NUMBERS, SIGNED
 
 
 def _swish(z: str, x: str) -> str:
@@ -28,13 +27,12 @@ def _gate(z: Any, x: Any) -> Any:
     return np.where(z < -10000, -0.0, x * _sigmoid(z))
 
 
-def _times(gate: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the reference of gate(a) · b; an infinite b gives NaN where the gate is 0 in the compute type."""
+_SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
+_TANH_GELU = f"{{0}} * ({_SQRT_8_OVER_PI} + {0.044715 * _SQRT_8_OVER_PI} * {{0}} * {{0}})"  # twice tanh's argument
 
-    def reference(a: Any, b: Any, out: Sequence[TensorDesc] = (TensorDesc(F64, ()),)) -> Any:
-        return gate(a).astype(out[0].dtype.compute.numpy).astype(np.float64) * b
 
-    return reference
+def _gelu_tanh(x: Any) -> Any:
+    return _gate(x * (_SQRT_8_OVER_PI + 0.044715 * _SQRT_8_OVER_PI * x * x), x)
 
 
 def _clamp(a: Any, b: Any, alpha: float, limit: float) -> Any:
@@ -231,6 +229,17 @@ unary(
     ulps=None,
 )
 unary(
+    "gelu_tanh",
+    "GELT",
+    _swish(_TANH_GELU.format("x"), "x"),
+    _gelu_tanh,
+    doc=(
+        "The tanh approximation of GELU, x/2 · (1 + tanh(√(2/π) · (x + 0.044715x³))) (Hendrycks & Gimpel 2016), as"
+        " x · sigmoid of twice that argument, which does not cancel below 0; -0 at -∞, where PyTorch's is NaN."
+    ),
+    ulps=None,
+)
+unary(
     "softcap",
     "SCAP",
     "cap * tanh(x / cap)",
@@ -254,7 +263,7 @@ binary(
     "sigmoid_mul",
     "SGML",
     "(1 if a >= 0 else exp(-abs(a))) / (1 + exp(-abs(a))) * b",
-    _times(_sigmoid),
+    lambda a, b: _sigmoid(a) * b,
     doc="sigmoid(a) · b, the gate of GLU (Dauphin et al. 2017).",
     ulps=None,
 )
@@ -262,8 +271,16 @@ binary(
     "quick_gelu_mul",
     "QGML",
     f"{_swish('1.702 * a', 'a')} * b",
-    _times(lambda a: _gate(1.702 * a, a)),
+    lambda a, b: _gate(1.702 * a, a) * b,
     doc="quick_gelu(a) · b: GEGLU with the sigmoid approximation of GELU.",
+    ulps=None,
+)
+binary(
+    "gelu_tanh_mul",
+    "GTML",
+    f"{_swish(_TANH_GELU.format('a'), 'a')} * b",
+    lambda a, b: _gelu_tanh(a) * b,
+    doc="gelu_tanh(a) · b: GEGLU as GPT-2's and Gemma's GELU have it.",
     ulps=None,
 )
 binary(

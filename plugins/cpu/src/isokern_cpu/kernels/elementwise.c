@@ -4,7 +4,7 @@
  * Contiguous tensors of the compute type are used in place; results larger than IK_STREAM_BYTES are computed in a tile
  * and streamed. The functions are compiled from core's scalar expressions, once for each compute type
  * (elementwise_rows.h); those of each float type in a part of their own. */
-/* gcc follows a NaN in an attribute through clip, mish and gelu_tanh, and leaves branches that it cannot vectorise. */
+/* gcc follows a NaN in an attribute through clip and mish, and leaves branches that it cannot vectorise. */
 #if !defined(__clang__)
 #pragma GCC optimize("no-tree-pre")
 #endif
