@@ -73,8 +73,7 @@ def _apply_gate(h: Any, gate: str, interleaved: bool, alpha: float, limit: float
     """Return both halves of the last dim, and the gate of them."""
     half = h.shape[-1] // 2
     a, b = (h[..., ::2], h[..., 1::2]) if interleaved else (h[..., :half], h[..., half:])
-    own = {"alpha": alpha, "limit": limit} if gate == "swiglu_clamped" else {"out": [TensorDesc(F32, ())]}
-    return a, b, find(gate).reference(a, b, **({} if gate == "relu_mul" else own))
+    return a, b, find(gate).reference(a, b, **({"alpha": alpha, "limit": limit} if gate == "swiglu_clamped" else {}))
 
 
 def _pick(table: Any, ids: Any) -> Any:
