@@ -20,7 +20,9 @@ enum {
     BLOCK = 128, /* keys that are processed at one time: 64 take 1.1 times as long */
     FEW = 8, /* rows that are not worth packing keys for */
     MANY = 6 * IK_TILE_ROWS, /* rows of a tile if there are more: of 14, 28 rows took 1.2 times as long, 112 no less */
-    PART = 512 /* keys of a part at least */
+    PART = 512, /* keys of a part at least, where it is of one head of k */
+    ADJACENT = 4096, /* bytes of heads of k that lie side by side, and whose keys are read together */
+    STEP = 8 /* keys of all those heads that are read at one time */
 };
 
 typedef struct job {
@@ -34,6 +36,7 @@ typedef struct job {
     int64_t sequences; /* of packed queries; -1 where queries are not packed */
     int64_t b, m, h, d, s, g, e; /* the dims above; s: of pages, the keys that a table has room for */
     int64_t shared; /* heads of q for each head of k */
+    int64_t together, bundles; /* heads of k of a task, and how many tasks' worth of them there are */
     int64_t rows, tiles, tile_rows, parts; /* of a sequence and a head of k */
     int64_t q_row, wide; /* d and e, rounded up to whole vectors and panels */
     float scale, softcap;
@@ -45,16 +48,32 @@ typedef struct job {
     _Atomic int64_t bad_sequence; /* the first one whose length is out of range */
 } job;
 
-/* The scratch of a thread. */
+/* The scratch of a thread. What is of each head of k is that of the first one. */
 typedef struct scratch {
-    float *q; /* [tile_rows, q_row] */
-    float *scores; /* [tile_rows, BLOCK]: scores, then weights */
-    float *sums; /* [tile_rows, wide] */
-    float *max, *total; /* [tile_rows] */
+    float *q; /* [together, tile_rows, q_row] */
+    float *sums; /* [together, tile_rows, wide] */
+    float *scores; /* [together, tile_rows, BLOCK]: scores, then weights */
+    float *max, *total; /* [together, tile_rows] */
     float *keys; /* [BLOCK / panel_width][d, panel_width]: packed keys */
     float *values; /* [BLOCK, wide]: packed values */
     float *converted; /* [BLOCK, d or e]: keys or values as F32 */
 } scratch;
+
+/* Whether kernels of few rows read keys or values where they lie: floats of a dtype that they have vectors of. */
+static bool is_read_in_place(const ik_tensor *t)
+{ return t->strides[3] == 1 && ik_itemsize(t->dtype) > 1 && ik_has_vectors(t->dtype); }
+
+/* How many heads of k a task reads. Those whose rows lie side by side are read together, some keys at a time: one alone
+ * is a short run of bytes in each page of memory, and all of those fall into the same sets of the first cache. */
+static int64_t find_adjacent(const job *j)
+{
+    const int64_t *k = j->k.strides, *v = j->v.strides;
+    if (j->tile_rows > FEW || j->g <= 1 || !is_read_in_place(&j->k) || !is_read_in_place(&j->v))
+        return 1;
+    if (k[2] <= 0 || k[2] >= k[1] || v[2] <= 0 || v[2] >= v[1])
+        return 1;
+    return ik_max(1, ik_min(ik_min(j->g, 16), ADJACENT / (ik_max(k[2], v[2]) * ik_itemsize(j->k.dtype))));
+}
 
 static job job_of(const ik_plan *plan)
 {
@@ -75,50 +94,73 @@ static job job_of(const ik_plan *plan)
     j.rows = j.m * j.shared;
     j.tile_rows = j.rows > FEW ? MANY : FEW;
     j.tiles = ik_ceil_div(j.rows, j.tile_rows);
-    const int64_t tasks = j.b * j.g * j.tiles, wanted = 2 * ik_threads();
-    j.parts = tasks == 0 || tasks >= wanted ? 1 : ik_max(1, ik_min(ik_ceil_div(wanted, tasks), j.s / PART));
+    j.together = find_adjacent(&j);
+    j.bundles = ik_ceil_div(j.g, j.together);
+    const int64_t tasks = j.b * j.bundles * j.tiles, wanted = 2 * ik_threads(), least = PART / j.together;
+    j.parts = tasks == 0 || tasks >= wanted ? 1 : ik_max(1, ik_min(ik_ceil_div(wanted, tasks), j.s / least));
     j.q_row = ik_round_up(j.d, 16);
     j.wide = ik_round_up(ik_max(j.e, 1), panel_width_f32);
     j.scale = attrs.scale != 0 ? (float)attrs.scale : (float)(1 / ik_sqrt_f64((double)ik_max(j.d, 1)));
     j.softcap = (float)attrs.softcap;
     j.window = attrs.window;
     j.causal = attrs.causal != 0;
-    const int64_t for_rows = j.tile_rows * (j.q_row + BLOCK + j.wide) + 2 * ik_round_up(j.tile_rows, 16),
+    const int64_t rows = j.together * j.tile_rows;
+    const int64_t for_rows = rows * (j.q_row + j.wide + BLOCK) + 2 * ik_round_up(rows, 16),
                   for_keys = BLOCK * (j.d + j.wide + ik_max(j.d, j.e));
     j.ends_bytes = ik_round_up(2 * ik_max(0, j.sequences) * (int64_t)sizeof(int64_t), 64);
     j.scratch_bytes = ik_round_up((for_rows + for_keys) * (int64_t)sizeof(float), 64);
-    j.partial_bytes = j.parts == 1 ? 0 : ik_round_up(j.tile_rows * (j.wide + 2) * (int64_t)sizeof(float), 64);
+    j.partial_bytes = j.parts == 1 ? 0 : ik_round_up(rows * (j.wide + 2) * (int64_t)sizeof(float), 64);
     atomic_init(&j.bad_sequence, INT64_MAX);
     return j;
 }
 
-static int64_t tasks_of(const job *j) { return j->b * j->g * j->tiles * j->parts; }
+static int64_t tasks_of(const job *j) { return j->b * j->bundles * j->tiles * j->parts; }
 
 static scratch scratch_of(const job *j, int32_t worker)
 {
+    const int64_t rows = j->together * j->tile_rows;
     scratch r = { .q = (float *)(void *)(j->thread_scratch + worker * j->scratch_bytes) };
-    r.scores = r.q + j->tile_rows * j->q_row;
-    r.sums = r.scores + j->tile_rows * BLOCK;
-    r.max = r.sums + j->tile_rows * j->wide;
-    r.total = r.max + ik_round_up(j->tile_rows, 16);
-    r.keys = r.total + ik_round_up(j->tile_rows, 16);
+    r.sums = r.q + rows * j->q_row;
+    r.scores = r.sums + rows * j->wide;
+    r.max = r.scores + rows * BLOCK;
+    r.total = r.max + ik_round_up(rows, 16);
+    r.keys = r.total + ik_round_up(rows, 16);
     r.values = r.keys + BLOCK * j->d;
     r.converted = r.values + BLOCK * j->wide;
     return r;
 }
 
-/* Some rows of a sequence and a head of k: row i of the tile is that of query[i] and head[i]. The rows of packed
- * queries may be of several sequences. */
+/* The same scratch, for head of k `own` of a task. */
+static scratch scratch_of_head(const job *j, const scratch *r, int64_t own)
+{
+    scratch of_head = *r;
+    of_head.q += own * j->tile_rows * j->q_row;
+    of_head.sums += own * j->tile_rows * j->wide;
+    of_head.scores += own * j->tile_rows * BLOCK;
+    of_head.max += own * j->tile_rows, of_head.total += own * j->tile_rows;
+    return of_head;
+}
+
+/* The maximum, total and sums of a row of a task's head of k `own`. */
+static float *partial_of(const job *j, int64_t task, int64_t own, int64_t row)
+{
+    float *rows = (float *)(void *)(j->partial + task * j->partial_bytes);
+    return rows + (own * j->tile_rows + row) * (j->wide + 2);
+}
+
+/* Some rows of a sequence and `groups` heads of k from `group` on: row i of the first one's is that of query[i] and
+ * head[i]. The rows of packed queries may be of several sequences. */
 typedef struct tile {
-    int64_t b, group, rows;
+    int64_t b, group, groups, rows;
     int64_t query[MANY], head[MANY];
 } tile;
 
 static tile tile_at(const job *j, int64_t number)
 {
-    const int64_t first = number % j->tiles * j->tile_rows;
+    const int64_t first = number % j->tiles * j->tile_rows, bundle = number / j->tiles;
     tile t;
-    t.b = number / j->tiles / j->g, t.group = number / j->tiles % j->g, t.rows = ik_min(j->tile_rows, j->rows - first);
+    t.b = bundle / j->bundles, t.group = bundle % j->bundles * j->together;
+    t.groups = ik_min(j->together, j->g - t.group), t.rows = ik_min(j->tile_rows, j->rows - first);
     for (int64_t i = 0; i < t.rows; i++) {
         t.query[i] = (first + i) / j->shared;
         t.head[i] = t.group * j->shared + (first + i) % j->shared;
@@ -130,9 +172,19 @@ static tile tile_at(const job *j, int64_t number)
 static tile rows_of(const tile *t, int64_t begin, int64_t end)
 {
     tile part;
-    part.b = t->b, part.group = t->group, part.rows = end - begin;
+    part.b = t->b, part.group = t->group, part.groups = t->groups, part.rows = end - begin;
     memcpy(part.query, t->query + begin, (size_t)part.rows * sizeof *part.query);
     memcpy(part.head, t->head + begin, (size_t)part.rows * sizeof *part.head);
+    return part;
+}
+
+/* The rows of head of k `own` of a tile. */
+static tile tile_of_head(const job *j, const tile *t, int64_t own)
+{
+    tile part = rows_of(t, 0, t->rows);
+    part.group += own, part.groups = 1;
+    for (int64_t i = 0; i < part.rows; i++)
+        part.head[i] += own * j->shared;
     return part;
 }
 #endif

@@ -129,18 +129,31 @@ typedef struct run {
     const char *at;
 } run;
 
-/* A block of keys or values as runs: one of rows in place or that were converted, or one of each page. */
+/* A block of keys or values as runs: one of rows in place or that were converted, or one of each page. Rows are
+ * prefetched `ahead` rows before they are read. */
 typedef struct block {
     int32_t dtype;
-    int64_t count, step;
+    int64_t count, step, ahead;
     run runs[BLOCK];
 } block;
+
+/* How many rows ahead to prefetch: 32, or as many as a set of the first cache has room for where their distance brings
+ * all of them to the same sets, which 4,096 bytes do. */
+static int64_t rows_ahead(const job *j, int64_t distance)
+{
+    enum { SETS = 4096, WAYS = 8, ROWS = 32 };
+    const int64_t low = distance & -distance;
+    if (j->together > 1)
+        return WAYS;
+    return low <= 0 ? ROWS : ik_min(ROWS, ik_max(1, SETS / low) * WAYS);
+}
 
 /* Find the runs of n keys or values of a sequence and a head of k, from number `first` on. */
 static void find_runs(const job *j, const ik_tensor *t, const char *x, const span *keys, int64_t group, int64_t first,
     int64_t n, block *to)
 {
     to->dtype = t->dtype, to->step = t->strides[1], to->count = 1;
+    to->ahead = rows_ahead(j, ik_bytes(t->dtype, to->step));
     if (j->page == 0) {
         to->runs[0] = (run){ 0, n, address_of(t, x, keys->b, keys->first + first, group) };
         return;
@@ -172,7 +185,7 @@ static void read_block(const job *j, const ik_tensor *t, const char *x, const sp
     int64_t n, float *converted, block *to)
 {
     find_runs(j, t, x, keys, group, first, n, to);
-    if (t->strides[3] == 1 && ik_itemsize(t->dtype) > 1 && ik_has_vectors(t->dtype))
+    if (is_read_in_place(t))
         return;
     convert_block(t, to, t->shape[3], converted);
     to->dtype = IK_F32, to->step = t->shape[3], to->count = 1;

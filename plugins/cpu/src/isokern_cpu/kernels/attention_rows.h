@@ -4,40 +4,40 @@
 #include "attention_keys.h"
 #include "exponentials.h"
 
-enum { DISTANCE = 32 }; /* rows from the one that is read to the one that is prefetched */
-
-/* Prefetch 4 rows, DISTANCE rows behind row c of a run: the rows of a head are far apart, so that no processor does it
+/* Prefetch 4 rows, `ahead` rows behind row c of a run: the rows of a head are far apart, so that no processor does it
  * unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
  * prefetch. */
 static inline __attribute__((always_inline)) void prefetch_rows(
-    const block *rows, const run *some, int64_t c, int64_t bytes)
+    const block *rows, const run *some, int64_t c, int64_t offset, int64_t bytes)
 {
     const int64_t step = rows->step * ik_itemsize(rows->dtype);
-    for (int64_t i = c + DISTANCE; i < c + DISTANCE + 4; i++) {
+    for (int64_t i = c + rows->ahead; i < c + rows->ahead + 4; i++) {
         if (i < some->n || rows->count == 1) /* behind a block that is one run, the next one begins */
-            ik_prefetch(some->at + i * step, bytes);
+            ik_prefetch(some->at + offset + i * step, bytes);
         else if (some + 1 < rows->runs + rows->count)
-            ik_prefetch(some[1].at + (i - some->n) * step, bytes);
+            ik_prefetch(some[1].at + offset + (i - some->n) * step, bytes);
     }
 }
 
 /* Prefetch the rows of a block that `prefetch_rows` comes too late for. */
-static inline __attribute__((always_inline)) void prefetch_first(const block *rows, int64_t bytes)
+static inline __attribute__((always_inline)) void prefetch_first(const block *rows, int64_t offset, int64_t bytes)
 {
     const int64_t step = rows->step * ik_itemsize(rows->dtype);
-    for (int64_t i = 0; i < ik_min(DISTANCE, rows->runs->n); i++)
-        ik_prefetch(rows->runs->at + i * step, bytes);
+    for (int64_t i = 0; i < ik_min(rows->ahead, rows->runs->n); i++)
+        ik_prefetch(rows->runs->at + offset + i * step, bytes);
 }
 
-/* scores[row, key] = q[row] · k[key] for the keys of a block. */
-static void score_few(const job *j, const scratch *r, int64_t rows, const block *keys)
+/* scores[row, key] = q[row] · k[key] for keys low .. high - 1 of a block, each `offset` bytes behind. */
+static void score_few(
+    const job *j, const scratch *r, int64_t rows, const block *keys, int64_t offset, int64_t low, int64_t high)
 {
     const int64_t step = keys->step, size = ik_itemsize(keys->dtype), row = j->q_row;
-    for (const run *some = keys->runs; some < keys->runs + keys->count; some++)
-        for (int64_t c = 0; c < some->n; c += 4) {
-            const int64_t cols = ik_min(4, some->n - c);
-            const char *key = some->at + c * step * size;
-            prefetch_rows(keys, some, c, j->d * size);
+    for (const run *some = keys->runs; some < keys->runs + keys->count; some++) {
+        const int64_t end = ik_min(some->n, high - some->first);
+        for (int64_t c = ik_max(0, low - some->first); c < end; c += 4) {
+            const int64_t cols = ik_min(4, end - c);
+            const char *key = some->at + offset + c * step * size;
+            prefetch_rows(keys, some, c, offset, j->d * size);
             for (int64_t i = 0; i < rows; i += 4) {
                 const int64_t tall = ik_min(4, rows - i);
                 const float *q = r->q + i * row;
@@ -49,6 +49,7 @@ static void score_few(const job *j, const scratch *r, int64_t rows, const block 
                 }
             }
         }
+    }
 }
 
 /* Pack keys as panels whose columns they are. */

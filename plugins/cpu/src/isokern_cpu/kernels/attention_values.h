@@ -9,15 +9,15 @@ enum { ADDED_ROWS = 4, ADDED_VECS = 4 }; /* whose sums are registers while the v
 enum { ADDED_ROWS = 2, ADDED_VECS = 4 };
 #endif
 
-/* sums[row] += Σ weights[row, key] v[key] over keys low .. high - 1 of a run, for `rows` rows and `vecs` vectors of
- * columns from column `at` on; both are constants. */
+/* sums[row] += Σ weights[row, key] v[key] over keys low .. high - 1 of a run, each `offset` bytes behind, for `rows`
+ * rows and `vecs` vectors of columns from column `at` on; both are constants. */
 static inline __attribute__((always_inline)) void add_run(const int32_t dtype, const int rows, const int vecs,
-    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t low, int64_t high,
-    int64_t at)
+    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t offset,
+    int64_t low, int64_t high, int64_t at)
 {
     const int64_t size = ik_itemsize(dtype), step = values->step * size;
     const float *weights = r->scores + row * BLOCK;
-    const char *x = some->at + (low - some->first) * step + at * size;
+    const char *x = some->at + offset + (low - some->first) * step + at * size;
     float *sums = r->sums + row * j->wide + at;
     ik_f32s sum[ADDED_ROWS][ADDED_VECS], value[ADDED_VECS];
 #pragma GCC unroll 4
@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void add_run(const int32_t dtype, c
             sum[i][v] = *(const loose_f32 *)(sums + i * j->wide + v * lanes_f32);
     for (int64_t key = low; key < high; key++, x += step) {
         if (row == 0 && at == 0 && key % 4 == 0)
-            prefetch_rows(values, some, key - some->first, j->e * size);
+            prefetch_rows(values, some, key - some->first, offset, j->e * size);
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++)
             value[v] = widen_f32(dtype, x + v * lanes_f32 * size);
@@ -48,25 +48,25 @@ static inline __attribute__((always_inline)) void add_run(const int32_t dtype, c
 
 /* The same for all whole vectors of columns. */
 static inline __attribute__((always_inline)) void add_columns(const int32_t dtype, const int rows, const job *j,
-    const scratch *r, int64_t row, const block *values, const run *some, int64_t low, int64_t high)
+    const scratch *r, int64_t row, const block *values, const run *some, int64_t offset, int64_t low, int64_t high)
 {
     int64_t at = 0;
     for (; at + ADDED_VECS * lanes_f32 <= j->e; at += ADDED_VECS * lanes_f32)
-        add_run(dtype, rows, ADDED_VECS, j, r, row, values, some, low, high, at);
+        add_run(dtype, rows, ADDED_VECS, j, r, row, values, some, offset, low, high, at);
     for (; at + lanes_f32 <= j->e; at += lanes_f32)
-        add_run(dtype, rows, 1, j, r, row, values, some, low, high, at);
+        add_run(dtype, rows, 1, j, r, row, values, some, offset, low, high, at);
 }
 
 #define ADD_TYPE(name) \
     static __attribute__((noinline)) void add_##name(const job *j, const scratch *r, int64_t row, int64_t rows, \
-        const block *values, const run *some, int64_t low, int64_t high) \
+        const block *values, const run *some, int64_t offset, int64_t low, int64_t high) \
     { \
         if (rows == 4) \
-            add_columns(IK_##name, ADDED_ROWS, j, r, row, values, some, low, high); \
+            add_columns(IK_##name, ADDED_ROWS, j, r, row, values, some, offset, low, high); \
         else if (rows == 2) \
-            add_columns(IK_##name, 2, j, r, row, values, some, low, high); \
+            add_columns(IK_##name, 2, j, r, row, values, some, offset, low, high); \
         else \
-            add_columns(IK_##name, 1, j, r, row, values, some, low, high); \
+            add_columns(IK_##name, 1, j, r, row, values, some, offset, low, high); \
     }
 ADD_TYPE(F32)
 ADD_TYPE(F16)
@@ -74,26 +74,28 @@ ADD_TYPE(BF16)
 #undef ADD_TYPE
 
 /* The same for the columns behind the last whole vector. */
-static void add_last_columns(
-    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t low, int64_t high)
+static void add_last_columns(const job *j, const scratch *r, int64_t row, const block *values, const run *some,
+    int64_t offset, int64_t low, int64_t high)
 {
     const int64_t size = ik_itemsize(values->dtype), whole = j->e / lanes_f32 * lanes_f32;
     float *sums = r->sums + row * j->wide, rest[lanes_f32];
     for (int64_t key = low; key < high && whole < j->e; key++) {
-        const char *x = some->at + ((key - some->first) * values->step + whole) * size;
+        const char *x = some->at + offset + ((key - some->first) * values->step + whole) * size;
         load_f32(values->dtype, x, 1, j->e - whole, rest);
         for (int64_t c = whole; c < j->e; c++)
             sums[c] += r->scores[row * BLOCK + key] * rest[c - whole];
     }
 }
 
-/* Add the values of a block to the sums of few rows. Keys that a row does not see are left out, for a value may be
- * infinite; so are those of weight 0 where a mask says which keys are seen. */
-static void add_values_few(const job *j, const scratch *r, int64_t rows, const block *values, const range *seen)
+/* Add the values from .. to - 1 of a block, each `offset` bytes behind, to the sums of few rows. Keys that a row does
+ * not see are left out, for a value may be infinite; so are those of weight 0 where a mask says which keys are seen. */
+static void add_values_few(const job *j, const scratch *r, int64_t rows, const block *values, const range *seen,
+    int64_t offset, int64_t from, int64_t to)
 {
     for (const run *some = values->runs; some < values->runs + values->count; some++)
         for (int64_t i = 0, tall; i < rows; i += tall) {
-            const int64_t low = ik_max(seen[i].low, some->first), high = ik_min(seen[i].high, some->first + some->n);
+            const int64_t low = ik_max(ik_max(seen[i].low, from), some->first),
+                          high = ik_min(ik_min(seen[i].high, to), some->first + some->n);
             for (tall = 1; j->seen.t == NULL && i + tall < rows && tall < ADDED_ROWS; tall++)
                 if (seen[i + tall].low != seen[i].low || seen[i + tall].high != seen[i].high)
                     break;
@@ -107,12 +109,12 @@ static void add_values_few(const job *j, const scratch *r, int64_t rows, const b
                         end++;
                 }
                 switch (values->dtype) {
-                case IK_F16: add_F16(j, r, i, tall, values, some, key, end); break;
-                case IK_BF16: add_BF16(j, r, i, tall, values, some, key, end); break;
-                default: add_F32(j, r, i, tall, values, some, key, end);
+                case IK_F16: add_F16(j, r, i, tall, values, some, offset, key, end); break;
+                case IK_BF16: add_BF16(j, r, i, tall, values, some, offset, key, end); break;
+                default: add_F32(j, r, i, tall, values, some, offset, key, end);
                 }
                 for (int64_t row = i; row < i + tall; row++)
-                    add_last_columns(j, r, row, values, some, key, end);
+                    add_last_columns(j, r, row, values, some, offset, key, end);
             }
         }
 }
