@@ -74,7 +74,7 @@ static void attend_few(
 {
     const int64_t step = t->groups == 1 ? n : STEP, of_k = j->k.strides[2] * ik_itemsize(j->k.dtype),
                   of_v = j->v.strides[2] * ik_itemsize(j->v.dtype);
-    range seen[FEW];
+    range seen[FEW]; /* of all heads the same */
     block rows;
     find_runs(j, &j->v, j->of_v, keys, t->group, at, n, &rows);
     for (int64_t own = 0; own < t->groups; own++)
