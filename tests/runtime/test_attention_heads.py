@@ -31,7 +31,7 @@ WAYS = {
 
 def far(array, device):
     """Return the array on the device, in rows of positions that are ROOM elements apart."""
-    b, s, g, d = array.shape
+    b, s, _, d = array.shape
     room = isokern.tensor(np.full((b, s, ROOM), np.nan, array.dtype), device=device)
     desc = TensorDesc(room.dtype, array.shape, (s * ROOM, ROOM, d, 1), offset=d)
     found = isokern.Tensor(desc, room.buffer)

@@ -12,8 +12,8 @@ enum { ADDED_ROWS = 2, ADDED_VECS = 4 };
 /* sums[row] += Σ weights[row, key] v[key] over keys low .. high - 1 of a run, each `offset` bytes behind, for `rows`
  * rows and `vecs` vectors of columns from column `at` on; both are constants. */
 static inline __attribute__((always_inline)) void add_run(const int32_t dtype, const int rows, const int vecs,
-    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t offset,
-    int64_t low, int64_t high, int64_t at)
+    const job *j, const scratch *r, int64_t row, const block *values, const run *some, int64_t offset, int64_t low,
+    int64_t high, int64_t at)
 {
     const int64_t size = ik_itemsize(dtype), step = values->step * size;
     const float *weights = r->scores + row * BLOCK;
