@@ -97,8 +97,8 @@ static job job_of(const ik_plan *plan)
     j.tiles = ik_ceil_div(j.rows, j.tile_rows);
     j.together = find_adjacent(&j);
     j.bundles = ik_ceil_div(j.g, j.together);
-    const int64_t tasks = j.b * j.bundles * j.tiles, wanted = 2 * ik_threads(), least = PART / j.together;
-    j.parts = tasks == 0 || tasks >= wanted ? 1 : ik_max(1, ik_min(ik_ceil_div(wanted, tasks), j.s / least));
+    const int64_t tasks = j.b * j.bundles * j.tiles, wanted = 2 * ik_threads(), shortest = PART / j.together;
+    j.parts = tasks == 0 || tasks >= wanted ? 1 : ik_max(1, ik_min(ik_ceil_div(wanted, tasks), j.s / shortest));
     j.q_row = ik_round_up(j.d, 16);
     j.wide = ik_round_up(ik_max(j.e, 1), panel_width_f32);
     j.scale = attrs.scale != 0 ? (float)attrs.scale : (float)(1 / ik_sqrt_f64((double)ik_max(j.d, 1)));

@@ -130,19 +130,19 @@ typedef struct run {
 } run;
 
 /* A block of keys or values as runs: one of rows in place or that were converted, or one of each page. Rows are
- * prefetched `ahead` rows before they are read. */
+ * prefetched `distance` rows before they are read. */
 typedef struct block {
     int32_t dtype;
-    int64_t count, step, ahead;
+    int64_t count, step, distance;
     run runs[BLOCK];
 } block;
 
-/* How many rows ahead to prefetch: 32, or as many as a set of the first cache has room for where their distance brings
- * all of them to the same sets, which 4,096 bytes do. */
-static int64_t rows_ahead(const job *j, int64_t distance)
+/* How many rows before it is read to prefetch a row: 32, or as many as a set of the first cache holds where a step
+ * brings all rows to the same sets, which 4,096 bytes do. */
+static int64_t prefetch_distance(const job *j, int64_t step)
 {
     enum { SETS = 4096, WAYS = 8, ROWS = 32 };
-    const int64_t low = distance & -distance;
+    const int64_t low = step & -step;
     if (j->together > 1)
         return WAYS;
     return low <= 0 ? ROWS : ik_min(ROWS, ik_max(1, SETS / low) * WAYS);
@@ -153,7 +153,7 @@ static void find_runs(const job *j, const ik_tensor *t, const char *x, const spa
     int64_t n, block *to)
 {
     to->dtype = t->dtype, to->step = t->strides[1], to->count = 1;
-    to->ahead = rows_ahead(j, ik_bytes(t->dtype, to->step));
+    to->distance = prefetch_distance(j, ik_bytes(t->dtype, to->step));
     if (j->page == 0) {
         to->runs[0] = (run){ 0, n, address_of(t, x, keys->b, keys->first + first, group) };
         return;

@@ -4,14 +4,14 @@
 #include "attention_keys.h"
 #include "exponentials.h"
 
-/* Prefetch 4 rows, `ahead` rows behind row c of a run: the rows of a head are far apart, so that no processor does it
+/* Prefetch 4 rows, `distance` rows behind row c of a run: the rows of a head are far apart, so that no processor does it
  * unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
  * prefetch. */
 static inline __attribute__((always_inline)) void prefetch_rows(
     const block *rows, const run *some, int64_t c, int64_t offset, int64_t bytes)
 {
     const int64_t step = rows->step * ik_itemsize(rows->dtype);
-    for (int64_t i = c + rows->ahead; i < c + rows->ahead + 4; i++) {
+    for (int64_t i = c + rows->distance; i < c + rows->distance + 4; i++) {
         if (i < some->n || rows->count == 1) /* behind a block that is one run, the next one begins */
             ik_prefetch(some->at + offset + i * step, bytes);
         else if (some + 1 < rows->runs + rows->count)
@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void prefetch_rows(
 static inline __attribute__((always_inline)) void prefetch_first(const block *rows, int64_t offset, int64_t bytes)
 {
     const int64_t step = rows->step * ik_itemsize(rows->dtype);
-    for (int64_t i = 0; i < ik_min(rows->ahead, rows->runs->n); i++)
+    for (int64_t i = 0; i < ik_min(rows->distance, rows->runs->n); i++)
         ik_prefetch(rows->runs->at + offset + i * step, bytes);
 }
 
