@@ -4,8 +4,8 @@
 #include "attention_keys.h"
 #include "exponentials.h"
 
-/* Prefetch 4 rows, `distance` rows behind row c of a run: the rows of a head are far apart, so that no processor does it
- * unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
+/* Prefetch 4 rows, `distance` rows behind row c of a run: the rows of a head are far apart, so that no processor does
+ * it unasked. One query of 4,096 keys takes two thirds of the time. Inlined: gcc drops calls of functions that only
  * prefetch. */
 static inline __attribute__((always_inline)) void prefetch_rows(
     const block *rows, const run *some, int64_t c, int64_t offset, int64_t bytes)
