@@ -22,6 +22,7 @@ enum {
     MANY = 6 * IK_TILE_ROWS, /* rows of a tile if there are more: of 14, 28 rows took 1.2 times as long, 112 no less */
     PART = 512, /* keys of a part at least, where it is of one head of k */
     ADJACENT = 4096, /* bytes of heads of k that lie side by side, and whose keys are read together */
+    HEADS = 16, /* of k, that are read together at most */
     STEP = 32, /* keys of all those heads that are read at one time */
     NEAR = 1 << 21 /* bytes of keys that stay in a processor's caches, where heads are read one by one */
 };
@@ -73,7 +74,9 @@ static int64_t find_adjacent(const job *j)
         return 1;
     if (k[2] <= 0 || k[2] >= k[1] || v[2] <= 0 || v[2] >= v[1] || j->s * k[1] * ik_itemsize(j->k.dtype) < NEAR)
         return 1;
-    return ik_max(1, ik_min(ik_min(j->g, 16), ADJACENT / (ik_max(k[2], v[2]) * ik_itemsize(j->k.dtype))));
+    const int64_t fitting =
+        ADJACENT / ik_itemsize(j->k.dtype) / ik_max(k[2], v[2]); /* strides of nothing may overflow a product */
+    return ik_max(1, ik_min(ik_min(j->g, HEADS), fitting));
 }
 
 static job job_of(const ik_plan *plan)
