@@ -11,6 +11,9 @@ from ..declare.attributes import Record, attrs, number
 from ..declare.elementwise import binary, row, samples, unary
 from ..dtypes import FLOATS, NUMBERS, SIGNED
 
+_SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
+_TANH_GELU = f"{{0}} * ({_SQRT_8_OVER_PI} + {0.044715 * _SQRT_8_OVER_PI} * {{0}} * {{0}})"  # twice tanh's argument
+
 
 def _swish(z: str, x: str) -> str:
     """Return the expression of x · sigmoid(z), whose exponential cannot overflow; -0 where z is far below 0."""
@@ -25,10 +28,6 @@ def _sigmoid(z: Any) -> Any:
 def _gate(z: Any, x: Any) -> Any:
     """Return x · sigmoid(z), or -0 where z is far below 0, as an infinite x needs it."""
     return np.where(z < -10000, -0.0, x * _sigmoid(z))
-
-
-_SQRT_8_OVER_PI = math.sqrt(8 / math.pi)
-_TANH_GELU = f"{{0}} * ({_SQRT_8_OVER_PI} + {0.044715 * _SQRT_8_OVER_PI} * {{0}} * {{0}})"  # twice tanh's argument
 
 
 def _gelu_tanh(x: Any) -> Any:
