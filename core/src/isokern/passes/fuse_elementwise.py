@@ -257,14 +257,10 @@ def _emit(rewriter: Rewriter, last: Op, members: set[Op]) -> None:
     def emit(
         kind: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any], dtypes: Mapping[str, DType] | None
     ) -> Sequence[Value]:
-        spec = y.spec if kind == "generic" else _view(find(kind).infer(specs_of(inputs), attrs, dtypes), inputs)
+        (spec,) = (y.spec,) if kind == "generic" else find(kind).infer(specs_of(inputs), attrs, dtypes)
+        if kind == "collapse_shape" and (x := inputs[0]):
+            spec = x.spec.reshape(spec.shape) or spec  # a view of it, whatever its layout, so that nothing is copied
         return builder.emit(kind, inputs, attrs, name=last.name, outputs=[spec])
 
     body = to_text(_body(last, members))
     rewriter.put(y, Emitter(emit).over(y.spec.shape, body, pairs, dtype=y.spec.dtype))
-
-
-def _view(dense: Sequence[TensorDesc], inputs: Sequence[Value | None]) -> TensorDesc:
-    """Return the layout of an operand without dims of 1 that is a view of it, so that nothing is copied."""
-    (y,), (x,) = dense, inputs
-    return y if x is None else x.spec.reshape(y.shape) or y
