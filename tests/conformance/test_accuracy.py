@@ -77,6 +77,8 @@ def test_a_result_that_is_less_exact_is_found(cpu: Device, tmp_path: Path) -> No
     worse = [replace(r, largest=r.largest + 0.01) for r in rows]
     assert len(accuracy.find_worse(worse, known)) == len(rows)
     assert len(accuracy.keep_reasons(worse, known, "")) == len(rows)
+    assert accuracy.keep_larger(rows, known) == [known[r.key] for r in rows]
+    assert accuracy.keep_larger(worse, known) == worse
     assert accuracy.keep_reasons(worse, known, "a faster polynomial") == []
     assert {r.reason for r in worse} == {"a faster polynomial"}
 
@@ -124,6 +126,7 @@ def test_the_table_has_every_operator_that_rounds() -> None:
     ("options", "said"),
     [
         (["--reason", "a faster polynomial"], "--write FILE"),
+        (["--merge"], "--write FILE"),
         (["--write", "absent/table.tsv"], "there is no folder 'absent'"),
         (["--against", "/dev/zero"], "--against: '/dev/zero' is not a regular file"),
         (["--slice", "2/1"], "--slice: '2/1'"),

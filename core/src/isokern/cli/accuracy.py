@@ -29,6 +29,10 @@ def accuracy(
     write: Annotated[
         Path | None, typer.Option("--write", help="Write the table: rows of other devices in it stay.")
     ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="With --write: keep larger errors that the table has, as of another processor."),
+    ] = False,
     reason: Annotated[
         str, typer.Option("--reason", help="Why errors grew that --write raises: a sentence for the table.")
     ] = "",
@@ -51,8 +55,8 @@ def accuracy(
     operators = [find(name) for name in dict.fromkeys(op)] if op else list(all_operators())
     rows: list[Any] = []
     load_mpmath()  # what cannot work is said before hours of measuring
-    if reason and not write:
-        raise InvalidArgument("--reason", "without a table", hint="a reason is written to one: --write FILE")
+    for option in [o for o, given in (("--reason", reason), ("--merge", merge)) if given and not write]:
+        raise InvalidArgument(option, "without a table", hint="it is for the one that --write FILE names")
     if write:
         writable_file("--write", str(write))
     before = measuring.read_table("--write", write) if write and write.exists() else {}
@@ -77,7 +81,7 @@ def accuracy(
         ]
         table("errors in ULP", columns, cells, right=["values", "largest", "mean"])
     if write:
-        _write(write, rows, before, reason)
+        _write(write, measuring.keep_larger(rows, before) if merge else rows, before, reason)
     for line in worse:
         complain(line)
     if worse:

@@ -241,6 +241,11 @@ def find_worse(measured: Iterable[Accuracy], known: dict[tuple[str, str, str, st
     return lines
 
 
+def keep_larger(rows: Iterable[Accuracy], known: dict[tuple[str, str, str, str], Accuracy]) -> list[Accuracy]:
+    """Return for each row the one of a table where its error is at least as large: so a table has many processors'."""
+    return [before if (before := known.get(r.key, r)).largest >= round(r.largest, 3) else r for r in rows]
+
+
 def keep_reasons(rows: Iterable[Accuracy], known: dict[tuple[str, str, str, str], Accuracy], reason: str) -> list[str]:
     """Copy the reasons of a table to new rows, and give `reason` to those that grew; return those left without one."""
     without = []
