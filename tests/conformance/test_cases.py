@@ -320,6 +320,18 @@ def test_a_gate_that_may_be_lost_may_be_0_or_not(name: str, lost: float, least: 
         assert judge(bad, given, 0, strict_nan=False, flushes=False).wrong
 
 
+@pytest.mark.parametrize("name", ["silu_mul", "gelu_mul", "sigmoid_mul"])
+def test_a_result_near_the_largest_number_has_as_wide_a_bound_as_others(name: str) -> None:
+    """The bound of a product in F64 must not overflow where the product does not."""
+    a, b = np.full(2, -1.0), np.array([1, np.finfo(np.float64).max])
+    case = Case(find(name), (F64,), Sample({"a": (2,), "b": (2,)}))
+    given = problem(case, [a, b], [TensorDesc(F64, (2,))], [np.zeros(2)])
+    (found,) = given.intervals
+    assert found is not None
+    share = (found.high - found.low) / np.abs(given.expected[0])
+    assert 0.5 < share[1] / share[0] < 2
+
+
 def test_a_zero_has_the_sign_of_the_reference_where_ieee_754_defines_it() -> None:
     x = np.array([-0.0, 0.0, -1.0], np.float32)
     for name, demanded in (("sqrt", True), ("tanh", True), ("relu", False)):

@@ -67,10 +67,13 @@ def distance(found: Range) -> Any:
 
     UNBOUNDED where any result is right: where the value is NaN and an end is a number (acos of 1 + 1e-9), and where the
     value is infinite and the ends are infinities of both signs (one over what rounding may make 0). 0 where value and
-    ends are all NaN.
+    ends are all NaN. A longdouble where a distance overflows float64.
     """
     with np.errstate(all="ignore"):
-        off = np.maximum(found.high - found.value, found.value - found.low) / EPS
+        width = np.maximum(found.high - found.value, found.value - found.low)
+        off = width / EPS
+        if np.any(np.isinf(off) & np.isfinite(width)):
+            off = width.astype(np.longdouble) / EPS
     some = np.isnan(found.value) & ~(np.isnan(found.low) & np.isnan(found.high))
     some = some | (np.isinf(found.value) & np.isinf(found.low) & (found.low == -found.high))
     return np.where(some, UNBOUNDED, np.nan_to_num(off, nan=0.0, posinf=UNBOUNDED))

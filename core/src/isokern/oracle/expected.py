@@ -261,20 +261,20 @@ def _interval(case: Case, arrays: Sequence[Array | None], dtype: DType, expected
     tolerance = case.operator.tolerance
     limits, own = np.finfo(dtype.compute.numpy), values.limits_of(dtype)
     with np.errstate(all="ignore"):
-        anything = np.zeros(expected.shape, bool)
+        unbounded: Any = False
         # A longdouble, which the largest float64 does not overflow
         size = tolerance.ulps * np.abs(expected).astype(np.longdouble)
         if tolerance.scale is not None:
             scale = _scale(case, arrays, dtype.compute)
             own_scale = scale[output] if isinstance(scale, tuple) else scale
-            anything = ~np.isfinite(expected) & (own_scale == UNBOUNDED)
+            unbounded = own_scale == UNBOUNDED
             size = size + own_scale
         bound = (float(limits.eps) * np.where(np.isfinite(size) & np.isfinite(expected), size, 0.0)).astype(np.float64)
         if tolerance.ulps or tolerance.scale is not None:
             bound = bound + (1 + tolerance.ulps) * float(limits.smallest_subnormal)
         ulp = np.exp2(np.maximum(np.frexp(expected)[1] - 1, own.minexp) - float(own.nmant))
         low, high = _round(expected - bound, dtype, -np.inf), _round(expected + bound, dtype, np.inf)
-        return Interval(np.where(anything, -np.inf, low), np.where(anything, np.inf, high), bound + ulp / 2)
+        return Interval(np.where(unbounded, -np.inf, low), np.where(unbounded, np.inf, high), bound + ulp / 2)
 
 
 def _truths(case: Case, arrays: Sequence[Array | None], output: TensorDesc, before: Sequence[Array]) -> Interval:
