@@ -57,16 +57,24 @@ def test_logits_are_float64_s_on_every_device(gguf, devices):
 
 @pytest.mark.turns(4)  # each compiles the programs of a model on every device
 def test_every_device_writes_the_same_text(gguf, devices):
+    """Texts that are drawn with activations of 8 bits may part, since rounding turns codes and so a draw."""
     for activation in ("float", "q8_0"):
         prepacks = [p for a, p in activations(gguf) if a == activation]
         for sampling in (Sampling(), Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)):
-            written = {}
-            for device, prepack in itertools.product(devices, prepacks):
-                model = Model(gguf, device=device, activations=activation, prepack=prepack)
-                session = Session(model, 64)
-                written[device.name, prepack] = "".join(text(session, model.tokenizer(), PROMPT, 24, sampling))
-            assert len(set(written.values())) <= 1, written
-            assert all(len(found) > 40 for found in written.values())
+            models = [
+                Model(gguf, device=device, activations=activation, prepack=prepack)
+                for device, prepack in itertools.product(devices, prepacks)
+            ]
+            ids = models[0].tokenizer().encode(PROMPT) if models else []
+            written = [[*tokens(Session(m, 64), ids, 24, sampling, frozenset(), Generation())] for m in models]
+            assert all(len(found) == 24 for found in written)
+            for model, found in zip(models[1:], written[1:], strict=True):
+                if found == written[0]:
+                    continue
+                assert activation == "q8_0" and sampling.temperature, (model.device.name, found, written[0])
+                same = next(i for i, (a, b) in enumerate(zip(found, written[0], strict=True)) if a != b)
+                got, wanted = (Session(m, 64).logits([*ids, *found[:same]]) for m in (model, models[0]))
+                assert 0 < np.max(np.abs(got - wanted)) / np.max(np.abs(wanted)) < 1e-2, model.device.name
 
 
 def test_a_device_of_primitives_writes_the_same_text():
