@@ -55,8 +55,9 @@ def accuracy(
     operators = [find(name) for name in dict.fromkeys(op)] if op else list(all_operators())
     rows: list[Any] = []
     load_mpmath()  # what cannot work is said before hours of measuring
-    for option in [o for o, given in (("--reason", reason), ("--merge", merge)) if given and not write]:
-        raise InvalidArgument(option, "without a table", hint="it is for the one that --write FILE names")
+    for option, given in (("--reason", reason), ("--merge", merge)):
+        if given and not write:
+            raise InvalidArgument(option, "without a table", hint="it is for the one that --write FILE names")
     if write:
         writable_file("--write", str(write))
     before = measuring.read_table("--write", write) if write and write.exists() else {}

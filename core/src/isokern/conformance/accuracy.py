@@ -242,7 +242,7 @@ def find_worse(measured: Iterable[Accuracy], known: dict[tuple[str, str, str, st
 
 
 def keep_larger(rows: Iterable[Accuracy], known: dict[tuple[str, str, str, str], Accuracy]) -> list[Accuracy]:
-    """Return for each row the one of a table where its error is at least as large: so a table has many processors'."""
+    """Return the rows, with a table's row in place of each that has no larger error than that one."""
     return [before if (before := known.get(r.key, r)).largest >= round(r.largest, 3) else r for r in rows]
 
 
