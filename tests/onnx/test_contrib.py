@@ -20,6 +20,9 @@ from isokern.rewriting.rewriter import State
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
 DOMAIN = "com.microsoft"
+# Without dot products of bytes, ONNX Runtime's products of U8 and S8 add two of them in 16 bits, which saturate. Two
+# of 255 and one of these weights do not; `test_the_widest_weights` has the others
+NARROW = (-64, 65)
 
 
 class Made:
@@ -133,7 +136,7 @@ def test_gemm(devices, attrs, per_column, written):
     scale = np.float32(np.arange(1, 6) / 500) if per_column else np.float32(0.01)
     zero = np.zeros(5, np.int8) if per_column else np.int8(0)
     shape = (5, 9) if attrs.get("transB") else (9, 5)
-    q.hold(q.random.integers(-127, 128, shape).astype(np.int8), scale, zero)
+    q.hold(q.random.integers(*NARROW, shape).astype(np.int8), scale, zero)
     q.hold(q.random.integers(-3000, 3000, 5).astype(np.int32))
     if written:
         q.scale(0.1, 100)
@@ -143,6 +146,15 @@ def test_gemm(devices, attrs, per_column, written):
         built = load(made).built
         kinds = Counter(op.kind for op in run(State(built.graph, built.parameters), DEFAULT).graph.ops)
         assert kinds["matmul_integer"] == 1 and not kinds["gemm"], kinds
+
+
+def test_the_widest_weights(devices):
+    x, weights = np.full((3, 9), 255, np.uint8), np.full((9, 5), 127, np.int8)
+    x[1], weights[:, 1], weights[4, 2] = 0, -127, -128
+    q = Made("QGemm").feed(x.shape).scale(0.02, 120).hold(weights, np.float32(0.01), np.int8(0))
+    made, wanted = q.finish(np.float32), (x.astype(np.int64) - 120) @ weights.astype(np.int64) * 2e-4
+    for device in devices:
+        np.testing.assert_allclose(load(made, device).run({"x0": x}), wanted, 1e-6, err_msg=device.name)
 
 
 @pytest.mark.parametrize("per_column", [False, True])
@@ -163,7 +175,7 @@ def test_products_to_floats(devices, per_column, zeros):
 @pytest.mark.parametrize("attrs", [{}, {"pads": [2, 1], "strides": [2], "dilations": [2]}, {"group": 2}])
 def test_convolutions_of_one_dim(devices, attrs):
     groups = attrs.get("group", 1)
-    w = np.random.default_rng(2).integers(-127, 128, (6, 4 // groups, 3)).astype(np.int8)
+    w = np.random.default_rng(2).integers(*NARROW, (6, 4 // groups, 3)).astype(np.int8)
     q = Made("QLinearConv").feed((2, 4, 11)).scale(0.02, 120)
     q.hold(w, np.float32(np.arange(1, 7) / 500), np.zeros(6, np.int8)).scale(0.1, 100)
     compare(q.hold(np.arange(6, dtype=np.int32) * 100).finish(rank=3, **attrs), q.inputs, devices)
