@@ -154,7 +154,10 @@ def test_where_formulas_change(place):
         assert math.isclose(abs(float(found[1])), 0.5 * math.exp(89) * math.sin(1e-3), rel_tol=1e-5)
 
 
-PARTS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
+# Subnormal numbers become 0: Hypothesis would draw again, too often for its own health check
+PARTS = st.floats(width=32, allow_nan=False, allow_infinity=False).map(
+    lambda x: x if abs(x) >= float(np.finfo(np.float32).tiny) else 0.0
+)
 LISTS = st.lists(st.builds(complex, PARTS, PARTS), min_size=8, max_size=8)
 
 
