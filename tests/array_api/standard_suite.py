@@ -63,11 +63,17 @@ def read_report(report: Path) -> dict[str, str]:
 def compare(outcomes: dict[str, str], device: str) -> list[str]:
     """Return what differs from the list: tests that fail and are not in it, and lines of which no test fails.
 
-    A pattern after `? ` is of tests whose outcome depends on what is drawn: all of them may pass.
+    Tests of a pattern after `? ` may all pass, as what is drawn decides, but there must be some.
     """
     listed = read_list(device)
     failed = [name for name, outcome in outcomes.items() if outcome == "failed"]
     unknown = [name for name in failed if not any(re.fullmatch(p.removeprefix("? "), name) for p in listed)]
-    steady = [p for p in listed if not p.startswith("? ")]
-    idle = [p for p in steady if not any(re.fullmatch(p, name) for name in failed)]
+    idle = [
+        pattern
+        for pattern in listed
+        if not any(
+            re.fullmatch(pattern.removeprefix("? "), name)
+            for name in (outcomes if pattern.startswith("? ") else failed)
+        )
+    ]
     return [f"{name} fails" for name in unknown] + [f"{p}: no such test fails" for p in idle]

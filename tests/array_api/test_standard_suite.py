@@ -32,7 +32,9 @@ def test_the_list_is_strict(monkeypatch):
     drawn = {
         f"test_special_cases::test_unary[{name}(x_i.is_integer()) -> x_i]": "failed" for name in ("floor", "round")
     }
-    assert compare({**outcomes, **drawn}, "kunlun_sim:0") == compare(outcomes, "kunlun_sim:0") == []
+    for outcome in ("failed", "passed"):
+        assert compare({**outcomes, **dict.fromkeys(drawn, outcome)}, "kunlun_sim:0") == []
+    assert len(compare(outcomes, "kunlun_sim:0")) == 1  # without such tests the line is idle
     assert len(compare({**outcomes, **drawn}, "cuda_sim:0")) == 2
     monkeypatch.setattr(standard_suite, "read_list", lambda device: {})
     assert len(compare(outcomes, "cuda_sim:0")) == 2

@@ -20,8 +20,8 @@ from isokern.rewriting.rewriter import State
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
 DOMAIN = "com.microsoft"
-# Without dot products of bytes, ONNX Runtime's products of U8 and S8 add two of them in 16 bits, which saturate. Two
-# of 255 and one of these weights do not; `test_the_widest_weights` has the others
+# On a processor without dot products of bytes, ONNX Runtime adds pairs of products of U8 and S8 in 16 bits, which
+# saturate. Pairs with weights of this range fit; `test_the_widest_weights` tests wider ones, without ONNX Runtime
 NARROW = (-64, 65)
 
 
