@@ -59,6 +59,11 @@ class Device(Place):
         """What tells the code of its kernels from other versions; without it no packed constants are kept in files."""
         return ""
 
+    @property
+    def toolchain(self) -> str:
+        """The compilers and drivers that make its kernels, with their versions: proofs in a ledger depend on them."""
+        return ""
+
     @abstractmethod
     def stream(self) -> Stream:
         """Return a new stream."""

@@ -73,6 +73,11 @@ class NativeLibrary:
         return [n for n in names if all(n in {level for _, level, _ in rows} for rows in self._variants.values())]
 
     @cached_property
+    def compiler(self) -> str:
+        """The compiler that built the library, and its version."""
+        return str(self.ffi.string(self.lib.ik_compiler()).decode())
+
+    @cached_property
     def fingerprints(self) -> dict[str, int]:
         """The fingerprint of the attribute record that the library was compiled with, by operator."""
         count = self.ffi.new("uint32_t *")
@@ -384,6 +389,11 @@ class NativeDevice(Device):
     def digest(self) -> str:
         """The digest of the library's file."""
         return self.library.digest
+
+    @property
+    def toolchain(self) -> str:
+        """The compiler that built the library."""
+        return self.library.compiler
 
     @property
     def calls(self) -> Any:

@@ -73,6 +73,11 @@ class CudaDevice(CudaPlace):
         )
         self.cache = driver.cache
 
+    @property
+    def toolchain(self) -> str:
+        """The compiler that makes its programs, with the options that it is given."""
+        return str(self.properties.get("compiler") or self.driver.identity.replace("\0", " "))
+
     def ask(self, where: str, question: Callable[..., T], *arguments: Any) -> T:
         """Return the driver's answer, or raise a typed error.
 

@@ -164,6 +164,11 @@ class ClDevice(ClPlace):
             disk_cache=self.programs.disk_cache,
         )
 
+    @property
+    def toolchain(self) -> str:
+        """The platform and its driver, which compiles the kernels."""
+        return f"{self.properties['platform']} {self.properties['driver']}"
+
     def stream(self) -> ClStream:
         """Return a new stream."""
         return ClStream(self)

@@ -41,6 +41,15 @@ ik_status ik_bad_value(int64_t at, int64_t value)
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value)
 { return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", (long long)at, (long long)value, kind); }
 
+const char *ik_compiler(void)
+{
+#ifdef __clang__
+    return "clang " __clang_version__;
+#else
+    return "gcc " __VERSION__;
+#endif
+}
+
 const ik_variant *ik_variant_list(uint32_t *count)
 {
     *count = ik_variant_count;

@@ -96,6 +96,9 @@ ik_status ik_plan_select(ik_plan *plan);
 ik_status ik_plan_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, const char **layout);
 ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, void *to, void *stream);
 
+/* The compiler that built the library, and its version. */
+const char *ik_compiler(void);
+
 /* Null when this machine can run the level, otherwise what it lacks; null when the kernels compute with elements of
  * this dtype, otherwise why not. The plug-in defines both. */
 const char *ik_level_missing(const char *level);
