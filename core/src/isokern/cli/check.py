@@ -8,19 +8,21 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..arguments import writable_file
 from ..status import InvalidArgument
 from ._output import Json, complain, console, emit, note, quiet, table
 
 if TYPE_CHECKING:
     from ..backend import Device
-    from ..conformance.checkout import Checkout
     from ..conformance.items import Item
+    from ..conformance.proofs import Proofs
     from ..conformance.suite import Choice, Report
     from ..oracle.cases import Case
     from ..oracle.verdicts import Outcome
@@ -53,31 +55,10 @@ def check(
         typer.Option(
             "--part",
             help="The operators' results, or memory, streams, capture, workspaces, claims and threads; without it all,"
-            " or the operators' alone where operators or a slice are asked for.",
+            " or the operators' alone if operators are named.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A representative part: every operator and dtype.")] = False,
-    turn: Annotated[
-        str | None,
-        typer.Option(
-            "--turn",
-            metavar="N/M",
-            help="With --quick: every kernel in F32 (or its first dtypes), and other dtypes, and operators that have no"
-            " kernel of their own, in the N-th of M turns.",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="REF",
-            help="Also all cases of the operators whose declaration or kernels differ from this commit; in a checkout.",
-        ),
-    ] = None,
-    slice_: Annotated[
-        str | None,
-        typer.Option("--slice", metavar="N/M", help="Also the N-th of M parts of all cases, by operator and dtypes."),
-    ] = None,
     small: Annotated[
         bool,
         typer.Option(
@@ -121,12 +102,37 @@ def check(
     budget: Annotated[
         float | None,
         typer.Option(
-            min=1, metavar="SECONDS", help="End with the first case after this time; what was not run is told."
+            min=1, metavar="SECONDS", help="End with the first case after this time, and say what was not run."
         ),
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(metavar="N/M", help="Only the N-th of M parts of the chosen cases: for M machines.")
+        str | None,
+        typer.Option(metavar="N/M", help="Only the N-th of M parts of the chosen cases, by operator: for M machines."),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Only the cases of operators without a proof for this checkout in FILE; what passes is added to it.",
+        ),
+    ] = None,
+    proof: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The name of these proofs in the ledger; else that of the device's backend."),
+    ] = None,
+    findings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where a checker writes what it finds: then nothing is proved."
+        ),
+    ] = None,
+    recheck: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=100, metavar="PERCENT", help="Also a drawn part of what the ledger proves, to see that it holds."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="What --recheck draws by.")] = 0,
     expected_failures: Annotated[
         str | None,
         typer.Option(
@@ -147,15 +153,14 @@ def check(
 ) -> None:
     """Judge devices: their kernels by the declarations of the operators, and their runtime.
 
-    Exits with 0 when cases ran and none failed, 1 for a failure, 3 for no such device, 4 when no case ran. --quick,
-    --since and --slice add up; without any of them all cases run. --small leaves some of the chosen cases out.
+    Exits with 0 when cases ran and none failed, or when the ledger proves all of them, 1 for a failure, 3 for no such
+    device, 4 when no case ran.
     """
     from ..backend.discovery import device as find_device, devices
-    from ..conformance.checkout import Checkout
     from ..conformance.expected_failures import ExpectedFailures
     from ..conformance.report_files import check_target, read_measurements, write_report
     from ..conformance.runtime.processes import ENDS
-    from ..conformance.suite import Choice, Part, Report, Required, claimed_pairs, group_number, required_pairs, run
+    from ..conformance.suite import Choice, Part, Report, Required, claimed_pairs, required_pairs, run
     from ..ops import find
 
     with quiet(json):
@@ -169,25 +174,24 @@ def check(
             raise InvalidArgument("--times", "without a page of HTML", hint="add the page: --report FILE.html")
         measurements = read_measurements(times) if times else []
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
-        if turn is not None and not quick:
-            raise InvalidArgument(
-                "--turn", f"{turn!r} without --quick", hint="--turn chooses among quick cases: add --quick"
-            )
-        choice = Choice(
-            quick,
-            None if turn is None else Part.parse("--turn", turn),
-            None if slice_ is None else Part.parse("--slice", slice_),
-            small=small,
-        )
-        checkout = None if since is None else Checkout(since)
+        for option, given in (("--proof", proof), ("--findings", findings), ("--recheck", recheck)):
+            if given is not None and ledger is None:
+                raise InvalidArgument(option, f"{given} without a ledger", hint="name one: --ledger FILE")
+        choice = Choice(quick, small)
         kernels = part is not Aspect.RUNTIME
-        runtime = not (operators or slice_) if part is None else part is not Aspect.KERNELS
-        work = [
-            (d, _choose(d, operators, _find_touched(d, checkout, choice), case or [], kernels, runtime)) for d in judged
-        ]
-    if shard is not None:
-        part_of = Part.parse("--shard", shard)
-        work = [(d, [c for c in cases if part_of.has(group_number(c))]) for d, cases in work]
+        runtime = not operators if part is None else part is not Aspect.KERNELS
+        work = [(d, _choose(d, operators, choice, case or [], kernels, runtime)) for d in judged]
+        if shard is not None:
+            part_of = Part.parse("--shard", shard)
+            work = [(d, [c for c in cases if part_of.has(c)]) for d, cases in work]
+        proofs: dict[str, Proofs] = {}
+        if ledger is not None:
+            if case:
+                raise InvalidArgument(
+                    "--ledger", "with --case", hint="a proof is of all cases: leave one out"
+                )
+            proofs = _open_ledger(ledger, work, proof, "-quick" * quick + "-small" * small, findings)
+            work = [(d, _select_unproved(proofs[d.name], recheck, seed)) for d, _ in work]
     if list_:
         _list(work, json)
         return
@@ -204,25 +208,38 @@ def check(
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
             found = Report(d.name, needed[d.name] | claims[d.name], expected=ExpectedFailures(known))
+            proving = proofs.get(d.name)
             task = bar.add_task(d.name, total=len(cases))
 
-            def report_progress(c: Item, outcome: Outcome, found: Report = found, task: Any = task) -> None:
-                found.add(c, outcome)
+            def report_progress(
+                c: Item,
+                outcome: Outcome,
+                found: Report = found,
+                task: Any = task,
+                proving: Proofs | None = proving,
+            ) -> None:
+                counted = found.add(c, outcome)
+                if proving is not None:
+                    proving.add(c, counted)
                 bar.advance(task)
                 bar.update(task, description=f"{found.device}, {len(found.failures)} failed")
                 if is_enough():
                     raise _Enough
 
             reports.append(found)
-            with suppress(_Enough):
-                run(
-                    d,
-                    cases,
-                    report_progress,
-                    jobs=min(workers, max(1, len(cases) // 50)),
-                    isolated=isolation,
-                    patience=patience,
-                )
+            try:
+                with suppress(_Enough):
+                    run(
+                        d,
+                        cases,
+                        report_progress,
+                        jobs=min(workers, max(1, len(cases) // 50)),
+                        isolated=isolation,
+                        patience=patience,
+                    )
+            finally:
+                if proving is not None:
+                    proving.write()
             if left := len(cases) - len(found.outcomes):
                 note(f"{d.name}: {left} of {len(cases)} cases were not run")
             if is_enough():
@@ -236,7 +253,10 @@ def check(
     for path in report or []:
         write_report(path, reports, measurements)
     code = FAILED if any(r.failures or r.expected.stale for r in reports) else 0
-    if not code and not any(r.ran for r in reports):
+    if any(p.has_findings for p in proofs.values()):
+        complain(f"{findings}: a checker found something, so nothing that ran since is proved")
+        code = FAILED
+    if not code and not any(r.ran for r in reports) and not any(p.proved for p in proofs.values()):
         reasons = [*dict.fromkeys(why for r in reports for why in r.refusals.values())][:SHOWN]
         refused = f"every one is unsupported: {'; '.join(reasons) or 'see `isokern why`'}"
         none = "no device is available, or no case was chosen"
@@ -251,25 +271,30 @@ def check(
         raise typer.Exit(code)
 
 
-def _find_touched(device: Device, checkout: Checkout | None, choice: Choice) -> Choice:
-    """Return the choice with the operators that differ on a device; notes which, and because of which files."""
-    import dataclasses
+def _open_ledger(
+    path: Path, work: Sequence[tuple[Device, list[Item]]], name: str | None, part: str, findings: Path | None
+) -> dict[str, Proofs]:
+    """Return the proofs of each device; says which lines of the file are ignored."""
+    from ..conformance.ledger import Ledger
+    from ..conformance.proofs import Proofs, find_tree
 
-    from ..conformance.changed import find_touched
-    from ..ops import all_operators
+    writable_file("--ledger", str(path))
+    known = Ledger(path)
+    for complaint in known.complaints:
+        note(complaint)
+    tree = find_tree(Path.cwd())
+    return {
+        d.name: Proofs(d, known, tree, name or d.name.partition(":")[0] + part, cases, findings) for d, cases in work
+    }
 
-    if checkout is None:
-        return choice
-    found = find_touched(device, checkout)
-    by_file: dict[str, list[str]] = {}
-    for name, path in found.items():
-        by_file.setdefault(path, []).append(name)
-    every = len(all_operators())
-    said = (
-        f"{'every operator' if len(names) == every else ', '.join(names)} ({path})" for path, names in by_file.items()
-    )
-    note(f"{device.name}: all cases of what differs from {checkout.ref}: {'; '.join(said) or 'nothing does'}")
-    return dataclasses.replace(choice, operators=frozenset(found))
+
+def _select_unproved(proofs: Proofs, recheck: float | None, seed: int) -> list[Item]:
+    """Return the cases that the ledger does not prove, and a drawn part of those that it does."""
+    note(proofs.describe())
+    drawn = proofs.draw(recheck, seed) if recheck else []
+    if drawn:
+        note(f"{proofs.name}: {len(drawn)} proved cases run again: --recheck {recheck:g} --seed {seed}")
+    return [*drawn, *proofs.stale()]
 
 
 def _choose(
@@ -280,7 +305,7 @@ def _choose(
     kernels: bool,
     runtime: bool,
 ) -> list[Item]:
-    """Return the cases to run; a pattern that matches none is an error with the nearest ids."""
+    """Return the cases to choose from; a pattern that matches none is an error with the nearest ids."""
     import difflib
     import fnmatch
 

@@ -50,6 +50,6 @@ def list_commands(kind: str, name: str, folder: Path) -> list[str]:
     where = folder if folder.is_absolute() else f"./{folder}"
     return [
         f"pip install {shlex.quote(f'{where}[test]')}",
-        f"isokern check --device {name}:0 --claimed{' --quick --turn 1/8' if kind == 'simt' else ''}",
+        f"isokern check --device {name}:0 --claimed{' --quick' if kind == 'simt' else ''}",
         f"pytest {shlex.quote(str(where))}",
     ]

@@ -33,6 +33,8 @@ WIDE_TYPES = (F32, F16, I32, Q4_0)
 # Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
 # cut into parts
 ALIGNED = (2048, 40_000)
+OTHERS = 12  # of so many choices of dtypes beside the first one's cases are quick
+SHARED = 3  # quick calls of an operator that shares its kernel with others
 
 
 @dataclass(frozen=True)
@@ -317,39 +319,85 @@ def unique(cases: Iterable[Case]) -> list[Case]:
 def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
     """Return all cases for a device: every operator by its own choice of variant, and the other variants forced.
 
-    Operators that the device has no variant for are made of others, which are judged in every dtype and layout by
-    themselves: of these all cases run in the first dtypes only, and one of each sample is quick. They, and the rows of
-    a table that share one kernel, have wide samples in one choice of dtypes, and are marked as relayed; the first of
-    the rows is not.
+    Operators that the device has no variant for are lowered to others, which are judged in every dtype and layout by
+    themselves: of these all cases run in the first dtypes only. They, and the rows of a table that share one kernel,
+    have wide samples in one choice of dtypes. What is quick is thinned once more, see `_thin_quick`.
     """
     result: list[Case] = []
     rows = [o.name for o in all_operators() if o.stem == "elementwise"]
     for operator in all_operators() if operators is None else operators:
         ranked = rank_variants(device, operator)
+        lowered, shares = ranked == [], operator.name in rows[1:]
         cases = unique(operator_cases(operator, (ranked or [])[1:]))
-        if ranked == [] or operator.name in rows[1:]:
-            cases = list(_once_wide(_thin(cases) if ranked == [] else cases))
-            cases = [replace(c, relayed=True) for c in cases]
-        result += cases
+        if lowered or shares:
+            cases = list(_once_wide(_thin(cases) if lowered else cases))
+        result += _thin_quick(operator, cases, 1 if lowered else SHARED if shares else None)
     return result
 
 
 def _thin(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the cases of an operator that is made of others: all in the first dtypes, one of each kind in the others.
+    """Yield the cases of a lowered operator: all in the first dtypes, one of each kind in the others.
 
     Cases of one kind have the sample, the kind of values and the alias in common; the kinds take turns with a dense and
-    a strided one. In the first dtypes, one of those of a sample and a kind of values that are quick stays quick.
+    a strided one.
     """
     first = cases[0].types
-    alike, quick = (defaultdict[tuple[str, ...], list[Case]](list) for _ in range(2))
+    alike = defaultdict[tuple[str, ...], list[Case]](list)
     for c in cases:
         alike[c.dtype, c.sample.text, c.values, c.alias].append(c)
-        if c.quick and c.types == first:
-            quick[c.sample.text, c.values].append(c)
-    kept, judged = ({of[n % min(2, len(of))].id for n, of in enumerate(kinds.values())} for kinds in (quick, alike))
+    judged = {of[n % min(2, len(of))].id for n, of in enumerate(alike.values())}
     for c in cases:
         if c.types in (first, ()) or c.id in judged:
-            yield replace(c, quick=c.quick and (c.id in kept or c.types == ()))
+            yield c
+
+
+def _thin_quick(operator: Operator, cases: Sequence[Case], most: int | None) -> list[Case]:
+    """Return the cases, with fewer quick calls: those in F32 (or the first dtypes), and in a few other choices.
+
+    A device that compiles a program for each operator and dtypes spends its time on these. The other choices are one in
+    `OTHERS`, at least one, spread over the operators; and those of dtypes that no operator before this one takes. If
+    other operators stand for this one, `most` is how many calls in one choice are quick: a lowered one has no kernel of
+    its own, and a row of a table shares one.
+    """
+    every = list(dict.fromkeys(c.types for c in cases if c.types))
+    first = next((types for types in every if types[0] is F32), every[0] if every else ())
+    others = [types for types in every if types != first]
+    start = zlib.crc32(operator.name.encode())
+    count = -(-len(others) // OTHERS) if most is None else int(most == SHARED and start % SHARED == 0)
+    chosen = {first, *(others[(start + n * OTHERS) % len(others)] for n in range(min(count, len(others))))}
+    chosen.update(next(types for types in every if d in types) for d in _find_introduced().get(operator.name, ()))
+    kept: set[str] = set()
+    for types in chosen:
+        calls = [c for c in cases if c.quick and c.calls and c.types == types]
+        kept.update(c.id for c in (calls if most is None else _spread(calls, most, start)))
+        kept.update(c.id for c in cases if c.values == "claim" and c.types == types)
+    return [replace(c, quick=c.quick and (c.values == "error" or c.id in kept)) for c in cases]
+
+
+@lru_cache(maxsize=1)
+def _find_introduced() -> dict[str, list[DType]]:
+    """Operator → the dtypes that no primitive declared before it takes."""
+    found: dict[DType, str] = {}
+    for operator in all_operators():
+        for bound in choices(operator) if operator.decompose is None else ():
+            for element in bound.values():
+                found.setdefault(element, operator.name)
+    result = defaultdict[str, list[DType]](list)
+    for element, name in found.items():
+        result[name].append(element)
+    return result
+
+
+def _spread(calls: Sequence[Case], most: int, start: int) -> list[Case]:
+    """Return up to `most` of the calls, each of a kind of its own: special values, strided, dense, in place."""
+    kinds = [
+        [c for c in calls if c.values == "special"],
+        [c for c in calls if c.layout in STRIDED and c.values == "drawn" and not c.alias],
+        [c for c in calls if c.alias],
+        [c for c in calls if c.layout in DENSE and c.values == "drawn" and not c.alias],
+    ]
+    found = [kind[start % len(kind)] for kind in kinds if kind]
+    return (found[start % 2 :] + found[: start % 2] if most == 1 else found)[:most]
 
 
 def _once_wide(cases: Iterable[Case]) -> Iterator[Case]:

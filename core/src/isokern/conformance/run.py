@@ -102,7 +102,16 @@ class Runner:
         except (Exception, SystemExit) as error:  # whatever a backend's code raises is its failure, not the suite's
             return blame(case.id, self.device.name, error)
         verdict, detail = (Verdict.LOWERED, say_parts(self.made_of)) if self.made_of else (Verdict.PASS, "")
-        return Outcome(case.id, self.device.name, verdict, detail, judged.error, judged.share, ulps=judged.ulps)
+        return Outcome(
+            case.id,
+            self.device.name,
+            verdict,
+            detail,
+            judged.error,
+            judged.share,
+            ulps=judged.ulps,
+            made_of=tuple(dict.fromkeys(self.made_of)),
+        )
 
     def _error(self, case: Case) -> Judged:
         check_error(self.device, case)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import zlib
 from collections import Counter
@@ -14,7 +13,7 @@ from ..arguments import read_text
 from ..backend import Device
 from ..backend.discovery import backends
 from ..declare.samples import assignments
-from ..dtypes import ALL, F32
+from ..dtypes import ALL
 from ..ops import all_operators, find
 from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
@@ -217,7 +216,7 @@ def quick(cases: Iterable[AnyItem]) -> list[AnyItem]:
 
 @dataclass(frozen=True)
 class Part:
-    """One of `count` parts, numbered from 1; that many consecutive commits go through all of them."""
+    """One of `count` parts, numbered from 1."""
 
     number: int
     count: int
@@ -230,60 +229,23 @@ class Part:
             return cls(int(match[1]), int(match[2]))
         raise InvalidArgument(option, repr(text), allowed="N/M, the N-th of M parts, with N from 1 to M: 3/8")
 
-    def has(self, value: int) -> bool:
-        """Return whether an integer of any size falls into this part."""
-        return value % self.count == self.number - 1
-
-
-def group_number(item: Item) -> int:
-    """Return a number that cases of one operator and dtypes share: they share programs on devices that compile."""
-    group = item.id if isinstance(item, RuntimeCheck) else f"{item.operator.name}/{item.dtype}"
-    return zlib.crc32(group.encode())
-
-
-def take_slice(cases: Iterable[Case], part: Part) -> list[Case]:
-    """Return a part of all cases, divided by operator and dtypes; a case is in the same part every time."""
-    return [c for c in cases if part.has(group_number(c))]
-
-
-def take_turn(cases: Iterable[Case], part: Part) -> list[Case]:
-    """Return the cases of each kernel's first dtypes (F32 where it has that), and of a part of all others.
-
-    This is for devices that compile a program for each operator and dtypes: the parts together are all cases, and the
-    others are spread evenly over them. They are the other dtypes, and all dtypes of operators without a kernel of their
-    own.
-    """
-    kept: list[Case] = []
-    for operator, own in itertools.groupby(cases, lambda c: c.operator):
-        every = [tuple(types.values()) for types in assignments(operator)]
-        first = next((types for types in every if types and types[0] is F32), every[0])
-        start = zlib.crc32(operator.name.encode())
-        turns = {types: start + position for position, types in enumerate([*(t for t in every if t != first), first])}
-        kept += [c for c in own if c.types == () or (c.types == first and not c.relayed) or part.has(turns[c.types])]
-    return kept
+    def has(self, item: Item) -> bool:
+        """Return whether a case falls into this part: all of one operator do, so that machines can share a ledger."""
+        group = "runtime" if isinstance(item, RuntimeCheck) else item.operator.name
+        return zlib.crc32(group.encode()) % self.count == self.number - 1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of cases: those that any of the parts selects, or all where none is named."""
+    """A choice of cases: the representative part, or all; of these, perhaps only those with small tensors."""
 
     quick: bool = False
-    turn: Part | None = None  # of the quick cases
-    slice: Part | None = None
-    operators: frozenset[str] | None = None  # all cases of these operators
-    small: bool = False  # of all chosen cases, only those with small tensors
+    small: bool = False
 
     def of(self, cases: Sequence[Case]) -> list[Case]:
         """Return the chosen cases, in their order."""
-        cases = [c for c in cases if c.sample.size == "small"] if self.small else cases
-        if not (self.quick or self.slice or self.operators is not None):
-            return list(cases)
-        chosen = quick(cases) if self.quick else []
-        chosen = take_turn(chosen, self.turn) if self.turn else chosen
-        chosen += take_slice(cases, self.slice) if self.slice else []
-        chosen += [c for c in cases if c.operator.name in (self.operators or ())]
-        ids = {c.id for c in chosen}
-        return [c for c in cases if c.id in ids]
+        chosen = quick(cases) if self.quick else list(cases)
+        return [c for c in chosen if c.sample.size == "small"] if self.small else chosen
 
 
 def summary(reports: Sequence[Report]) -> Mapping[str, Mapping[str, int]]:

@@ -22,8 +22,7 @@ class Case:
     `values` is drawn, special, special_2 (special values in the second operand) or out_of_range; error where create
     must refuse the call, and claim where only the device's answers at create are checked. `alias` is the input whose
     memory the output takes, `variant` the forced one, empty for the device's choice, and `quick` whether `--quick` runs
-    the case. `relayed` says that other operators stand for this one: it has no kernel of its own, and `--turn` takes
-    all its dtypes in turn.
+    the case.
     """
 
     operator: Operator
@@ -34,7 +33,6 @@ class Case:
     alias: str = ""
     variant: str = ""
     quick: bool = False
-    relayed: bool = False
     error: ErrorCase | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -41,6 +42,7 @@ class Outcome:
     made of where it is lowered). `error` is the largest difference from the reference, `share` the largest share of its
     bound that an element used (1 is the bound itself), and `ulps` the largest difference in units of the last place of
     the output's dtype, of cases that pass. `trace` is the traceback of an error that the backend's own Python raised.
+    `made_of` are the operators that a lowered call was made of.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Outcome:
     share: float = 0.0
     trace: str = ""
     ulps: float = 0.0
+    made_of: Sequence[str] = ()
 
     @property
     def repro(self) -> str:

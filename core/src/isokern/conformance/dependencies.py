@@ -1,29 +1,28 @@
-"""The operators of a device that a change touched: those whose declaration or kernels differ from a commit.
+"""What a proof of an operator on a device depends on: the parts, and a digest of them.
 
-Where machinery that all operators share differs, all are touched. There is no list of files: what counts for a device
-follows from its plug-in's folder in the checkout, the modules of core that the suite and the plug-in import, and the C
-in those packages. Of these, `ops` is compared declaration by declaration (see definitions.py), a kernel file touches
-the operators of the stem that names it, a header touches the files that include it, what makes a call of other
-operators touches those that the device has no kernel for, and anything else is machinery that every operator runs
-through.
+There is no list of files: what counts for a device follows from its plug-in's folder in the checkout, the modules of
+core that the suite and the plug-in import, and the C in those packages. Of these, `ops` is read declaration by
+declaration (see definitions.py), a kernel file counts for the operators of the stem that names it, a header for the
+files that include it, what lowers calls counts for the operators that the device lowers, and anything else is machinery
+that every operator runs through.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from importlib.metadata import entry_points
 from pathlib import PurePosixPath
 
 from ..backend import Device
 from ..backend.discovery import GROUP, backends
-from ..declare.samples import assignments
 from ..ops import all_operators
-from ..runtime.lowered import can_lower
-from .checkout import CORE, Checkout
 from .definitions import Definitions, imports
+from .source_tree import CORE, SourceTree
 
 PACKAGE = "isokern"
 OPS = f"{PACKAGE}.ops"
@@ -33,61 +32,105 @@ LAUNCH = "_launch.py"  # how the files end that say what kernel files launch
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
-def find_touched(device: Device, checkout: Checkout) -> dict[str, str]:
-    """Return operator → the file that requires all its cases to run; every operator where machinery differs."""
-    return Changes(device, checkout).find_touched()
+def digest_of(parts: Iterable[str]) -> str:
+    """Return a digest of a set of texts."""
+    return hashlib.sha256("\0".join(sorted(set(parts))).encode()).hexdigest()
 
 
-class Changes:
-    """The differences that matter for one device."""
+class Dependencies:
+    """What the proofs of one device depend on, in the checkout `tree`."""
 
-    def __init__(self, device: Device, checkout: Checkout) -> None:
-        self.device, self.checkout = device, checkout
+    def __init__(self, device: Device, tree: SourceTree) -> None:
+        self.device, self.tree = device, tree
         self.operators = {o.name: o.stem for o in all_operators()}
         self.stems = frozenset(self.operators.values())
 
-    def find_touched(self) -> dict[str, str]:
-        """Return operator → the file that touched it."""
-        found: dict[str, str] = {}
-        declared = self._declarations()
-        if None in declared:
-            return dict.fromkeys(self.operators, declared[None])
-        found.update({name: why for name, why in declared.items() if name is not None})
-        again = {self.operators[name] for name in found if name in self._known_before}
-        for header, stem in self._generated:
-            if stem in again:
-                found = (
-                    self._of_stems(self._stems_of(header), f"{header}, which is made from the rows of {stem}") | found
-                )
-        for path in sorted(self.checkout.changed):
-            if path.endswith(".py") and not path.endswith(LAUNCH):
-                if not path.startswith(f"{CORE}ops/") and path in self._modules:
-                    return dict.fromkeys(self.operators, path)
-                if not path.startswith(f"{CORE}ops/") and path in self._lowering:
-                    found = dict.fromkeys(self._lowered, path) | found
-            elif self._counts(path):
-                stems = self._stems_of(path)
-                if stems is None:
-                    return dict.fromkeys(self.operators, path)
-                found = self._of_stems(stems, path) | found
+    # Digests
+
+    @cached_property
+    def machinery(self) -> str:
+        """A digest of what every operator runs through."""
+        modules = [p for p in self._modules if not p.startswith(f"{CORE}ops/") and not p.endswith(LAUNCH)]
+        shared = [p for p, stems in self._kernel_files.items() if stems is None]
+        return digest_of([self.tree.digest(p) for p in (*modules, *shared)] + [digest_of(self._shared_declarations)])
+
+    @cached_property
+    def runtime(self) -> str:
+        """A digest of what requirements on the runtime depend on: the machinery, and the whole plug-in."""
+        folder = f"{CORE}conformance/runtime/"
+        files = self.tree.below(folder) + (self.tree.below(self.plugin) if self.plugin else [])
+        return digest_of([self.machinery, *map(self.tree.digest, files)])
+
+    def operator(self, name: str, parts: Collection[str] = ()) -> str:
+        """Return a digest of all that an operator's results depend on.
+
+        `parts` are the operators that calls of it are lowered to.
+        """
+        own = [self._own(n) for n in (name, *parts) if n in self.operators]
+        return digest_of([self.machinery, *own, *([self._lowering_digest] if parts else [])])
+
+    def _own(self, name: str) -> str:
+        return digest_of([name, self._declarations[name], self._kernels[self.operators[name]]])
+
+    @cached_property
+    def _operators_of(self) -> Mapping[str, list[str]]:
+        found = defaultdict[str, list[str]](list)
+        for name, stem in self.operators.items():
+            found[stem].append(name)
         return found
 
-    def _of_stems(self, stems: frozenset[str] | None, why: str) -> dict[str, str]:
-        return {name: why for name, stem in self.operators.items() if stems is None or stem in stems}
+    @cached_property
+    def _declarations(self) -> Mapping[str, str]:
+        """Operator → a digest of its declaration."""
+        return {name: digest_of(self._definitions.of_operator(name) or []) for name in self.operators}
+
+    @cached_property
+    def _kernels(self) -> Mapping[str, str]:
+        """Stem → a digest of its kernel files, and of the declarations that their headers are generated from."""
+        files = defaultdict[str, list[str]](list)
+        for path, stems in self._kernel_files.items():
+            for stem in stems or ():
+                files[stem].append(self.tree.digest(path))
+        rows = {stem: digest_of(self._declarations[n] for n in names) for stem, names in self._operators_of.items()}
+        return {s: digest_of([*files[s], *(rows[of] for of in self._generated_for[s])]) for s in self.stems}
+
+    @cached_property
+    def _generated_for(self) -> Mapping[str, set[str]]:
+        """Stem → the stems whose declarations the headers of its kernels are made from."""
+        found = defaultdict[str, set[str]](set)
+        for header, stem in self._generated:
+            users = self._stems_of(header)
+            for user in self.stems if users is None else users:
+                found[user].add(stem)
+        return found
+
+    @cached_property
+    def _lowering_digest(self) -> str:
+        return digest_of(self.tree.digest(p) for p in self._lowering if not p.startswith(f"{CORE}ops/"))
+
+    @cached_property
+    def _kernel_files(self) -> dict[str, frozenset[str] | None]:
+        """File that is not a module → the stems that it counts for; None for all."""
+        files = (p for p in self.tree.files if not p.endswith(".py") or p.endswith(LAUNCH))
+        return {p: self._stems_of(p) for p in files if self._counts(p)}
 
     # The device's files
 
     @cached_property
-    def plugin(self) -> str:
-        """The folder, with a slash, of the distribution that provides the device; empty where the checkout lacks it."""
+    def package(self) -> str:
+        """The package of the plug-in that provides the device."""
         name = self.device.name.partition(":")[0]
         plugins = [b.plugin for b in backends() if b.name == name]
         loaded = [e.value for e in entry_points(group=GROUP) if e.name in plugins]
-        package = (loaded[0] if loaded else type(self.device).__module__).partition(":")[0].partition(".")[0]
-        homes = self.checkout.below("", lambda p: p.endswith((f"/{package}/__init__.py", f"/{package}.py")))
-        for home in homes if package != PACKAGE else ():
+        return (loaded[0] if loaded else type(self.device).__module__).partition(":")[0].partition(".")[0]
+
+    @cached_property
+    def plugin(self) -> str:
+        """The folder, with a slash, of the distribution that provides the device; empty if it is not in the tree."""
+        homes = self.tree.below("", lambda p: p.endswith((f"/{self.package}/__init__.py", f"/{self.package}.py")))
+        for home in homes if self.package != PACKAGE else ():
             for folder in PurePosixPath(home).parents:
-                if f"{folder}/pyproject.toml" in self.checkout.files:
+                if f"{folder}/pyproject.toml" in self.tree.files:
                     return f"{folder}/"
         return ""
 
@@ -99,8 +142,8 @@ class Changes:
         is requested. Of imports in core, only those made when a module is loaded count: the others lead up the layers,
         to what users call.
         """
-        where = {self._dotted_name(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
-        plugin = self.checkout.below(self.plugin, lambda p: p.endswith(".py")) if self.plugin else []
+        where = {self._dotted_name(p): p for p in self.tree.below(CORE, lambda p: p.endswith(".py"))}
+        plugin = self.tree.below(self.plugin, lambda p: p.endswith(".py")) if self.plugin else []
         where |= {self._dotted_name(p): p for p in plugin}
         roots = [f"{PACKAGE}.conformance.{name}" for name in JUDGING]
         roots += [n for n in map(self._dotted_name, plugin) if "." not in n]  # its package, and its build modules
@@ -108,20 +151,10 @@ class Changes:
 
     @cached_property
     def _lowering(self) -> dict[str, str]:
-        """Path → dotted name of each Python file of core that calls made of other operators run through."""
-        where = {self._dotted_name(p): p for p in self.checkout.below(CORE, lambda p: p.endswith(".py"))}
+        """Path → dotted name of each Python file of core that lowered calls run through."""
+        where = {self._dotted_name(p): p for p in self.tree.below(CORE, lambda p: p.endswith(".py"))}
         passes = [name for name in where if name.startswith(f"{PACKAGE}.passes.")]  # they are found by name
         return self._reach([f"{PACKAGE}.runtime.lowered", *passes], where)
-
-    @cached_property
-    def _lowered(self) -> set[str]:
-        """The operators that the device makes of others in some choice of dtypes."""
-        return {
-            op.name
-            for op in all_operators()
-            for types in assignments(op)
-            if not self.device.supports(op, **types) and can_lower(self.device, op, types)
-        }
 
     def _reach(self, roots: list[str], where: Mapping[str, str]) -> dict[str, str]:
         """Path → dotted name of the modules and of what they import, of those in `where`."""
@@ -150,47 +183,28 @@ class Changes:
         """
         if path.endswith("/build_backend.py"):
             yield from _with_packages(f"{PACKAGE}.cabi.build_plugin")
-        yield from _list_names(self.checkout.now(path), self._package_of(path), not path.startswith(CORE))
+        yield from _list_names(self.tree.text(path), self._package_of(path), not path.startswith(CORE))
 
     # Declarations
 
     @cached_property
-    def _versions(self) -> tuple[Definitions, Definitions]:
-        """The definitions in core's `ops`, at the commit and now."""
-        folder = f"{CORE}ops/"
-        changed = {p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py")}
-        paths = {*self.checkout.below(folder, lambda p: p.endswith(".py")), *changed}
-        now = {p: self.checkout.now(p) for p in paths}
-        before = {p: self.checkout.before(p) if p in changed else now[p] for p in paths}
-        return tuple(  # type: ignore[return-value]  # there are two
-            Definitions(OPS, {self._dotted_name(p): t for p, t in v.items() if t}) for v in (before, now)
-        )
+    def _definitions(self) -> Definitions:
+        """The definitions in core's `ops`."""
+        paths = self.tree.below(f"{CORE}ops/", lambda p: p.endswith(".py"))
+        return Definitions(OPS, {self._dotted_name(p): self.tree.text(p) for p in paths})
 
-    @property
-    def _known_before(self) -> set[str]:
-        return {name for name in self.operators if self._versions[0].of_operator(name) is not None}
-
-    def _declarations(self) -> Mapping[str | None, str]:
-        """Return operator → the changed file of its declaration.
-
-        The key None stands for what the suite and the device import from `ops`.
-        """
-        folder = f"{CORE}ops/"
-        changed = sorted(p for p in self.checkout.changed if p.startswith(folder) and p.endswith(".py"))
-        if not changed:
-            return {}
-        before, now = self._versions
-        why = changed[0] if len(changed) == 1 else f"{len(changed)} files of {folder}"
+    @cached_property
+    def _shared_declarations(self) -> frozenset[str]:
+        """The statements of `ops` that the suite and the device import."""
         taken = set()
         for path in self._modules:
-            if path.startswith(folder):
+            if path.startswith(f"{CORE}ops/"):
                 continue
-            for module, name in _list_imports(self.checkout.now(path), self._package_of(path), functions=True):
+            for module, name in _list_imports(self.tree.text(path), self._package_of(path), functions=True):
                 if module == OPS or module.startswith(f"{OPS}."):
-                    taken.add((f"{module}.{name}", "*") if f"{module}.{name}" in now.statements else (module, name))
-        if before.of_names(taken) != now.of_names(taken):
-            return {None: why}
-        return {name: why for name in self.operators if before.of_operator(name) != now.of_operator(name)}
+                    whole = f"{module}.{name}" in self._definitions.statements
+                    taken.add((f"{module}.{name}", "*") if whole else (module, name))
+        return self._definitions.of_names(taken)
 
     # Kernels and headers
 
@@ -215,7 +229,7 @@ class Changes:
         Includes are matched by how paths end, since there is no search path.
         """
         inside = tuple(filter(None, [self.plugin, *self._packages]))
-        files = self.checkout.below("", lambda p: p.startswith((*inside, CORE)) and not p.endswith((".py", ".md")))
+        files = self.tree.below("", lambda p: p.startswith((*inside, CORE)) and not p.endswith((".py", ".md")))
         names: dict[str, list[str]] = {}
         for path in files:
             names.setdefault(path.rpartition("/")[2], []).append(path)
@@ -226,7 +240,7 @@ class Changes:
             if path in seen:
                 continue
             seen.add(path)
-            for include in _INCLUDE.findall(self.checkout.now(path)):
+            for include in _INCLUDE.findall(self.tree.text(path)):
                 every = [p for p in names.get(include.rpartition("/")[2], []) if p.endswith(f"/{include}")]
                 there = [p for p in every if p.startswith(inside)] or every
                 beside = [p for p in there if p.rpartition("/")[0] == path.rpartition("/")[0]]
@@ -254,16 +268,15 @@ class Changes:
             *folders, name = at.split("/")
             stem = name.removesuffix(LAUNCH).partition(".")[0]
             above = self._includers.get(at, frozenset()) - {at}
+            waiting += above
             if KERNELS in folders and stem in self.stems and not name.endswith(".h"):
                 stems.add(stem)
-            elif above:
-                waiting += above
-            elif KERNELS not in folders or not name.endswith(".h"):
+            elif not above and (KERNELS not in folders or not name.endswith(".h")):
                 return None  # a header among the kernels that nothing includes belongs to none
         return frozenset(stems)
 
 
-@lru_cache(maxsize=1024)  # versions of a checkout have most of their modules in common
+@lru_cache(maxsize=1024)  # the devices of a checkout have most of their modules in common
 def _list_names(source: str, package: str, functions: bool) -> frozenset[str]:
     """Return the dotted names that a module of `package` imports or has as strings, with all packages above them."""
     names = [f"{module}.{name}" for module, name in _list_imports(source, package, functions)]
