@@ -11,7 +11,7 @@ PEERS = {
     "ONNX": "its default domain",
     "ggml": "ops, unary ops and gated units",
     "InfiniCore": "operator folders",
-    "PyTorch": "core ATen operators",
+    "PyTorch": "core ATen operators, and others that are one operator here",
 }
 PREFIX = re.compile(r"(?:torch\.ops\.)?aten(?:\.|::)")  # of PyTorch's names in its graphs
 
