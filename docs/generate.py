@@ -2,22 +2,19 @@
 
 That is the pages of docs with their generated parts, pages that are generated whole, and mkdocs.yml with those in its
 navigation; the site is built in FOLDER/html. A line `<!-- generated: NAME words -->` in a page is replaced by the
-result of the function of that name. `python docs/generate.py support [backend …]` writes docs/support.json from the
-reports of conformance, and `python docs/generate.py source_documents` writes docs/source_documents.md; both are
-committed. So is docs/onnx_suite.json, which `python docs/generate.py onnx_suite DEVICE …` writes from a run of ONNX's
-backend suite.
+result of the function of that name. `python docs/generate.py support BACKEND …` writes docs/support.json from the
+reports of conformance, and `python docs/generate.py onnx_suite DEVICE …` docs/onnx_suite.json from a run of ONNX's
+backend suite; both are committed (tools/regenerate.py has the list of such files).
 """
 
 from __future__ import annotations
 
 import ast
-import csv
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +27,6 @@ import support
 from tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE_DOCUMENTS = ROOT / "docs" / "source_documents.md"
 PAGES = {
     "README.md": "getting_started.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -197,38 +193,6 @@ def rules(folder: str) -> str:
     )
 
 
-def source_documents() -> str:
-    """Return the page of the source documents' statements: counts, and a table for each document."""
-    with SOURCE_DOCUMENTS.with_suffix(".tsv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    verdicts = ("true", "different", "open")
-    counts = Counter((row["document"], row["verdict"].partition(":")[0]) for row in rows)
-    documents = list(dict.fromkeys(row["document"] for row in rows))
-    summary = [[d, *(str(counts[d, v]) for v in verdicts)] for d in documents]
-    total = {v: sum(counts[d, v] for d in documents) for v in verdicts}
-    parts = [
-        "# The source documents",
-        "<!-- Made by `python docs/generate.py source_documents` from source_documents.tsv; edit that. -->",
-        "Isokern began with five documents about parts of other systems: the core abstractions of a framework for"
-        " language models; layers that emit an IR, and its execution; the lowering of operators to primitives; rules"
-        " of a CUDA backend; and a Kunlun operator that rearranges tensors. Each statement of theirs about what a"
-        " system is or does has a row here.",
-        "*true*: it is so here. *different*: it is not so on purpose, with the reason. *open*: it is not there yet. A"
-        " proof is a test, a command, or an expression that is `True`, with the names that `tools/source_documents.py`"
-        " gives it. `python tools/source_documents.py` goes through all of them, and so does a test.",
-        f"{len(rows)} statements: " + ", ".join(f"{n} {v}" for v, n in total.items()) + ".",
-        table(["document", *verdicts], summary),
-    ]
-    for document in documents:
-        own = [
-            [row["statement"], row["verdict"], row["here"], f"`{row['proof']}`" if row["proof"] else "-"]
-            for row in rows
-            if row["document"] == document
-        ]
-        parts += [f"## {document[0].upper()}{document[1:]}", table(["statement", "verdict", "here", "proof"], own)]
-    return "\n\n".join(parts)
-
-
 # The pages of the API reference, and the modules on each, which mkdocstrings describes from their docstrings
 API = {
     "isokern": ["isokern"],
@@ -265,7 +229,6 @@ PARTS: dict[str, Callable[..., str]] = {
         accuracy,
         xpu_rules,
         cuda_rules,
-        source_documents,
     )
 }
 
@@ -350,10 +313,8 @@ def main(arguments: Sequence[str]) -> None:
             support.write(backends)
         case ["onnx_suite", *devices]:
             onnx_backend_suite.write(devices)
-        case ["source_documents"]:
-            SOURCE_DOCUMENTS.write_text(source_documents() + "\n", encoding="utf-8")
         case _:
-            raise SystemExit("give one of these: site FOLDER, support BACKEND …, onnx_suite DEVICE …, source_documents")
+            raise SystemExit("give one of these: site FOLDER, support BACKEND …, onnx_suite DEVICE …")
 
 
 if __name__ == "__main__":

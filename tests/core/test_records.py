@@ -1,13 +1,10 @@
-"""Test attribute records: packing, defaults, refusals, and the golden file of all layouts."""
+"""Test attribute records: packing, defaults and refusals."""
 
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from isokern import BadAttrSchema, BadAttrSize, InvalidArgument, ops
+from isokern import BadAttrSchema, BadAttrSize, InvalidArgument
 from isokern.declare.attributes import Record, attrs, choice, flag, fourcc, integer, integers, number
 
 RECORD = attrs(
@@ -18,7 +15,6 @@ RECORD = attrs(
     choice("mode", ("a", "b"), "a"),
     integers("pads", ()),
 )
-GOLDEN = Path(__file__).parent / "golden" / "records.txt"
 
 
 def test_packing_is_little_endian_in_declared_order():
@@ -77,57 +73,3 @@ def test_fingerprint_changes_with_the_layout():
 def test_a_record_without_attributes_is_empty():
     assert Record().pack({}) == b""
     assert Record().unpack("op", 0, b"") == {}
-
-
-def test_layouts_in_the_golden_file_have_not_changed():
-    """A record's layout changes only together with its schema id.
-
-    After changing both, run `python tests/core/test_records.py` and commit the file. A new operator passes without a
-    line in the file, so that adding an operator edits nothing else; a release adds the lines.
-    """
-    assert sorted(set(GOLDEN.read_text().splitlines()) - set(layouts().splitlines())) == []
-
-
-def layouts() -> str:
-    lines = []
-    for op in ops.all_operators():
-        fields = ", ".join(f"{name} {kind} @{offset}" for name, kind, offset in op.attrs.layout)
-        lines.append(f"{op.name} {op.kind} {op.attrs.schema or '-'} {op.attrs.nbytes}: {fields}".rstrip(": "))
-    return "\n".join(lines) + "\n"
-
-
-def index():
-    """Return the lines of `index.tsv`, of the operators that each module declares."""
-    done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-LIST = """
-import sys
-from isokern.declare import registry
-registered, home = registry.register, {}
-
-def note(operator):
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__package__") != "isokern.ops":
-        frame = frame.f_back
-    home[operator.name] = frame.f_globals["__name__"].rpartition(".")[2]
-    registered(operator)
-
-registry.register = note
-import isokern.ops
-print("name", "kind", "module", "record", sep="\\t")
-for op in isokern.ops.all_operators():
-    print(op.name, op.kind, home[op.name], f"{op.attrs.fingerprint:x}", sep="\\t")
-"""
-
-
-def test_the_index_says_where_operators_are_declared():
-    """A line that is wrong is mended by `python tests/core/test_records.py`; a new operator is found without one."""
-    assert sorted(set(ops.INDEX.read_text().splitlines()) - set(index().splitlines())) == []
-
-
-if __name__ == "__main__":
-    GOLDEN.parent.mkdir(exist_ok=True)
-    GOLDEN.write_text(layouts())
-    ops.INDEX.write_text(index())
