@@ -1,4 +1,4 @@
-"""Test what tools/status.py and tools/times.py say of a run."""
+"""Test what tools/status.py says of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import status
-import times
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def ran(project: Path, environment: str, exit_status: int) -> None:
         "environment": environment,
         "exit": exit_status,
         "wall": {"create": 1.5, "install": 2, "run": 30.25},
-        "processor": {"create": 1, "install and run": 40.0},
+        "processor": {"create": 1, "install": 9.5, "run": 30.5},
         "commands": [["true", 30.25]],
     }
     (project / f".tox/times/{environment}.json").write_text(json.dumps(row))
@@ -106,21 +105,3 @@ def test_a_page_that_contradicts_itself_is_found(project: Path) -> None:
     ):
         assert broken != text
         assert status.faults(broken), broken
-
-
-def test_times_are_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [["tests/a.py::one[x|y]", 0.5, 0.25], ["tests/a.py::two", 2, 1.5], ["tests/b.py::three", 9, 0.1]]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (project / ".tox/times/lint.tests").write_text(text + '["tests/b.py::fo')
-    (project / ".tox/times/docs.tests").write_text(json.dumps(["tests/a.py::two", 2, 1.5]) + "\n")
-    assert times.main(["--folder", str(project / ".tox/times"), "--slowest", "2"]) == 0
-    shown = capsys.readouterr().out
-    assert "| all             |    0 |    3.0 |     4.0 | 60.5 | 67.5 |      82.0 |" in shown
-    assert "| tests/a.py |     2 | docs, lint   |  4.5 |       3.2 |" in shown
-    slow = [line for line in shown.splitlines() if "::" in line]
-    assert [line.split()[1] for line in slow] == ["tests/b.py::three", "tests/a.py::two"]
-    page = project / "page.md"
-    assert times.main(["--folder", str(project / ".tox/times"), "--markdown", str(page)]) == 0
-    assert "one[x\\|y]" in page.read_text()
-    assert times.main(["--folder", str(project / "docs")]) == 1
-    assert "run tox first" in capsys.readouterr().err
