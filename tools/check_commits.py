@@ -20,7 +20,7 @@ NEWEST = 200  # commits that are judged at most
 SUBJECT_LENGTH = 72
 LINES_WITHOUT_BODY = 50
 SENTENCE_LENGTH = 20
-# Files that tools derive: nobody wrote their lines, so they need no reason
+# Files that tools derive; what they are derived from is in the same commit, and is counted
 DERIVED = frozenset(
     {
         "core/src/isokern/ops/index.tsv",

@@ -92,7 +92,7 @@ def test_exactly_the_bad_commits_are_named(history, capsys):
     assert printed.splitlines()[-1].startswith("9 of 14 new commits break the rules")
 
 
-def test_lines_that_no_person_writes_need_no_reason(history, capsys):
+def test_derived_lines_and_moves_need_no_reason(history, capsys):
     history.commit("Derive a table", **{"docs/accuracy.tsv": LONG})
     history.commit("Add a picture", **{"a.png": b"\0\n" * 60})
     (history.root / "old.py").rename(history.root / "new.py")
