@@ -38,7 +38,6 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
     "source_documents.md": "each row has a proof that runs",
     "status.md": "written by tox -e status",
-    "times.md": "written by tox -e times",
 }
 # The device of a page's examples, and the module without which there is none
 DEVICES = {
