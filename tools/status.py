@@ -1,8 +1,7 @@
 """Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`.
 
 The page says when everything was run, at which commit, on which machine, and the outcome and time of each environment,
-whose names come from tox. It also has the commit at which everything was last green, for
-`tools/conformance.py --moving`. A result counts for the commit when it is newer than the commit and no file differs
+whose names come from tox, and the commit at which everything was last green. A result counts for the commit when it is newer than the commit and no file differs
 from it; an environment without a result of this commit has not run.
 """
 
@@ -19,11 +18,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from conformance import GREEN, ROOT, STATUS, last_green
+from conformance import ROOT
 from times import table
 
 NO_DEVICE = 3  # exit status of an environment whose device is missing: it is skipped, as in toxfile.py
+STATUS = ROOT / "docs" / "status.md"
 TITLE = "# Status"
+GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)
 NEVER = "Everything has not been green yet."
 SINCE = re.compile(r"^Everything was last green at commit `([0-9a-f]{40})`, on (\d{4}-\d\d-\d\d)\.$", re.M)
 
@@ -36,6 +37,12 @@ class Result:
     outcome: str
     wall: float = 0.0
     processor: float = 0.0
+
+
+def last_green(page: str) -> str | None:
+    """Return the commit that the page names as the last at which everything passed, None if there is none."""
+    found = GREEN.search(page)
+    return found[1] if found else None
 
 
 def git(*arguments: str) -> str:

@@ -60,18 +60,18 @@ def command(environment: dict[str, str], *arguments: str) -> subprocess.Complete
 
 
 def test_a_right_device_exits_0_and_prints_one_document(cpu: Device) -> None:
-    result = check("--op", "add", "--quick", "--json")
+    result = check("--op", "softmax", "--quick", "--json")
     assert result.exit_code == 0
     printed = json.loads(result.stdout)
     assert set(printed) == {"summary", "failures", "worst", "partial", "lowered"}
-    assert printed["summary"][cpu.name]["pass"] > 50
+    assert printed["summary"][cpu.name]["pass"] > 20
     assert printed["failures"] == []
     assert 0 < printed["worst"][cpu.name]["F32"]["share"] <= 1
 
 
 def test_the_matrix_names_operators_and_dtypes(cpu: Device) -> None:
-    shown = check("--op", "add", "--op", "exp", "--quick").stdout
-    assert all(word in shown for word in ("add", "exp", "BF16", "U64", "of its bound", f"{cpu.name}: ", "pass"))
+    shown = check("--op", "argmax", "--op", "exp", "--quick").stdout
+    assert all(word in shown for word in ("argmax", "exp", "BF16", "U64", "of its bound", f"{cpu.name}: ", "pass"))
 
 
 def test_nothing_to_run_exits_4(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,8 @@ def test_the_runtime_is_judged_where_it_is_asked_for(cpu: Device, options: list[
 
 def test_shards_are_all_cases_once(cpu: Device) -> None:
     def listed(*arguments: str) -> list[str]:
-        return check("--op", "add", "--quick", "--list", *arguments).stdout.split()
+        operators = [w for name in ("add", "iota", "neg", "sub", "topk", "var") for w in ("--op", name)]
+        return check(*operators, "--quick", "--list", *arguments).stdout.split()
 
     shards = [listed("--shard", f"{n}/3") for n in (1, 2, 3)]
     assert all(shards)

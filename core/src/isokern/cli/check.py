@@ -122,9 +122,7 @@ def check(
     ] = None,
     findings: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Where a checker writes what it finds: then nothing is proved."
-        ),
+        typer.Option(metavar="FILE", help="Where a checker writes what it finds: then nothing is proved."),
     ] = None,
     recheck: Annotated[
         float | None,
@@ -187,9 +185,7 @@ def check(
         proofs: dict[str, Proofs] = {}
         if ledger is not None:
             if case:
-                raise InvalidArgument(
-                    "--ledger", "with --case", hint="a proof is of all cases: leave one out"
-                )
+                raise InvalidArgument("--ledger", "with --case", hint="a proof is of all cases: leave one out")
             proofs = _open_ledger(ledger, work, proof, "-quick" * quick + "-small" * small, findings)
             work = [(d, _select_unproved(proofs[d.name], recheck, seed)) for d, _ in work]
     if list_:

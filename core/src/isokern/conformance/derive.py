@@ -34,7 +34,7 @@ WIDE_TYPES = (F32, F16, I32, Q4_0)
 # cut into parts
 ALIGNED = (2048, 40_000)
 OTHERS = 12  # of so many choices of dtypes beside the first one's cases are quick
-SHARED = 3  # quick calls of an operator that shares its kernel with others
+SHARED = 3  # quick calls in another choice, and of an operator that shares its kernel with others
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,7 @@ def _thin_quick(operator: Operator, cases: Sequence[Case], most: int | None) -> 
     kept: set[str] = set()
     for types in chosen:
         calls = [c for c in cases if c.quick and c.calls and c.types == types]
-        kept.update(c.id for c in (calls if most is None else _spread(calls, most, start)))
+        kept.update(c.id for c in (calls if most is None and types == first else _spread(calls, most or SHARED, start)))
         kept.update(c.id for c in cases if c.values == "claim" and c.types == types)
     return [replace(c, quick=c.quick and (c.values == "error" or c.id in kept)) for c in cases]
 

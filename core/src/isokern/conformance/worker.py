@@ -36,7 +36,7 @@ def run_isolated(device: str, cases: Sequence[Item], heard: Any, jobs: int, pati
     """
     shares: list[list[Item]] = [[] for _ in range(jobs)]
     for _, neighbours in itertools.groupby(cases, _group_of):
-        # They share references and programs, which two workers would compute twice
+        # They share a derivation, references and programs, which two workers would compute twice
         min(shares, key=len).extend(neighbours)
     arrived: queue.Queue[tuple[Item, Outcome] | Exception | None] = queue.Queue()
     crews = [_Crew(device, share, arrived, patience) for share in shares if share]
@@ -57,8 +57,8 @@ def run_isolated(device: str, cases: Sequence[Item], heard: Any, jobs: int, pati
             crew.stop()
 
 
-def _group_of(item: Item) -> tuple[str, str]:
-    return (item.id, "") if isinstance(item, RuntimeCheck) else (item.operator.name, item.dtype)
+def _group_of(item: Item) -> str:
+    return item.id if isinstance(item, RuntimeCheck) else item.operator.name
 
 
 class _Crew(threading.Thread):
