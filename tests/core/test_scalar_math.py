@@ -21,7 +21,6 @@ INCLUDE = Path(__file__).parents[2] / "core/src/isokern/cabi/include"
 CC = os.environ.get("CC", "cc")
 BUILD = runpy.run_path(str(Path(__file__).parents[2] / "plugins/cpu/kernel_build.py"))
 FLAGS = BUILD["FLAGS"]
-TARGETS = dict(zip(("sse2", "v3", "v4"), BUILD["LEVELS"]["x86_64"].values(), strict=True))
 TYPES = {"f32": "float", "f64": "double"}
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -107,6 +106,13 @@ def compile_c(folder: Path, text: str, flags: list[str], output: str) -> subproc
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def is_gcc() -> bool:
+    if shutil.which(CC) is None:
+        return False
+    version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
+    return "Free Software Foundation" in version
+
+
 def special(t: str) -> Array:
     f = np.finfo(np.float32 if t == "f32" else np.float64)
     edge = [
@@ -164,13 +170,15 @@ def special(t: str) -> Array:
     return np.concatenate([x, -x, np.array([np.nan], f.dtype)])
 
 
-def dense(t: str) -> Array:
+def dense(t: str, count: int) -> Array:
+    """Return about `count` numbers: in F32 of all bit patterns, in F64 three quarters of them near 1."""
     if t == "f32":
-        return np.arange(0, 2**32, 2047, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        return np.arange(0, 2**32, 2**32 // count, dtype=np.uint64).astype(np.uint32).view(np.float32)
     rng = np.random.default_rng(7)
-    x = rng.integers(0, 2**64, 200_000, dtype=np.uint64)
-    exponents = rng.integers(1023 - 40, 1023 + 12, 150_000, dtype=np.uint64)
-    x[:150_000] = x[:150_000] & np.uint64(0x800FFFFFFFFFFFFF) | exponents << np.uint64(52)
+    x = rng.integers(0, 2**64, count, dtype=np.uint64)
+    near = count * 3 // 4
+    exponents = rng.integers(1023 - 40, 1023 + 12, near, dtype=np.uint64)
+    x[:near] = x[:near] & np.uint64(0x800FFFFFFFFFFFFF) | exponents << np.uint64(52)
     return x.view(np.float64)
 
 
@@ -186,22 +194,28 @@ def ulps(got: Array, want: Array) -> Array:
     return np.asarray(distance)
 
 
-@pytest.fixture(scope="module", params=["baseline", "native"])
-def call(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Array]:
-    folder = tmp_path_factory.mktemp(request.param)
-    flags = [*FLAGS, "-shared", "-fPIC"] + (["-march=native"] if request.param == "native" else [])
-    built = compile_c(folder, loops(), flags, "loops.so")
-    assert built.returncode == 0, built.stderr
-    library = ctypes.CDLL(str(folder / "loops.so"))
+class Built:
+    """The loops compiled with some flags, and what the compiler said about them."""
 
-    def run(symbol: str, x: Array, y: Array) -> Array:
+    def __init__(self, folder: Path, *flags: str) -> None:
+        report = ["-fopt-info-vec"] if is_gcc() else []
+        built = compile_c(folder, loops(), [*FLAGS, *flags, *report, "-shared", "-fPIC"], "loops.so")
+        assert built.returncode == 0, built.stderr
+        self.said, self.library = built.stderr, ctypes.CDLL(str(folder / "loops.so"))
+        self.library.near_bound.restype = ctypes.c_float
+
+    def __call__(self, symbol: str, x: Array, y: Array) -> Array:
         o = np.empty_like(x)
-        getattr(library, f"v_{symbol}")(ctypes.c_long(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, y, o)))
+        pointers = (ctypes.c_void_p(a.ctypes.data) for a in (x, y, o))
+        getattr(self.library, f"v_{symbol}")(ctypes.c_long(x.size), *pointers)
         return o
 
-    library.near_bound.restype = ctypes.c_float
-    run.near_bound = library.near_bound()  # type: ignore[attr-defined]
-    return run
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
+    """Return the loops for any processor, and those for this one, which may have an FMA instruction."""
+    flags = {"baseline": (), "native": ("-march=native",)}
+    return {name: Built(tmp_path_factory.mktemp(name), *more) for name, more in flags.items()}
 
 
 def check(symbol: str, bound: float, got: Array, want: Array, *inputs: Array) -> None:
@@ -213,52 +227,75 @@ def check(symbol: str, bound: float, got: Array, want: Array, *inputs: Array) ->
     )
 
 
+FEW, MANY = 2**18, 2**21  # points of a function
+COUNTS = [FEW, pytest.param(MANY, marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("t", TYPES)
 @pytest.mark.parametrize("name", UNARY)
 @np.errstate(all="ignore")
-def test_unary_bound(call: Callable[..., Array], name: str, t: str) -> None:
+def test_unary_bound(builds: dict[str, Built], name: str, t: str, count: int) -> None:
     bound32, bound64, reference = UNARY[name]
-    x = np.concatenate([special(t), dense(t)])
+    x = np.concatenate([special(t), dense(t, count if t == "f32" else count // 8)])
     if t == "f64" and name in ("sin", "cos", "tan"):
         x = x[~(np.abs(x) > 2.0**50) | np.isinf(x)]  # beyond 2^50 the functions return NaN
     want = reference(x.astype(np.float64 if t == "f32" else np.longdouble))
-    check(f"{name}_{t}", bound32 if t == "f32" else bound64, call(f"{name}_{t}", x, x), want, x)
+    for call in builds.values():
+        check(f"{name}_{t}", bound32 if t == "f32" else bound64, call(f"{name}_{t}", x, x), want, x)
 
 
 @pytest.mark.parametrize("name", NEAR)
-def test_the_near_form_gives_the_same_bits(call: Callable[..., Array], name: str) -> None:
-    x = np.concatenate([special("f32"), dense("f32")])
-    x = x[np.abs(x) < call.near_bound]  # type: ignore[attr-defined]
-    assert x.size > 400_000
-    full, near = call(f"{name}_f32", x, x), call(f"{name}_near_f32", x, x)
-    assert np.array_equal(full.view(np.uint32), near.view(np.uint32))
+def test_the_near_form_gives_the_same_bits(builds: dict[str, Built], name: str) -> None:
+    every = np.concatenate([special("f32"), dense("f32", MANY)])
+    for call in builds.values():
+        x = every[np.abs(every) < call.library.near_bound()]
+        assert x.size > 400_000
+        full, near = call(f"{name}_f32", x, x), call(f"{name}_near_f32", x, x)
+        assert np.array_equal(full.view(np.uint32), near.view(np.uint32))
 
 
 @pytest.mark.parametrize("t", TYPES)
 @pytest.mark.parametrize("name", BINARY)
 @np.errstate(all="ignore")
-def test_binary_bound(call: Callable[..., Array], name: str, t: str) -> None:
-    s, x = special(t), dense(t)[::8]
+def test_binary_bound(builds: dict[str, Built], name: str, t: str) -> None:
+    s, x = special(t), dense(t, FEW if t == "f32" else FEW // 8)
     scale = 150 if t == "f32" else 1060  # beyond both ends of the range where pow is finite
     y = (np.random.default_rng(3).uniform(-scale, scale, x.size) / np.log2(np.abs(x))).astype(x.dtype)
     x, y = np.concatenate([np.repeat(s, s.size), x]), np.concatenate([np.tile(s, s.size), y])
-    got, wide = call(f"{name}_{t}", x, y), np.float64 if t == "f32" else np.longdouble
+    wide = np.float64 if t == "f32" else np.longdouble
     want = BINARY[name](x.astype(wide), y.astype(wide))
-    if name in ("minimum", "maximum"):  # NumPy leaves open which of two zeros it returns
-        assert np.array_equal(got, want.astype(x.dtype), equal_nan=True)
-    else:
-        check(f"{name}_{t}", {"pow": {"f32": 1.5, "f64": 2.0}[t], "remainder": 0.5}.get(name, 0), got, want, x, y)
+    for call in builds.values():
+        got = call(f"{name}_{t}", x, y)
+        if name in ("minimum", "maximum"):  # NumPy leaves open which of two zeros it returns
+            assert np.array_equal(got, want.astype(x.dtype), equal_nan=True)
+        else:
+            check(f"{name}_{t}", {"pow": {"f32": 1.5, "f64": 2.0}[t], "remainder": 0.5}.get(name, 0), got, want, x, y)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_every_loop_is_vectorised(tmp_path: Path, target: str) -> None:
-    version = subprocess.run([CC, "--version"], capture_output=True, text=True, check=False).stdout
-    if platform.machine() not in ("x86_64", "AMD64") or "Free Software Foundation" not in version:
-        pytest.skip("the three targets are x86-64's, -fopt-info-vec is gcc's")
-    built = compile_c(tmp_path, loops(), [*FLAGS, *TARGETS[target], "-fopt-info-vec", "-c"], "loops.o")
+def find_scalar_loops(said: str) -> list[str]:
+    """Return the functions whose loop gcc did not say that it vectorised."""
+    lines = {int(m) for m in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vectorized", said)}
+    return [s for i, s in enumerate(SYMBOLS, 2) if i not in lines and s.split("_")[0] not in LOOPING]
+
+
+def test_every_loop_is_vectorised(builds: dict[str, Built]) -> None:
+    """The flags of `baseline` are those of the first level, whose instructions vectorise the least."""
+    if platform.machine() not in ("x86_64", "AMD64") or not is_gcc():
+        pytest.skip("the levels are x86-64's, -fopt-info-vec is gcc's")
+    assert BUILD["LEVELS"]["x86_64"]["portable"] == []
+    assert find_scalar_loops(builds["baseline"].said) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("level", ["x86_v3", "x86_v4"])
+def test_every_loop_is_vectorised_at_higher_levels(tmp_path: Path, level: str) -> None:
+    if platform.machine() not in ("x86_64", "AMD64") or not is_gcc():
+        pytest.skip("the levels are x86-64's, -fopt-info-vec is gcc's")
+    flags = BUILD["LEVELS"]["x86_64"][level]
+    built = compile_c(tmp_path, loops(), [*FLAGS, *flags, "-fopt-info-vec", "-c"], "loops.o")
     assert built.returncode == 0, built.stderr
-    lines = {int(m) for m in re.findall(r"loops\.c:(\d+):\d+: optimized: loop vectorized", built.stderr)}
-    assert [s for i, s in enumerate(SYMBOLS, 2) if i not in lines and s.split("_")[0] not in LOOPING] == []
+    assert find_scalar_loops(built.stderr) == []
 
 
 def test_no_undefined_behaviour(tmp_path: Path) -> None:
