@@ -17,16 +17,6 @@ Z = (rng.standard_normal((3, 4, 2)) + 1j * rng.standard_normal((3, 4, 2))).astyp
 W = (rng.standard_normal((4, 2)) + 1j * rng.standard_normal((4, 2))).astype(np.complex64)
 
 
-DEVICES = [d.name for d in isokern.devices()]
-COMPILED = ("opencl", "cuda")  # devices that compile each kernel, which takes most of a test's time
-
-
-@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.full) if n.startswith(COMPILED) else n for n in DEVICES])
-def place(request):
-    """Return each device; in quick runs those whose kernels are there."""
-    return isokern.device(request.param)
-
-
 def on(place, value):
     return xp.asarray(value, device=place, copy=True) if isinstance(value, np.ndarray) else value
 
@@ -40,11 +30,9 @@ def same(found, expected, rtol=0.0):
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=rtol * scale)
 
 
-@pytest.mark.parametrize("name", DEVICES)
-def test_every_device_computes(name):
+def test_every_device_computes(every_place):
     """One of each kind of function; the tests below have them all."""
-    device = isokern.device(name)
-    x, w = (xp.asarray(a, device=device, copy=True) for a in (Z, W))
+    x, w = (xp.asarray(a, device=every_place, copy=True) for a in (Z, W))
     same(x * w + 1j, Z * W + 1j, 1e-6)
     xp.imag(x)[:, 0] = 0
     expected = Z.copy()

@@ -17,16 +17,6 @@ NORMS = ["backward", "ortho", "forward"]
 random = np.random.default_rng(0)
 
 
-DEVICES = [d.name for d in isokern.devices()]
-COMPILED = ("opencl", "cuda")  # devices that compile each kernel, which takes most of a test's time
-
-
-@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.full) if n.startswith(COMPILED) else n for n in DEVICES])
-def place(request):
-    """Return each device; in quick runs those whose kernels are there."""
-    return isokern.device(request.param)
-
-
 def draw(*shape):
     return random.standard_normal(shape) + 1j * random.standard_normal(shape)
 

@@ -19,15 +19,6 @@ I = np.array([[7, -3, 2, 0], [1, 0, -9, 2], [5, 5, -1, 3]], np.int16)  # noqa: E
 V = np.array([3.0, 1.0, np.nan, 1.0, -2.0, np.nan, 3.0], np.float32)
 
 
-pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
-
-
-@pytest.fixture(params=[d.name for d in isokern.devices()])
-def place(request):
-    """Return each device."""
-    return isokern.device(request.param)
-
-
 def on(place, value):
     """Return a value with the arrays in it as tensors."""
     if isinstance(value, np.ndarray):
@@ -378,20 +369,20 @@ def test_asarray_shares_and_copies(cpu):
         xp.asarray(shared, dtype=xp.float64, copy=False)
 
 
-def test_memory_of_the_host_goes_to_any_device(place, monkeypatch):
+def test_memory_of_the_host_goes_to_any_device(every_place, monkeypatch):
     """To the default one, too, and is copied where that cannot use it."""
-    monkeypatch.setitem(discovery._by_name, "", place)
+    monkeypatch.setitem(discovery._by_name, "", every_place)
     for made in (xp.from_dlpack(F), xp.asarray(Foreign(F)), xp.from_dlpack(F, copy=True)):
-        assert made.device is place
+        assert made.device is every_place
         assert made.numpy().tolist() == F.tolist()
     assert xp.from_dlpack(F, device="cpu:0", copy=False).device is isokern.device("cpu:0")
-    if not place.memory.wraps:
+    if not every_place.memory.wraps:
         with pytest.raises(InvalidArgument, match="in place"):
             xp.from_dlpack(F, copy=False)
 
 
-def test_from_dlpack_of_a_tensor_is_the_same_memory(place):
-    x = on(place, F)
+def test_from_dlpack_of_a_tensor_is_the_same_memory(every_place):
+    x = on(every_place, F)
     y = xp.from_dlpack(x)
     y[0, 0] = 5
     assert x[0, 0].item() == 5

@@ -14,16 +14,7 @@ from isokern import BadTensorDtype, BadTensorShape, InvalidArgument
 linalg = xp.linalg
 SHAPES = [(5, 3), (3, 5), (4, 4), (1, 3), (3, 1), (2, 6, 6), (2, 1, 1)]
 
-DEVICES = [d.name for d in isokern.devices()]
 KINDS = [pytest.param(False, id="real"), pytest.param(True, id="complex", marks=pytest.mark.full)]
-
-pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
-
-
-@pytest.fixture(params=DEVICES)
-def place(request):
-    """Return each device."""
-    return isokern.device(request.param)
 
 
 def has_double(place):
@@ -188,10 +179,8 @@ def test_what_operators_compute(place, of_complex):
     near(linalg.cross(put(place, vectors), t[:, :3, :], axis=-2), np.cross(vectors, x[:, :3], axis=-2))
 
 
-@pytest.mark.parametrize("name", [n for n in DEVICES if not n.startswith(("opencl", "cuda"))])
-def test_complex_matrices(name):
-    """One of each, where kernels are there; all shapes on all devices are in full runs."""
-    place = isokern.device(name)
+def test_complex_matrices(place):
+    """One of each; all shapes are in full runs."""
     x = draw((3, 3), of_complex=True)
     t, hermitian = put(place, x), x @ turned(x)
     u, s, vh = linalg.svd(put(place, x[:, :2]))

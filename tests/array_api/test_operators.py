@@ -19,15 +19,6 @@ B = np.array([[True, False, True], [False, False, True]])
 BINARY = ["add", "sub", "mul", "mod", "lt", "le", "gt", "ge", "eq", "ne"]
 
 
-pytestmark = pytest.mark.turns(3)  # each call is compiled for two of the devices
-
-
-@pytest.fixture(params=[d.name for d in isokern.devices()])
-def place(request):
-    """Return each device."""
-    return isokern.device(request.param)
-
-
 def on(place, array):
     return isokern.tensor(array, device=place)
 
@@ -93,20 +84,20 @@ def test_integer_powers(place):
     same(on(place, small) ** on(place, small), small**small)
 
 
-def test_numbers_that_are_equal_are_not_the_same(place):
+def test_numbers_that_are_equal_are_not_the_same(every_place):
     """What is kept of a number is found again only by its sign, its type, and the dtype and device beside it."""
-    x = on(place, np.float32([1.0]))
+    x = on(every_place, np.float32([1.0]))
     for zero in (0.0, -0.0, 0, 0.0):
         assert np.signbit((x * zero).numpy()[0]) == np.signbit(zero)
         assert np.signbit(xp.copysign(x, zero).item()) == np.signbit(zero)
-    i, b = on(place, np.int8([1])), on(place, np.array([True]))
+    i, b = on(every_place, np.int8([1])), on(every_place, np.array([True]))
     assert [(v + 1).dtype.name for v in (x, i)] == ["F32", "I8"]
     assert (b & True).item() is True
     for call in (lambda: b & 1, lambda: i + True, lambda: i + 1.0):
         with pytest.raises(BadTensorDtype):
             call()
     assert np.isnan((x + np.nan).item())
-    assert (x + 1.0).device is place
+    assert (x + 1.0).device is every_place
     y = x + 1.0
     y += 5
     assert (x + 1.0).item() == 2
@@ -185,12 +176,12 @@ def test_devices_do_not_mix(devices):
     assert x.to_device(devices[0].name) is x
 
 
-def test_conversions(place):
-    x, i = on(place, A), on(place, I)
+def test_conversions(every_place):
+    x, i = on(every_place, A), on(every_place, I)
     assert (bool(x[0, 0]), int(x[0, 1]), float(i[0, 0]), complex(x[0, 0])) == (True, -2, 7.0, 1.5 + 0j)
     assert range(100)[i[0, :1]] == 7
     assert (x[0, 0].item(), type(x[0, 0].item()), i[0, 0].item(), (x == x)[0, 0].item()) == (1.5, float, 7, True)
-    assert isokern.tensor([0.5], "BF16", device=place).item() == 0.5
+    assert isokern.tensor([0.5], "BF16", device=every_place).item() == 0.5
     assert x.tolist() == A.tolist()
     same(x.astype("I32"), A.astype(np.int32))
     assert x.astype("F32", copy=False) is x
@@ -279,9 +270,9 @@ def test_indices_of_three_dims(place):
         same(y, other)
 
 
-def test_an_index_beyond_the_axis_is_found_by_the_device(place):
+def test_an_index_beyond_the_axis_is_found_by_the_device(every_place):
     with pytest.raises(InvalidArgument, match="out of range"):
-        on(place, A)[on(place, np.array([0, 2]))].numpy()
+        on(every_place, A)[on(every_place, np.array([0, 2]))].numpy()
 
 
 def test_writes_go_into_the_memory_of_the_whole(place):
@@ -301,7 +292,7 @@ def test_writes_go_into_the_memory_of_the_whole(place):
     same(view, array[1])
 
 
-def test_writes_that_overlap_what_they_read(place):
+def test_writes_that_overlap_what_they_read(every_place):
     for step in (
         lambda x: operator.setitem(x, slice(1, None), x[:-1]),
         lambda x: operator.setitem(x, slice(None, None, -1), x),
@@ -310,7 +301,7 @@ def test_writes_that_overlap_what_they_read(place):
         lambda x: operator.imul(x, x),
         lambda x: operator.isub(x[::2], x[:3]),
     ):
-        x, array = (f(np.arange(5, dtype=np.float32)) for f in (lambda a: on(place, a), np.copy))
+        x, array = (f(np.arange(5, dtype=np.float32)) for f in (lambda a: on(every_place, a), np.copy))
         step(x)
         step(array)
         same(x, array)
@@ -396,22 +387,22 @@ def test_namespace_of_an_array(cpu):
         x.to_device(cpu, stream=1)
 
 
-def test_dlpack_gives_the_host_a_copy_of_any_memory(place):
+def test_dlpack_gives_the_host_a_copy_of_any_memory(every_place):
     for dtype in ("F32", "BF16", "BOOL", "I8"):
-        x = isokern.ones((2, 3), dtype, device=place)
+        x = isokern.ones((2, 3), dtype, device=every_place)
         capsule = x.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
         assert "dltensor" in repr(capsule)
 
     class Producer:
         def __dlpack__(self, **options):
-            return on(place, A).__dlpack__(dl_device=(1, 0))
+            return on(every_place, A).__dlpack__(dl_device=(1, 0))
 
         def __dlpack_device__(self):
             return (1, 0)
 
     np.testing.assert_array_equal(np.from_dlpack(Producer()), A)
-    if place.memory.wraps or place.dlpack_device is not None:
-        assert "dltensor" in repr(on(place, A).__dlpack__(copy=True))
+    if every_place.memory.wraps or every_place.dlpack_device is not None:
+        assert "dltensor" in repr(on(every_place, A).__dlpack__(copy=True))
 
 
 def test_the_namespace_is_imported_when_an_array_computes(run):

@@ -26,16 +26,15 @@ CALLS = [
 ]
 
 
-def test_complex_functions_give_the_same_when_repeated(devices):
-    for device in devices:
-        z, row = isokern.tensor(Z, device=device), isokern.tensor(Z[0], device=device)
-        for call, wanted in CALLS:
-            for _ in range(3):
-                made = call(z, row)
-                assert made.dtype.numpy == wanted.dtype
-                np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5)
-        with pytest.raises(isokern.BadTensorShape):
-            z + isokern.tensor(Z[0, [0, 0, 0]], device=device)
+def test_complex_functions_give_the_same_when_repeated(place):
+    z, row = isokern.tensor(Z, device=place), isokern.tensor(Z[0], device=place)
+    for call, wanted in CALLS:
+        for _ in range(3):
+            made = call(z, row)
+            assert made.dtype.numpy == wanted.dtype
+            np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5)
+    with pytest.raises(isokern.BadTensorShape):
+        z + isokern.tensor(Z[0, [0, 0, 0]], device=place)
 
 
 def test_complex_calls_are_forgotten_when_there_are_many(device, monkeypatch):
@@ -106,18 +105,17 @@ def test_a_tensor_of_another_device_is_refused_each_time(devices):
             isokern.add(x, np.float32([1]), device=devices[1])
 
 
-def test_floats_divided_and_rounded_down(devices):
+@pytest.mark.parametrize("element", [np.float32, np.float16])
+def test_floats_divided_and_rounded_down(place, element):
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.1, 3.0, 6e4, -7.25]
     a, b = (v.ravel() for v in np.meshgrid(special, special))
-    for device in devices:
-        for element in (np.float32, np.float16):
-            x, y = (isokern.tensor(v.astype(element), device=device) for v in (a, b))
-            made, quotient = (x // y).numpy(), (x / y).numpy()
-            finite = np.isfinite(x.numpy()) & np.isfinite(y.numpy()) & (y.numpy() != 0) & np.isfinite(quotient)
-            with np.errstate(all="ignore"):
-                wanted = np.floor_divide(x.numpy(), y.numpy())
-            assert np.array_equal(made[finite & (abs(quotient) < 1000)], wanted[finite & (abs(quotient) < 1000)])
-            assert np.array_equal(np.isnan(made), np.isnan(quotient))
+    x, y = (isokern.tensor(v.astype(element), device=place) for v in (a, b))
+    made, quotient = (x // y).numpy(), (x / y).numpy()
+    finite = np.isfinite(x.numpy()) & np.isfinite(y.numpy()) & (y.numpy() != 0) & np.isfinite(quotient)
+    with np.errstate(all="ignore"):
+        wanted = np.floor_divide(x.numpy(), y.numpy())
+    assert np.array_equal(made[finite & (abs(quotient) < 1000)], wanted[finite & (abs(quotient) < 1000)])
+    assert np.array_equal(np.isnan(made), np.isnan(quotient))
 
 
 def test_quotients_of_other_shapes_are_refused_by_name(device):
