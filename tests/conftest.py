@@ -1,6 +1,6 @@
 """Hooks and fixtures for all tests.
 
-Tests marked `turns` run a part of their cases that changes with each commit. Each test reports the time it took, for
+Of a test marked `quick` README's command runs the cases that the mark names. Each test reports the time it took, for
 `tox -e times`. The `stranger` fixture runs code as a user who has no entry in the user database. A test is skipped,
 with the reason, where the device that it asks for is missing, and fails where one is broken.
 """
@@ -57,40 +57,48 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def _turn() -> int:
-    """Return the number of commits, which grows with every commit; 0 where git cannot count them."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-list", "--count", "HEAD"]
-    try:
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    except (OSError, subprocess.CalledProcessError):
-        return 0
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
+    """Judge `quick` before pytest judges `full`, and `turns` behind it."""
+    _apply_quick(config, items)
+    result = yield
+    _apply_turns(config, items)
+    return result
+
+
+def _apply_quick(config, items):
+    """Mark `full` the cases that a test's `quick` does not name; a name that is no case of it is an error."""
+    named, found = {}, {}
+    for item in items:
+        if (marker := item.get_closest_marker("quick")) is not None:
+            function = item.nodeid.partition("[")[0]
+            named[function] = set(marker.args)
+            found.setdefault(function, set()).add(item.callspec.id)
+            if item.callspec.id not in marker.args:
+                item.add_marker("full")
+    if not any("::" in argument for argument in config.args):
+        for function, names in named.items():
+            if unknown := names - found[function]:
+                given = f"{function} has no case {', '.join(sorted(unknown))}; allowed: {', '.join(found[function])}"
+                raise pytest.UsageError(given)
 
 
 @pytest.fixture(scope="session")
 def turn():
-    """Return the number of commits, for a test that picks its cases by it."""
-    return _turn()
+    """Return 0: tests that pick their cases by it pick the same ones each time."""
+    return 0
 
 
-def _function(item):
-    return item.nodeid.partition("[")[0]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    """Keep every n-th case of a test marked `turns(n)`, one at least; which ones changes by commit.
-
-    With `-m ""`, and where tests are called by their names, all are kept.
-    """
+def _apply_turns(config, items):
+    """Keep every n-th case of a test marked `turns(n)`, the same ones each time."""
     if config.getoption("markexpr") != "not full" or any("::" in argument for argument in config.args):
         return
-    turn, kept, others, seen = _turn(), [], [], Counter()
-    count = Counter(_function(item) for item in items)
-    for item in items:
-        marker, function = item.get_closest_marker("turns"), _function(item)
+    functions = [item.nodeid.partition("[")[0] for item in items]
+    count, seen, kept, others = Counter(functions), Counter(), [], []
+    for item, function in zip(items, functions, strict=True):
+        marker = item.get_closest_marker("turns")
         parts = 1 if marker is None else min(marker.args[0], count[function])
-        place = zlib.crc32(function.encode()) + seen[function]
-        (kept if place % parts == turn % parts else others).append(item)
+        (others if (zlib.crc32(function.encode()) + seen[function]) % parts else kept).append(item)
         seen[function] += 1
     if others:
         config.hook.pytest_deselected(items=others)

@@ -100,7 +100,7 @@ def test_every_rule_finds_a_place_in_the_kernels() -> None:
 
 
 def test_the_same_mutants_are_picked_again_from_all_files() -> None:
-    files = tool.kind_of("cpu").files()
+    files = tool.kind_of("cpu").files()[::8]
     first, again, other = (tool.pick(files, 150, seed) for seed in (tool.SEED, tool.SEED, tool.SEED + 1))
     assert first == again != other
     assert len(first) == 150

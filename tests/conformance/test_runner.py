@@ -236,7 +236,7 @@ def test_a_case_that_hangs_costs_one_case(cpu: Device, installed_saboteurs: None
     cases = [c for c in device_cases(device, [find("abs")]) if c.dtype == "I16" and "4096" in c.id][:1]
     cases += [c for c in device_cases(device, [find("abs")]) if c.dtype == "F32" and c.quick][:3]
     heard: list[Outcome] = []
-    worker.run_isolated("hangs:0", cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=10)
+    worker.run_isolated("hangs:0", cases, lambda case, outcome: heard.append(outcome), jobs=1, patience=4)
     assert [o.verdict for o in heard] == [Verdict.FAIL_CRASH, *[Verdict.PASS] * 3]
     assert "hung" in heard[0].detail
 
@@ -291,6 +291,6 @@ def test_a_worker_that_does_not_end_in_order_behind_its_last_case_is_a_failure_o
 def test_patience_does_not_count_the_start_of_a_worker(
     cpu: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    install(tmp_path, monkeypatch, "import time\ntime.sleep(5)\n")
+    install(tmp_path, monkeypatch, "import time\ntime.sleep(2.5)\n")
     case = next(c for c in device_cases(cpu, [find("abs")]) if c.calls)
-    assert [o.verdict for o in hear("cpu:0", [case], patience=4)] == [Verdict.PASS]
+    assert [o.verdict for o in hear("cpu:0", [case], patience=2)] == [Verdict.PASS]

@@ -25,6 +25,15 @@ CHECKS = {c.id: c for c in runtime_checks()}
 # Those that find a device by its name are judged by `isokern check`, in an environment where it is installed
 ALONE = ("/has_distinct_devices", "/refuses_memory_of_others")
 BY_NAME = {i for i in CHECKS if "/processes/" in i or i.endswith(ALONE)}
+# The saboteurs of README's command: two or three of each kind of requirement
+FEW = (
+    *("runsatcapture", "replaysonce", "answerswithtrue", "buildsnokernel", "notzeroed", "forgetscloses"),
+    *("sharesblocks", "doesnotwaittoread", "packsatonce", "readstheunpacked", "queryistrue", "waitdoesnothing"),
+    *("outoforder", "swallowserrors", "keepsfiles", "leaksatcreate", "leavesarounding", "overclaims"),
+    *("trustsitsworkspace", "allocatesinalaunch", "givesbackearly"),
+)
+FEW_CHECKS = {runtime_saboteurs.SABOTEURS[name][1] for name in FEW}
+EXTENT = [pytest.param(FEW_CHECKS, id="few"), pytest.param(set(CHECKS), id="all", marks=pytest.mark.full)]
 
 Check = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -56,29 +65,26 @@ def check(tmp_path: Path) -> Check:
     return run
 
 
-def test_a_sound_device_passes(cpu: Device) -> None:
-    quick = [c for c in CHECKS.values() if c.quick and c.id not in BY_NAME]
+@pytest.mark.parametrize("ids", EXTENT)
+def test_a_sound_device_passes(cpu: Device, ids: set[str]) -> None:
+    quick = [c for c in CHECKS.values() if c.quick and c.id in ids - BY_NAME]
     assert find_failures(ThreadedDevice("sound:0"), quick) == []
 
 
-def test_a_sound_device_that_packs_and_adopts_passes(cpu: Device) -> None:
+@pytest.mark.parametrize("ids", EXTENT)
+def test_a_sound_device_that_packs_and_adopts_passes(cpu: Device, ids: set[str]) -> None:
     class Able(ThreadedDevice):
         kernel = runtime_saboteurs.PackingKernel
         memory_type = runtime_saboteurs.AdoptingMemory
 
-    able = [CHECKS["runtime/memory/adopts_memory_in_place"], *(c for i, c in CHECKS.items() if "/prepacking/" in i)]
+    adopts = "runtime/memory/adopts_memory_in_place"
+    able = [c for i, c in CHECKS.items() if i in ids and (i == adopts or "/prepacking/" in i)]
     outcomes = [judge_runtime(Able("able:0"), check) for check in able]
     assert [(o.verdict, o.detail) for o in outcomes] == [(Verdict.PASS, "")] * len(able)
 
 
-@pytest.mark.turns(4)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if CHECKS[by].quick else pytest.mark.full)
-        for name, (_, by) in runtime_saboteurs.SABOTEURS.items()
-    ],
-)
+@pytest.mark.quick(*FEW)
+@pytest.mark.parametrize("name", runtime_saboteurs.SABOTEURS)
 def test_a_saboteur_is_found_by_its_requirement(cpu: Device, name: str) -> None:
     cls, by = runtime_saboteurs.SABOTEURS[name]
     (failure,) = find_failures(cls(f"{name}:0"), [CHECKS[by]])
@@ -101,14 +107,8 @@ def test_an_installed_device_without_a_fault_passes(cpu: Device, check: Check) -
     assert (code, found["failures"]) == (0, [])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if by.startswith("runtime/claims") else pytest.mark.full)
-        for name, (_, by) in installed_saboteurs.INSTALLED.items()
-    ],
-)
-@pytest.mark.turns(8)
+@pytest.mark.quick("twins_of_one_name")
+@pytest.mark.parametrize("name", installed_saboteurs.INSTALLED)
 def test_an_installed_saboteur_is_found_by_its_requirement(cpu: Device, check: Check, name: str) -> None:
     _, by = installed_saboteurs.INSTALLED[name]
     code, found = check("--device", f"{name}:0", "--case", by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -59,11 +60,10 @@ def _tell(caught: dict[str, str], by: str) -> float:
     return share
 
 
-def test_a_device_without_a_defect_passes(devices: dict[str, Device]) -> None:
-    operators = tuple(dict.fromkeys(o for cls in saboteurs.SABOTEURS.values() for o in cls.operators))
-    failed = [
-        f"{o.verdict.value} {o.id}: {o.detail}" for o in _outcomes(devices["null"], operators) if o.verdict.failed
-    ]
+@pytest.mark.quick("add", "gather", "matmul_transposed", "softmax")
+@pytest.mark.parametrize("name", sorted({o for cls in saboteurs.SABOTEURS.values() for o in cls.operators}))
+def test_a_device_without_a_defect_passes(devices: dict[str, Device], name: str) -> None:
+    failed = [f"{o.verdict.value} {o.id}: {o.detail}" for o in _outcomes(devices["null"], (name,)) if o.verdict.failed]
     assert not failed, "\n".join(failed)
 
 
@@ -109,9 +109,8 @@ def test_all_cases_catch_what_quick_ones_miss(
     ],
 )
 def test_the_verdict_names_the_kind_of_defect(devices: dict[str, Device], name: str, verdict: Verdict) -> None:
-    found = Counter(
-        o.verdict for o in _outcomes(devices[name], saboteurs.SABOTEURS[name].operators) if o.verdict.failed
-    )
+    failed = (o.verdict for o in _outcomes(devices[name], saboteurs.SABOTEURS[name].operators) if o.verdict.failed)
+    found = Counter(itertools.islice(failed, 20))
     assert found.most_common(1)[0][0] is verdict, found
 
 
