@@ -23,6 +23,7 @@ def able(device):
     return device
 
 
+@pytest.mark.full  # all of this is seen when all devices are compared
 def test_a_device_of_a_plugin(isokern_there):
     done = isokern_there("demo", "--device", "numpy", "--batch", "100", "--json", numpy=NUMPY)
     assert done.code == 0, done.err
@@ -39,7 +40,13 @@ def test_all_devices_are_compared(isokern_there, able):
     assert {able.name, "numpy:0"} <= rows.keys()
     assert rows[able.name]["differences"]["numpy:0"] == rows["numpy:0"]["differences"][able.name]
     assert 0 < rows[able.name]["differences"]["numpy:0"] < 1e-4
-    assert "off other devices by" in isokern_there("demo", env={"COLUMNS": "200"}).out
+    assert rows["numpy:0"]["accuracy"] == pytest.approx(float(digits.load_weights()["accuracy"]))
+
+
+@pytest.mark.full
+def test_the_table_compares_devices(isokern_there, able):
+    done = isokern_there("demo", env={"COLUMNS": "200"}, numpy=NUMPY)
+    assert "off other devices by" in done.out
 
 
 def test_a_device_without_the_operators_is_left_out(isokern_there):
@@ -84,7 +91,9 @@ def test_table(isokern_here, able):
     assert "the training run reached 99.56%" in done.out
 
 
-@pytest.mark.parametrize(("wrong", "difference"), [("-result", None), ("result * np.nan", "nan")])
+@pytest.mark.parametrize(
+    ("wrong", "difference"), [pytest.param("-result", None, marks=pytest.mark.full), ("result * np.nan", "nan")]
+)
 def test_a_device_that_computes_something_else_fails(isokern_there, wrong, difference):
     done = isokern_there(
         "demo", "--device", "numpy", "--json", numpy=NUMPY.replace("y[...] = result", f"y[...] = {wrong}")

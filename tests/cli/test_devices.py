@@ -43,6 +43,14 @@ def _open(opens=_open):
 KEYS = {"backend", "device", "status", "reason", "properties", "operators"}
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory, start_in):
+    """Return how `isokern devices --json` ended with one plug-in of each kind, and the rows by backend."""
+    plugins = {"absent": ABSENT, "broken": BROKEN, "raises": RAISES, "old": OLD, "loud": LOUD, "rubbish": RUBBISH}
+    done = start_in(tmp_path_factory.mktemp("several"), "devices", "--json", fickle=FICKLE, **plugins)
+    return done, {row["backend"]: row for row in done.document}
+
+
 def test_available(isokern_here, device):
     rows = isokern_here("devices", "--json").document
     assert all(set(row) == KEYS for row in rows)
@@ -55,17 +63,17 @@ def test_available(isokern_here, device):
 
 
 def test_table_without_a_terminal(isokern_there, device):
-    done = isokern_there("devices", absent=ABSENT)
-    assert done.code == 0
+    done = isokern_there("devices", absent=ABSENT, rubbish=RUBBISH, fickle=FICKLE)
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
     assert device.name in done.out
     assert "no such hardware on this bench" in done.out
+    assert "it has gone" in done.out
     assert "\x1b[" not in done.out
 
 
-def test_three_outcomes_side_by_side(isokern_there):
-    done = isokern_there("devices", "--json", absent=ABSENT, broken=BROKEN, raises=RAISES, old=OLD)
+def test_three_outcomes_side_by_side(several):
+    done, rows = several
     assert done.code == 0
-    rows = {row["backend"]: row for row in done.document}
     assert all(set(row) == KEYS for row in rows.values())
     assert rows["absent"] == {
         "backend": "absent",
@@ -82,23 +90,19 @@ def test_three_outcomes_side_by_side(isokern_there):
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_what_is_no_device_does_not_stop_the_list(isokern_there, device, flags):
-    done = isokern_there("devices", *flags, rubbish=RUBBISH, fickle=FICKLE)
-    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+def test_what_is_no_device_does_not_stop_the_list(several, device):
+    done, rows = several
     assert device.name in done.out
-    if flags:
-        rows = {row["backend"]: row for row in done.document}
-        assert rows["rubbish"]["status"] == rows["numpy"]["status"] == "broken"
-        assert "no isokern.backend.Device" in rows["rubbish"]["reason"]
-        assert rows["numpy"]["reason"] == "SystemExit: it has gone"
+    assert rows["rubbish"]["status"] == rows["numpy"]["status"] == "broken"
+    assert "no isokern.backend.Device" in rows["rubbish"]["reason"]
+    assert rows["numpy"]["reason"] == "SystemExit: it has gone"
 
 
-def test_traceback_on_request(isokern_there):
-    done = isokern_there("devices", "--json", broken=BROKEN, env={"ISOKERN_DEBUG": "1"})
-    assert done.document
-    assert "Traceback" in done.err
-    assert "libfoo.so.3" in done.err
+def test_what_plugins_print_is_not_in_the_document(several):
+    done, rows = several
+    assert "loud" in rows
+    assert "loud in Python" in done.err
+    assert "loud in C" in done.err
 
 
 def test_debugging_says_what_every_backend_answers(isokern_there, device):
@@ -106,6 +110,8 @@ def test_debugging_says_what_every_backend_answers(isokern_there, device):
     assert re.search(rf"isokern: \w+ \(.*\) is available: {device.name} ", done.err)
     assert "isokern: absent (absent 1.0) is unavailable: no such hardware" in done.err
     assert "isokern: broken (broken 1.0) is broken: ImportError: libfoo" in done.err
+    assert done.document
+    assert "Traceback" in done.err
 
 
 def test_settings_of_a_plugin_that_fails_do_not_stop_the_others(isokern_there, device):
@@ -114,13 +120,6 @@ def test_settings_of_a_plugin_that_fails_do_not_stop_the_others(isokern_there, d
     assert "ISOKERN_BROKEN_LEVEL" in done.err
     done = isokern_there("devices", "--json", broken=BROKEN, env={"ISOKERN_BROKEN_LEVEL": "2"})
     assert device.name in {row["device"] for row in done.document}
-
-
-def test_what_plugins_print_is_not_in_the_document(isokern_there):
-    done = isokern_there("devices", "--json", loud=LOUD)
-    assert "loud" in {row["backend"] for row in done.document}
-    assert "loud in Python" in done.err
-    assert "loud in C" in done.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
@@ -132,5 +131,5 @@ def test_none_installed(isokern_there, flags):
 
 def test_conditions_are_shown(isokern_there):
     source = (Path(__file__).parent / "numpy_backend.py").read_text()
-    (row,) = [r for r in isokern_there("devices", "--json", numpy=source).document if r["backend"] == "numpy"]
+    (row,) = isokern_there("devices", "--json", numpy=source, env={"ISOKERN_PLUGINS": "numpy"}).document
     assert row["properties"] == {"emulated": True, "conditions": {"slow": "it is NumPy"}}

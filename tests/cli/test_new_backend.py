@@ -55,7 +55,7 @@ def test_a_package_is_found_and_passes(tmp_path, kind):
     (info / "entry_points.txt").write_text("[isokern]\nmy_chip = isokern_my_chip\n")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("ISOKERN_")}
     path = os.pathsep.join([str(tmp_path / "new"), *filter(None, sys.path)])
-    cases = ["--case", "neg/*/drawn", "--case", "runtime/streams/makes_a_stream_wait"]
+    cases = ["--case", "neg/F32/*/drawn", "--case", "runtime/streams/makes_a_stream_wait"]
     done = subprocess.run(
         [sys.executable, "-m", "isokern", "check", "--device", "my_chip:0", "--claimed", "--json", *cases],
         env={**inherited, "PYTHONPATH": path, "ISOKERN_PLUGINS": "my_chip"},
@@ -66,7 +66,7 @@ def test_a_package_is_found_and_passes(tmp_path, kind):
     assert done.returncode == 0, done.stdout + done.stderr
     counts = json.loads(done.stdout)["summary"]["my_chip:0"]
     assert counts == {**dict.fromkeys(counts, 0), "pass": counts["pass"]}
-    assert counts["pass"] > 50
+    assert counts["pass"] > 20
 
 
 def test_the_next_commands_are_printed(isokern_here, tmp_path, monkeypatch):

@@ -35,7 +35,8 @@ def rows(device):
     return {row["name"]: row for row in ops.rows()}
 
 
-def test_every_operator_is_listed(isokern_here, device):
+def test_every_operator_is_listed(isokern_here, device, rows, monkeypatch):
+    monkeypatch.setattr(ops, "rows", lambda name, family: list(rows.values()))  # which takes seconds
     found = isokern_here("ops", "--json").document
     assert [row["name"] for row in found] == [op.name for op in all_operators()]
     for row in found:

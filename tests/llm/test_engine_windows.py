@@ -64,7 +64,7 @@ def seen(monkeypatch):
     return found
 
 
-@pytest.mark.turns(2)
+@pytest.mark.quick("mistral", "gemma3n")
 @pytest.mark.parametrize("name", MODELS)
 def test_texts_far_beyond_the_window_are_those_of_sessions(tmp_path, name):
     model, prompts = model_of(tmp_path, name), draw_prompts(5, 119, 3, 211)
@@ -75,7 +75,7 @@ def test_texts_far_beyond_the_window_are_those_of_sessions(tmp_path, name):
         assert found == alone(model, prompt, 90)
 
 
-@pytest.mark.turns(4)  # each compiles the programs of a model
+@pytest.mark.quick("3")  # a device that needs no compiler
 @pytest.mark.parametrize("which", range(4))
 def test_texts_are_the_same_on_all_devices(tmp_path, devices, which):
     if which >= len(devices):

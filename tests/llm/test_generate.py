@@ -55,7 +55,7 @@ def test_logits_are_float64_s_on_every_device(gguf, devices):
             )
 
 
-@pytest.mark.turns(4)  # each compiles the programs of a model on every device
+@pytest.mark.quick("kjv-2.7m-q4_0.gguf")
 def test_every_device_writes_the_same_text(gguf, devices):
     """Texts that are drawn with activations of 8 bits may part, since rounding turns codes and so a draw."""
     for activation in ("float", "q8_0"):
