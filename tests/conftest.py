@@ -51,6 +51,20 @@ def devices():
     return isokern.devices() or pytest.skip("no device is available")
 
 
+COMPILED = ("opencl", "cuda")  # devices that compile each kernel when it is first called
+
+
+@pytest.fixture(params=["built", pytest.param("compiled", marks=pytest.mark.full)])
+def device_group(request, devices):
+    """Return the devices whose kernels were built before; in full runs then also those that compile each kernel.
+
+    It is for tests of what is above the kernels, in which compiling them takes most of the time.
+    """
+    compiled = request.param == "compiled"
+    found = [d for d in devices if d.name.startswith(COMPILED) == compiled]
+    return found or pytest.skip(f"no device with {request.param} kernels is available")
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """Return a cache folder that all tests share, so that everything is built once."""

@@ -60,9 +60,9 @@ def test_complex_calls_in_streams_and_of_closed_buffers(device):
         z + z
 
 
-def test_products_of_vectors_give_the_same_when_repeated(devices):
+def test_products_of_vectors_give_the_same_when_repeated(device_group):
     a, v = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, -1, 2], np.float32)
-    for device in devices:
+    for device in device_group:
         x, y = isokern.tensor(a, device=device), isokern.tensor(v, device=device)
         for _ in range(3):
             assert (x @ y).numpy().tolist() == (a @ v).tolist()

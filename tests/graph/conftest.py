@@ -14,7 +14,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "isokern-hypothesis")
 settings.register_profile(
     "quick",
-    max_examples=150,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     database=None,

@@ -50,7 +50,7 @@ def grown(layers=4):
     return b
 
 
-def test_what_is_concatenated_again_and_again_lies_in_one_place(devices):
+def test_what_is_concatenated_again_and_again_lies_in_one_place(device_group):
     b = grown()
     made = plan(b)
     assert copied(made) == 0
@@ -58,7 +58,7 @@ def test_what_is_concatenated_again_and_again_lies_in_one_place(devices):
     assert {made.root[v] for v in concats} == {concats[-1]}
     starts = [made.starts[v] for v in next(v.producer for v in concats[-1:]).given]
     assert starts == [0, 48, 80, 112, 144]
-    for device in devices:
+    for device in device_group:
         assert copied(compare(b, device)) == 0
 
 

@@ -121,14 +121,14 @@ def test_threads_have_their_own_results(programs):
         assert all(pool.map(work, range(6)))
 
 
-def test_results_without_a_call_or_elements(devices):
+def test_results_without_a_call_or_elements(device_group):
     build = Builder("odd")
     x, none = build.input("x", (2, 3)), build.input("none", (0, 3))
     (copied,) = build.emit("copy", [x])
     (nothing,) = build.emit("relu", [none])
     (y,) = build.emit("relu", [copied])
     build.output(copied, nothing, y, y)
-    for device in devices:
+    for device in device_group:
         program = compile(build.graph, device)
         found = program.run_direct({"x": X, "none": np.zeros((0, 3), np.float32)})
         assert [a.shape for a in found] == [(2, 3), (0, 3), (2, 3), (2, 3)]
@@ -136,13 +136,13 @@ def test_results_without_a_call_or_elements(devices):
         np.testing.assert_array_equal(found[3], X)
 
 
-def test_results_that_nothing_computes(devices):
+def test_results_that_nothing_computes(device_group):
     """Inputs and parameters that are results, whether calls read them or not."""
     build = Builder("given")
     x, y, w = build.input("x", (2, 3)), build.input("y", (2, 3)), build.parameter("w", (2, 3))
     (z,) = build.emit("add", [x, w])
     build.output(z, x, y, w)
-    for device in devices:
+    for device in device_group:
         program = compile(build.graph, device, parameters={"w": X + 3})
         for n in range(3):
             got = program.run_direct({"x": X + n, "y": X - n})

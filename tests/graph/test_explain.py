@@ -30,8 +30,8 @@ def test_slots(devices):
     assert lines[-1].slots[0].memory == "own" and {s.how for x in lines for s in x.slots} == {"", "view", "in place"}
 
 
-def test_times_and_shares(devices):
-    for device in devices:
+def test_times_and_shares(device_group):
+    for device in device_group:
         program = compile(digits(2), device)
         lines = program.explain(timed=True)
         called = [x for x in lines if x.variant != "(nothing to do)"]

@@ -67,11 +67,11 @@ def test_a_hint_that_a_device_cannot_follow_is_told(device):
         assert [d.variant for d in program.descriptors.values()] == [made.variant]
 
 
-def test_a_hint_is_no_order(devices):
+def test_a_hint_is_no_order(device_group):
     """A hint for a variant that declines is ignored, whereas `variant=` raises an error."""
     descs = [TensorDesc("F32", (8, 8))] * 2
     declined = 0
-    for device in devices:
+    for device in device_group:
         own = isokern.create("gemm", descs, device=device)
         for candidate in own.considered:
             if consider(device, find("gemm").resolve(descs, own.outputs), candidate.variant)[1] is None:

@@ -266,14 +266,14 @@ EPILOGUES = {
 
 
 @pytest.mark.parametrize("name", EPILOGUES)
-def test_a_product_with_its_epilogue_gives_the_same(name, devices):
+def test_a_product_with_its_epilogue_gives_the_same(name, device_group):
     """Results agree on every device, also when the product is lowered to primitives."""
     graph, random = parse(EPILOGUES[name]), np.random.default_rng(4)
     fused = run(State(graph, {}), "fuse_epilogue").graph
     assert len(fused.ops) == 1
     feeds = [random.standard_normal(v.spec.shape) for v in graph.inputs]
     drawn = {v.name: random.standard_normal(v.spec.shape) for v in graph.parameters}
-    for device in devices:
+    for device in device_group:
         known = {v.name: isokern.tensor(drawn[v.name], v.spec.dtype.name, device=device) for v in graph.parameters}
         plain, one, parts = (
             compile(graph, device, parameters=known, passes=p).run(feeds)
@@ -333,11 +333,11 @@ def heads(mixed="softmax"):
 
 
 @pytest.mark.parametrize(("mixed", "left"), [("softmax", 1), ("tanh", 0)])
-def test_layouts_save_copies_and_change_nothing_else(mixed, left, devices):
+def test_layouts_save_copies_and_change_nothing_else(mixed, left, device_group):
     graph, random = heads(mixed), np.random.default_rng(8)
     feeds = {v.name: random.standard_normal(v.spec.shape) for v in graph.inputs}
     parameters = {v.name: random.standard_normal(v.spec.shape) for v in graph.parameters}
-    for device in devices:
+    for device in device_group:
         programs = [compile(graph, device, parameters=parameters, passes=p) for p in ("", DEFAULT)]
         plain, less = map(moved, programs)
         tensor = 2 * 16 * 64 * 4

@@ -632,6 +632,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.quick("around each other", "of long rows")
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_fusing_a_chain_takes_as_long_as_the_chain(chain):
     """A group has at most as many operators as stack code has words, so the work for each operator is bounded."""

@@ -24,10 +24,10 @@ def product_graph(rows):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
+def test_prepacked_parameters_give_the_same_and_are_made_once(device_group, dynamic):
     random = np.random.default_rng(0)
     feeds = [np.array([3]), random.standard_normal((5, 128), np.float32)]
-    for device in devices:
+    for device in device_group:
         w = isokern.tensor(random.standard_normal((64, 128)), "Q4_0", device=device)
         options = {"parameters": {"w": w}, "dynamic": ["x"] if dynamic else False}
         wanted = compile(product_graph(5), device, prepack=False, **options).run(feeds)
@@ -56,7 +56,7 @@ def test_prepacked_parameters_give_the_same_and_are_made_once(devices, dynamic):
         assert not first.prepacked
 
 
-def test_the_largest_parameters_are_packed_first(devices, monkeypatch):
+def test_the_largest_parameters_are_packed_first(device_group, monkeypatch):
     """While one is packed, its own bytes may be in memory besides: so the peak is no higher than what is left."""
     b, random = Builder("some"), np.random.default_rng(0)
     x, rows = b.input("x", (3, 128)), {"first": 32, "second": 96, "third": 64}
@@ -65,7 +65,7 @@ def test_the_largest_parameters_are_packed_first(devices, monkeypatch):
         b.output(*b.emit("matmul_transposed", [x, w], {"lhs_quantization": "q8_0"}))
     packed, real = [], Descriptor.prepack
     monkeypatch.setattr(Descriptor, "prepack", lambda d, n, t, **how: packed.append(t) or real(d, n, t, **how))
-    for device in devices:
+    for device in device_group:
         packed.clear()
         given = {n: isokern.tensor(random.standard_normal((r, 128)), "Q4_0", device=device) for n, r in rows.items()}
         program = compile(b.graph, device, parameters=given)

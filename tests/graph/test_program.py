@@ -41,6 +41,7 @@ def reference(graph, feeds, parameters):
     return [values[v] for v in graph.outputs]
 
 
+@pytest.mark.quick("mlp", "digits")
 @pytest.mark.parametrize("make", MODELS, ids=["mlp", "digits", "text", "pooled", "resnet18 of 32 x 32"])
 def test_results_on_every_device(make, devices):
     model = make()
@@ -74,10 +75,10 @@ def test_resnet18_fits_in_a_third():
 
 
 @pytest.mark.parametrize("name", MODELS_BY_NAME)
-def test_workspaces_lie_among_activations(name, devices):
+def test_workspaces_lie_among_activations(name, device_group):
     """They take no more memory than a separate workspace would, and overlap no value that is still needed."""
     model = MODELS_BY_NAME[name]() if name != "resnet18" else resnet18(1, 32, 8, 10)
-    for device in devices:
+    for device in device_group:
         program = compile(model, device)
         needs = {op: d.workspace_size for op, d in program.descriptors.items() if d.workspace_size}
         workspace = -(-max(needs.values(), default=0) // BASE_ALIGNMENT) * BASE_ALIGNMENT
@@ -423,6 +424,7 @@ def test_the_page_says_what_is_true(devices):
     assert names["m"].graph.dump() == shown
 
 
+@pytest.mark.quick("prepacked")
 @pytest.mark.parametrize("options", [{}, {"prepack": True}, {"passes": ""}], ids=["fused", "prepacked", "as built"])
 def test_resnet18_is_near_float64(devices, options):
     """The reference computes the whole network in float64 without rounding between operators."""

@@ -198,7 +198,7 @@ def test_heads_of_another_order_are_repeated(cpu):
     assert found["attention"] == 1 and found["broadcast_to"] == 2
 
 
-def test_a_layer_of_a_transformer_has_few_operators(devices):
+def test_a_layer_of_a_transformer_has_few_operators(device_group):
     """The passes by default leave nothing that was recognised in parts, and no transpose of what exporters turn."""
     w = Writer(3)
     x = w.input(2, 6, 32)
@@ -219,19 +219,19 @@ def test_a_layer_of_a_transformer_has_few_operators(devices):
     kinds = Counter(op.kind for op in run(State(graph, w.known), DEFAULT).graph.ops)
     views = ("reshape", "expand_shape", "collapse_shape", "flatten")
     assert {k: n for k, n in kinds.items() if k not in views} == {"layer_norm": 2, "gemm": 6, "attention": 1}
-    for device in devices:
+    for device in device_group:
         plain, done = (compile(graph, device, parameters=w.known, passes=p).run(feeds) for p in ("", DEFAULT))
         np.testing.assert_allclose(done, plain, rtol=1e-4, atol=1e-4, err_msg=device.name)
 
 
-def test_heads_before_lengths_are_read_where_they_lie(devices):
+def test_heads_before_lengths_are_read_where_they_lie(device_group):
     """As a cache of keys and values has them: neither they nor the queries are moved for the attention."""
     w = Writer(0)
     q, k, v = w.input(2, 3, 4, 16), w.input(2, 3, 9, 16), w.input(2, 3, 9, 16)
     scores = w.times(w.op("matmul", q, w.op("transpose", k, axes=(0, 1, 3, 2))), 0.25)
     w.b.output(w.op("abs", w.op("matmul", w.op("softmax", scores, axis=-1), v)))
     feeds = [w.random.standard_normal(x.spec.shape) for x in (q, k, v)]
-    for device in devices:
+    for device in device_group:
         plain, done = (compile(w.b.graph, device, parameters=w.known, passes=p) for p in ("", DEFAULT))
         np.testing.assert_allclose(done.run(feeds), plain.run(feeds), rtol=2e-5, atol=2e-5, err_msg=device.name)
         assert moved(done) <= w.b.graph.outputs[0].spec.nbytes, device.name
@@ -352,7 +352,7 @@ def test_what_scales_channels_is_folded_into_weights(kind, cpu):
         np.testing.assert_allclose(done, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
 
 
-def test_a_product_takes_a_factor_and_a_bias_of_any_rank(devices):
+def test_a_product_takes_a_factor_and_a_bias_of_any_rank(device_group):
     """The source document's own example is one operator: gemm, bias_add, relu."""
     b = Builder("g")
     x, w, bias = b.input("x", (5, 7)), b.parameter("w", (7, 6)), b.parameter("bias", (6,))
@@ -366,6 +366,6 @@ def test_a_product_takes_a_factor_and_a_bias_of_any_rank(devices):
     state = run(State(w.b.graph, w.known), "fuse_epilogue,canonicalise")
     assert [op.kind for op in state.graph.ops if op.kind != "reshape"] == ["gemm"]
     feeds = [w.random.standard_normal(v.spec.shape) for v in w.b.graph.inputs]
-    for device in devices:
+    for device in device_group:
         plain, done = (compile(w.b.graph, device, parameters=w.known, passes=p).run(feeds) for p in ("", DEFAULT))
         np.testing.assert_allclose(done, plain, rtol=2e-5, atol=2e-5, err_msg=device.name)

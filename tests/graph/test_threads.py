@@ -161,8 +161,8 @@ def test_a_program_on_a_stream_of_its_own(devices):
                     compile(network(), other, stream=stream)
 
 
-def test_a_dynamic_program_serves_many_threads(devices):
-    for device in devices:
+def test_a_dynamic_program_serves_many_threads(device_group):
+    for device in device_group:
         program, models = compile(network(), device, dynamic=True), {}
         for rows in range(1, 13):  # more sizes than are kept
             models[rows] = program.run(np.full((rows, 32), rows, np.float32))

@@ -38,7 +38,11 @@ def test_every_architecture_has_a_file_a_model_and_a_row_of_the_page():
     assert rows == [(name, form.source) for name, form in ARCHITECTURES.items()]
 
 
-@pytest.mark.turns(3)  # each compiles a model
+@pytest.mark.quick(
+    # Of each kind of layer, norm, position, window and output one
+    *("llama", "gpt2", "falcon", "phi2", "phi3", "stablelm-parallel", "cohere2", "gemma2", "gemma3n", "olmo3"),
+    *("gpt-oss", "granitemoe", "qwen2moe", "deepseek2", "mamba2", "rwkv7"),
+)
 @pytest.mark.parametrize("model", list(FILES))
 def test_logits_are_those_of_float64(tmp_path, device, model):
     gguf = made(tmp_path / "m.gguf", model)

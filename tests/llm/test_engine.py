@@ -59,7 +59,7 @@ def tokens_alone(model, prompt, most, sampling=None, dtype="F16"):
     return list(tokens(session, prompt, most, sampling or Sampling(), frozenset(), Generation()))
 
 
-@pytest.mark.quick("0", "3")  # devices that need no compiler
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("which", range(4))
 def test_requests_have_the_texts_that_they_have_alone(devices, which):
     if which >= len(devices):

@@ -53,7 +53,7 @@ def tokens_alone(model, prompt, most, sampling=None):
     return list(tokens(Session(model, 400), prompt, most, sampling or Sampling(), frozenset(), Generation()))
 
 
-@pytest.mark.quick("mamba2-0", "rwkv7-3")
+@pytest.mark.quick("mamba2-0")
 @pytest.mark.parametrize(("name", "which"), [*((name, 0) for name in NAMES), ("mamba", 1), ("mamba2", 2), ("rwkv7", 3)])
 def test_requests_have_the_texts_that_they_have_alone(folder, devices, name, which):
     if which >= len(devices):

@@ -75,7 +75,7 @@ def test_texts_far_beyond_the_window_are_those_of_sessions(tmp_path, name):
         assert found == alone(model, prompt, 90)
 
 
-@pytest.mark.quick("3")  # a device that needs no compiler
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("which", range(4))
 def test_texts_are_the_same_on_all_devices(tmp_path, devices, which):
     if which >= len(devices):

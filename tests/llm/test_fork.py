@@ -29,6 +29,7 @@ def counted(monkeypatch):
     return given
 
 
+@pytest.mark.quick("llama-Q4_0", "gemma3-F32", "deepseek2-Q8_0", "mamba-F16", "rwkv7-F16")
 @pytest.mark.parametrize("dtype", ["F32", "F16", "Q8_0", "Q4_0"])
 @pytest.mark.parametrize("name", ["llama", "gemma3", "deepseek2", "mamba", "rwkv7"])
 def test_a_fork_writes_what_a_session_writes_that_read_all(tmp_path, device, counted, name, dtype):
@@ -71,8 +72,8 @@ def test_prefixes_that_are_not_there(tmp_path, device):
     assert session.position == 8
 
 
-def test_a_fork_outlives_the_session_that_it_began_as(devices):
-    for device in devices:
+def test_a_fork_outlives_the_session_that_it_began_as(device_group):
+    for device in device_group:
         model = Model.open(FILE, device=device)
         session = Session(model, 96)
         session.logits(TEXT[:30])

@@ -42,6 +42,7 @@ def activations(gguf):
     return (("float", False), ("q8_0", False), ("q8_0", True)) if blocks else (("float", False),)
 
 
+@pytest.mark.quick("kjv-2.7m-q4_0.gguf")
 def test_logits_are_float64_s_on_every_device(gguf, devices):
     for activation, prepack in activations(gguf):
         ids = Model(gguf, device=devices[0]).tokenizer().encode(PROMPT)
@@ -55,15 +56,16 @@ def test_logits_are_float64_s_on_every_device(gguf, devices):
             )
 
 
-@pytest.mark.quick("kjv-2.7m-q4_0.gguf")
-def test_every_device_writes_the_same_text(gguf, devices):
+@pytest.mark.quick("kjv-2.7m-q4_0.gguf-built")
+def test_every_device_writes_the_same_text(gguf, devices, device_group):
     """Texts that are drawn with activations of 8 bits may part, since rounding turns codes and so a draw."""
     for activation in ("float", "q8_0"):
         prepacks = [p for a, p in activations(gguf) if a == activation]
         for sampling in (Sampling(), Sampling(0.7, 40, 0.95, 0.02, 1.1, 1611)):
+            places = dict.fromkeys((devices[0], *device_group))
             models = [
                 Model(gguf, device=device, activations=activation, prepack=prepack)
-                for device, prepack in itertools.product(devices, prepacks)
+                for device, prepack in itertools.product(places, prepacks)
             ]
             ids = models[0].tokenizer().encode(PROMPT) if models else []
             written = [[*tokens(Session(m, 64), ids, 24, sampling, frozenset(), Generation())] for m in models]
@@ -222,14 +224,15 @@ def test_the_command_line_says_what_is_wrong(tmp_path, devices, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_perplexity_is_what_the_model_s_page_says(devices):
+@pytest.mark.quick("kjv-2.7m-q4_0.gguf")
+@pytest.mark.parametrize("name", FILES)
+def test_perplexity_is_what_the_model_s_page_says(devices, name):
     if devices[0].name != "cpu:0":
         pytest.skip("minutes on an emulated device")
     readme = (FOLDER / "README.md").read_text()
-    for name in FILES:
-        found = json.loads(run("perplexity", FOLDER / name, FOLDER / "heldout.txt", "--cache", "F32", "--json").stdout)
-        (line,) = [x for x in readme.splitlines() if x.startswith(f"| `{name}`")]
-        assert found["perplexity"] == pytest.approx(float(line.split("|")[3]), rel=1e-3)
+    found = json.loads(run("perplexity", FOLDER / name, FOLDER / "heldout.txt", "--cache", "F32", "--json").stdout)
+    (line,) = [x for x in readme.splitlines() if x.startswith(f"| `{name}`")]
+    assert found["perplexity"] == pytest.approx(float(line.split("|")[3]), rel=1e-3)
 
 
 def test_a_first_token_waits_for_no_step_of_one(gguf, devices):

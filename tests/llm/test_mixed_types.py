@@ -100,10 +100,10 @@ def test_blocks_in_memory(device, element):
 
 
 @pytest.mark.parametrize("element", QUANTIZED, ids=str)
-def test_blocks_of_a_device_are_those_of_the_host(devices, element):
+def test_blocks_of_a_device_are_those_of_the_host(device_group, element):
     x = np.random.default_rng(3).standard_normal((6, 5 * element.block)).astype(np.float32)
     x[1, 7], x[2, 40], x[3, 99], x[4], x[5] = np.nan, np.inf, -np.inf, -0.0, 1e-41
-    for device in devices:
+    for device in device_group:
         for name in ("F32", "F16"):
             given = isokern.cast(isokern.tensor(x, device=device), dtype=name)
             with np.errstate(all="ignore"):
@@ -146,6 +146,7 @@ def test_types_that_are_not_read_are_refused_by_name(tmp_path, device):
         Model(gguf, device=device)
 
 
+@pytest.mark.quick("gpt-oss-MXFP4-cpu", "mixtral-Q5_0-cpu", "mixtral-Q5_0-kunlun_sim")
 @pytest.mark.parametrize("device", ["cpu", "opencl", "cuda_sim", "kunlun_sim"])
 @pytest.mark.parametrize(("model", "kind"), [("gpt-oss", "MXFP4"), ("mixtral", "Q5_0")])
 def test_experts_of_block_types(tmp_path, model, kind, device):
@@ -173,11 +174,11 @@ def test_experts_of_block_types(tmp_path, model, kind, device):
     assert np.median(np.abs(wanted["float"] - wanted["q8_0"])) > 2e-5 * np.abs(wanted["float"]).max()
 
 
-def test_a_minimum_of_zero_has_no_sign(devices):
+def test_a_minimum_of_zero_has_no_sign(device_group):
     element, x = dtype("Q4_1"), np.abs(np.random.default_rng(0).standard_normal((5, 32))).astype(np.float32)
     x[:, 5], x[1, 7], x[2, 3], x[3], x[4] = -0.0, 0.0, 0.0, -0.0, -x[4]
     assert not (blocks.quantize(x, element)[:4, 3] & 128).any()
-    for device in devices:
+    for device in device_group:
         for name in ("F32", "F16"):
             given = isokern.cast(isokern.tensor(x, device=device), dtype=name)
             got = isokern.cast(given, dtype="Q4_1").numpy().reshape(5, 20)

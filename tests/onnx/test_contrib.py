@@ -148,12 +148,12 @@ def test_gemm(devices, attrs, per_column, written):
         assert kinds["matmul_integer"] == 1 and not kinds["gemm"], kinds
 
 
-def test_the_widest_weights(devices):
+def test_the_widest_weights(device_group):
     x, weights = np.full((3, 9), 255, np.uint8), np.full((9, 5), 127, np.int8)
     x[1], weights[:, 1], weights[4, 2] = 0, -127, -128
     q = Made("QGemm").feed(x.shape).scale(0.02, 120).hold(weights, np.float32(0.01), np.int8(0))
     made, wanted = q.finish(np.float32), (x.astype(np.int64) - 120) @ weights.astype(np.int64) * 2e-4
-    for device in devices:
+    for device in device_group:
         np.testing.assert_allclose(load(made, device).run({"x0": x}), wanted, 1e-6, err_msg=device.name)
 
 

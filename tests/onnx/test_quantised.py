@@ -234,7 +234,7 @@ def test_a_sum_of_quantised_tensors_is_one_loop(cpu):
 
 
 @pytest.mark.parametrize("form", ["rounded", "quantised", "sum"])
-def test_without_zero_points(form, devices):
+def test_without_zero_points(form, device_group):
     parts = [tensor("s", np.float32(0.5)), tensor("u", np.float32(0.25))]
     ends = [node("QuantizeLinear", "a s", "q"), node("DequantizeLinear", "q u", "y")]
     nodes, result = {
@@ -253,5 +253,5 @@ def test_without_zero_points(form, devices):
     made = model(nodes, [value("a", [3, 37])], [result], parts)
     a = np.random.default_rng(3).standard_normal((3, 37), np.float32) * 9
     (wanted,) = ReferenceEvaluator(made).run(None, {"a": a})
-    for device in devices:
+    for device in device_group:
         np.testing.assert_array_equal(load(made, device).run(a), wanted)
