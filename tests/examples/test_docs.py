@@ -131,6 +131,11 @@ def test_python_of_a_page_runs(page, desk):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+# Others than those of the commands isokern-gpu, isokern-xpu and `isokern check`, which have tests of their own
+QUICK = ("adding_a_backend.md", "index.md", "kunlun.md", "other_names.md", "primitives.md", "settings.md")
+
+
+@pytest.mark.quick(*QUICK)
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console") and p not in {*ELSEWHERE, "debugging.md"}])
 def test_commands_of_a_page_print_what_it_shows(page, desk):
     check_console([c for _, text in blocks(page, "console") for c in commands(text)], desk, environment_of(page))

@@ -87,6 +87,7 @@ def test_graph_host():
         assert promised in done.stdout
 
 
+@pytest.mark.quick("lower")
 @pytest.mark.parametrize("command", ["dump", "lower", "summary"])
 def test_graph_model_on_the_command_line(command):
     done = run(sys.executable, "-m", "isokern", "graph", command, EXAMPLES / "graph" / "convnet.py")
@@ -110,6 +111,7 @@ def test_graph_commands_that_the_model_names_exist():
         assert run(sys.executable, "-m", "isokern", "graph", command, "--help").returncode == 0
 
 
+@pytest.mark.quick("c-cpu", "cpp-kunlun_sim")
 def test_host_without_python(host):
     source, program = host
     done = run(program)
@@ -127,6 +129,7 @@ def test_host_without_python(host):
         assert "2 pointers; allowed: 3, as many as tensors" in done.stdout
 
 
+@pytest.mark.quick("cpu-cmake", "kunlun_sim-pkg-config")
 @pytest.mark.parametrize("tool", ["pkg-config", "cmake"])
 def test_host_by_a_build_tool(tool, backend, tmp_path):
     """The build tools' files beside the library agree with `isokern config`."""

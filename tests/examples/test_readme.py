@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from isokern.cli import main
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.S | re.M)
@@ -41,23 +43,26 @@ def test_block_of_a_pytorch_module_runs(block, tmp_path):
     subprocess.run([sys.executable, "block.py"], cwd=tmp_path, env=environment, check=True)
 
 
+@pytest.mark.quick(*(f"{n}-cpu:0" for n in range(len(OWN))), "0-opencl:0", "0-cuda_sim:0", "0-kunlun_sim:0")
+@pytest.mark.parametrize("name", ["cpu:0", "opencl:0", "cuda_sim:0", "kunlun_sim:0"])
 @pytest.mark.parametrize("block", OWN, ids=range(len(OWN)))
-def test_python_block_runs_as_it_stands_on_every_device(block, devices, tmp_path):
+def test_python_block_runs_as_it_stands_on_every_device(block, name, devices, tmp_path):
+    if name not in devices:
+        pytest.skip(f"{name} is not available")
     (tmp_path / "block.py").write_text(block, encoding="utf-8")
     command = [sys.executable, "-W", "error", "block.py"]
-    for name in devices:
-        environment = {**os.environ, "ISOKERN_DEVICE": name}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert (name, done.returncode, done.stderr) == (name, 0, "")
+    environment = {**os.environ, "ISOKERN_DEVICE": name}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"^\| `isokern ([\w-]+)", README, re.M))))
-def test_listed_command_exists_and_takes_json(command):
-    done = subprocess.run(
-        [sys.executable, "-m", "isokern", command, "--help"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "--json" in done.stdout
+def test_listed_command_exists_and_takes_json(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    out, err = capsys.readouterr()
+    assert not end.value.code, err
+    assert "--json" in out
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "core/README.md", "plugins/cpu/README.md"])

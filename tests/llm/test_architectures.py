@@ -24,6 +24,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "language_models.md"
 TEXT = [int(t) for t in np.random.default_rng(2).integers(0, 97, 30)]
 # Tensors that a file may lack: another one stands for them, or the part is not there
 OPTIONAL = {"attn_norm_2", "attn_q_norm", "attn_k_norm", "exp_probs_b", "output"}
+# Of each kind of layer, norm, position, window and output one
+FEW = (
+    *("llama", "gpt2", "falcon", "phi2", "phi3", "stablelm-parallel", "cohere2", "gemma2", "gemma3n", "olmo3"),
+    *("gpt-oss", "granitemoe", "qwen2moe", "deepseek2", "mamba2", "rwkv7"),
+)
 
 
 def far(got, wanted):
@@ -38,11 +43,7 @@ def test_every_architecture_has_a_file_a_model_and_a_row_of_the_page():
     assert rows == [(name, form.source) for name, form in ARCHITECTURES.items()]
 
 
-@pytest.mark.quick(
-    # Of each kind of layer, norm, position, window and output one
-    *("llama", "gpt2", "falcon", "phi2", "phi3", "stablelm-parallel", "cohere2", "gemma2", "gemma3n", "olmo3"),
-    *("gpt-oss", "granitemoe", "qwen2moe", "deepseek2", "mamba2", "rwkv7"),
-)
+@pytest.mark.quick(*FEW)
 @pytest.mark.parametrize("model", list(FILES))
 def test_logits_are_those_of_float64(tmp_path, device, model):
     gguf = made(tmp_path / "m.gguf", model)
@@ -106,6 +107,7 @@ def test_learned_positions_end_with_the_table(tmp_path, device):
         Session(model, 65)
 
 
+@pytest.mark.quick(*FEW)
 @pytest.mark.parametrize("model", list(FILES))
 def test_graphs_verify_print_and_parse(tmp_path, model):
     gguf = made(tmp_path / "m.gguf", model)
@@ -127,6 +129,7 @@ class Changed:
         return self.gguf.metadata if self.changed is None else self.changed
 
 
+@pytest.mark.quick(*FEW)
 @pytest.mark.parametrize("model", list(FILES))
 def test_no_tensor_may_be_missing_and_none_is_ignored(tmp_path, model):
     gguf = made(tmp_path / "m.gguf", model)

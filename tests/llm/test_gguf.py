@@ -330,11 +330,11 @@ def test_what_is_no_file(tmp_path, name, message):
 @pytest.mark.parametrize(
     "content",
     [
-        file(pair("k", ARRAY, struct.pack("<IQ", ARRAY, 50_000) + struct.pack("<IQ", 0, 0) * 50_000)),
+        file(pair("k", ARRAY, struct.pack("<IQ", ARRAY, 10_000) + struct.pack("<IQ", 0, 0) * 10_000)),
         file(pair("k", ARRAY, struct.pack("<IQ", 8, 50_000) + string("ab") * 50_000)),
-        file(*(pair(f"{i:x}", 0, b"x") for i in range(50_000))),
-        file(records=[record(f"{i:x}", (1,), offset=32 * i) for i in range(20_000)], data=640_000),
-        file(records=[record(f"{i:x}") for i in range(20_000)]),
+        file(*(pair(f"{i:x}", 0, b"x") for i in range(10_000))),
+        file(records=[record(f"{i:x}", (1,), offset=32 * i) for i in range(5000)], data=160_000),
+        file(records=[record(f"{i:x}") for i in range(5000)]),
     ],
     ids=["empty arrays", "short strings", "many keys", "many tensors", "tensors in one place"],
 )
