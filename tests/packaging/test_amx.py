@@ -125,7 +125,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.turns(3)  # each compiles the kernel
+@pytest.mark.full
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_seen(build, tmp_path, fault):
     changed(tmp_path, "gemm_pairs.h", *FAULTS[fault])

@@ -10,9 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,12 +18,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"core": ROOT / "core", **{p.name: p for p in sorted((ROOT / "plugins").iterdir()) if p.is_dir()}}
 PLUGINS = [name for name in FOLDERS if name != "core"]
 NATIVE = [name for name in PLUGINS if (FOLDERS[name] / "setup.py").exists()]
-QUICK = "cpu"  # README's command builds only this one: native code, a cffi extension and generated files
-
-
-def each(names: Iterable[str]) -> list[Any]:
-    """Return the names as parameters; all but one are marked `full`, since each needs an environment and a build."""
-    return [pytest.param(name, marks=[] if name == QUICK else pytest.mark.full) for name in names]
+MADE = {"__pycache__", "build", "dist", "generated"}  # folders of what a build makes
 
 
 def run(*command: str, folder: Path, **environment: str) -> str:
@@ -54,6 +47,46 @@ def built(request, tmp_path_factory) -> tuple[str, Path]:
     return request.param, folder
 
 
+def find_missing(packed: Path, folder: Path) -> list[str]:
+    """Return the files that a build of a distribution's folder needs, and its sdist lacks."""
+    suffixes = (".c", ".cpp", ".cu", ".h", ".hpp", ".json", ".py", ".toml", ".tsv", ".txt", ".typed", ".xpu")
+    wanted = {p.relative_to(folder) for p in folder.rglob("*") if p.is_file() and p.name.endswith(suffixes)}
+    wanted = {p for p in wanted if not any(part in MADE or part.endswith(".egg-info") for part in p.parts)}
+    assert len(wanted) > 10
+    with tarfile.open(packed) as archive:
+        held = {Path(*Path(name).parts[1:]) for name in archive.getnames()}
+    return sorted(str(p) for p in wanted - held if p.name not in ("editable.json",))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_sdist_has_every_file(name, tmp_path):
+    """Its wheel is built, isolated, in full runs."""
+    command = [
+        "-m",
+        "build",
+        "--no-isolation",
+        "--skip-dependency-check",
+        "--sdist",
+        "--outdir",
+        str(tmp_path),
+        str(FOLDERS[name]),
+    ]
+    run(*command, folder=tmp_path)
+    (packed,) = tmp_path.glob("*.tar.gz")
+    assert find_missing(packed, FOLDERS[name]) == []
+
+
+def test_a_file_that_an_sdist_lacks_is_seen(tmp_path):
+    files = [tmp_path / "new" / f"{n}.py" for n in range(12)]
+    files[0].parent.mkdir()
+    for file in files:
+        file.touch()
+    with tarfile.open(tmp_path / "new.tar.gz", "w:gz") as archive:
+        for file in files[1:]:
+            archive.add(file, f"new-1.0/{file.name}")
+    assert find_missing(tmp_path / "new.tar.gz", tmp_path / "new") == ["0.py"]
+
+
 def wheel_of(folder: Path) -> zipfile.ZipFile:
     (wheel,) = folder.glob("*.whl")
     return zipfile.ZipFile(wheel)
@@ -64,8 +97,8 @@ def metadata(wheel: zipfile.ZipFile, file: str) -> email.message.Message:
     return email.message_from_bytes(wheel.read(name))
 
 
-@pytest.mark.turns(2)  # each builds a plug-in
-@pytest.mark.parametrize("built", each(FOLDERS), indirect=True)
+@pytest.mark.full
+@pytest.mark.parametrize("built", FOLDERS, indirect=True)
 def test_wheel_from_sdist_holds_what_it_must(built):
     name, folder = built
     wheel = wheel_of(folder)
@@ -92,7 +125,8 @@ def test_wheel_from_sdist_holds_what_it_must(built):
         } <= set(files)
 
 
-@pytest.mark.parametrize("built", each(NATIVE), indirect=True)
+@pytest.mark.full
+@pytest.mark.parametrize("built", NATIVE, indirect=True)
 def test_native_wheel_is_one_for_every_python(built):
     name, folder = built
     wheel = wheel_of(folder)
@@ -110,7 +144,8 @@ def test_native_wheel_is_one_for_every_python(built):
     assert shown.strip() == "available"
 
 
-@pytest.mark.parametrize("built", each(FOLDERS), indirect=True)
+@pytest.mark.full
+@pytest.mark.parametrize("built", FOLDERS, indirect=True)
 def test_both_are_released_together(built):
     name, folder = built
     message = metadata(wheel_of(folder), "METADATA")
@@ -120,7 +155,8 @@ def test_both_are_released_together(built):
         assert f"isokern=={core}" in message.get_all("Requires-Dist")
 
 
-@pytest.mark.parametrize("built", each(PLUGINS), indirect=True)
+@pytest.mark.full
+@pytest.mark.parametrize("built", PLUGINS, indirect=True)
 def test_sdist_of_a_plugin_asks_for_no_isokern_to_build(built):
     _, folder = built
     (packed,) = folder.glob("*.tar.gz")

@@ -157,7 +157,7 @@ def vectorised(
     return loops((folder / header).read_text()), {int(line) for line in lines}
 
 
-@pytest.mark.turns(3)  # each compiles all rows
+@pytest.mark.quick("x86_v3")
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
 def test_every_row_is_vectorised(setup, tmp_path, level):
     rows, lines = vectorised(setup, level, tmp_path)
@@ -165,7 +165,7 @@ def test_every_row_is_vectorised(setup, tmp_path, level):
     assert {name for line, name in rows.items() if line not in lines and exception(name, level) is None} == set()
 
 
-@pytest.mark.turns(3)  # each compiles all rows
+@pytest.mark.full  # of the same scalar functions as the rows
 @pytest.mark.parametrize("level", ["portable", "x86_v3", "x86_v4"])
 def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
     functions, lines = vectorised(setup, level, tmp_path, "generic", "tile_functions.h")
@@ -178,6 +178,7 @@ def test_every_function_of_a_tile_is_vectorised(setup, tmp_path, level):
     assert {name for line, name in functions.items() if line not in lines and exception(name, level) is None} == set()
 
 
+@pytest.mark.full
 def test_a_row_that_is_not_vectorised_is_seen(setup, tmp_path):
     """The rows are compiled with -fno-tree-vectorize and without -fno-trapping-math."""
     plain = {

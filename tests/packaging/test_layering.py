@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -19,10 +20,16 @@ PACKAGES = {"core": CORE, **PLUGINS}
 BACKENDS = {folder.name for folder in PLUGINS.values()}
 
 
-def imported(source: str, filename: str = "<text>") -> set[str]:
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """Return all nodes of a module, which several tests go over."""
+    return list(ast.walk(ast.parse(source)))
+
+
+def imported(source: str) -> set[str]:
     """Return the top-level packages that a module imports anywhere, by statement or by a name in a string."""
     found = set()
-    for node in ast.walk(ast.parse(source, filename)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -57,7 +64,7 @@ def test_imports_no_other_backend(package):
     guilty = {
         str(path.relative_to(ROOT)): sorted(named)
         for path in modules
-        if (named := imported(path.read_text(encoding="utf-8"), str(path)) & backends(package))
+        if (named := imported(path.read_text(encoding="utf-8")) & backends(package))
     }
     assert guilty == {}
 
@@ -74,7 +81,7 @@ def test_imports_declared_dependencies_only(package):
     declared = set().union(*(PROVIDES.get(d, {d}) for d in declared))
     own = {"isokern", name, "setuptools"}  # setuptools: build.py and cabi/build_plugin.py run inside a build
     modules = list(PACKAGES[package].rglob("*.py"))
-    used = set().union(*(imported(p.read_text(encoding="utf-8"), str(p)) for p in modules))
+    used = set().union(*(imported(p.read_text(encoding="utf-8")) for p in modules))
     assert sorted(used - declared - own - set(sys.stdlib_module_names)) == []
 
 
@@ -110,7 +117,7 @@ PUBLIC = {
 def private(source: str) -> list[str]:
     """Return the imports from core that are not public: of another module, or of a name that its __all__ lacks."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found += [a.name for a in node.names if a.name.startswith("isokern.") and a.name not in PUBLIC]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and str(node.module).split(".")[0] == "isokern":
@@ -141,7 +148,7 @@ def test_no_file_of_core_tells_backends_apart_by_name():
     """No comparison uses a backend's or device's name; prose in docstrings and help may name examples."""
     guilty = []
     for path in CORE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path.read_text(encoding="utf-8")):
             if isinstance(node, ast.Compare):
                 words = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and isinstance(c.value, str)}
                 if words & {*PLUGINS, *(f"{name}:0" for name in PLUGINS)}:
@@ -191,7 +198,7 @@ def modules(folder: Path) -> dict[str, Path]:
 def targets(package: str, module: str, is_package: bool, names: set[str], source: str) -> dict[str, int]:
     """Return what a module of `package` imports from it, by any kind of statement → line."""
     found: dict[str, int] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             wanted = [a.name.partition(".")[2] for a in node.names if a.name.partition(".")[0] == package]
         elif isinstance(node, ast.ImportFrom):

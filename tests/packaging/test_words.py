@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,16 @@ def files(*suffixes: str) -> Iterator[Path]:
                 yield path
 
 
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """Return all nodes of a module, which several tests go over."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def participles(source: str) -> list[str]:
     """Return the functions whose name is a participle alone; properties name states, and fixtures what they give."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             named = {ast.unparse(d).rpartition(".")[2].partition("(")[0] for d in node.decorator_list}
             word = node.name.strip("_")
@@ -80,7 +87,8 @@ def test_retired_words_are_in_no_name():
     parts = re.compile(rf"(?:^|_)(?:{'|'.join(sorted(RETIRED))})(?:_|$)")
     guilty = []
     for path in files(".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for node in nodes(source) if any(word in source for word in RETIRED) else []:
             name = getattr(node, "name", None) or getattr(node, "attr", None) or getattr(node, "id", None)
             if isinstance(name, str) and parts.search(name) and not name.startswith("test_"):
                 guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
@@ -91,7 +99,7 @@ def named_twice(modules: dict[str, str], private: bool) -> dict[str, list[str]]:
     """Return the names of more than one class in modules (path → source), each with its places."""
     found: dict[str, list[str]] = {}
     for path, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef) and (private or not node.name.startswith("_")):
                 found.setdefault(node.name.strip("_"), []).append(f"{path}:{node.lineno}")
     return {name: places for name, places in found.items() if len(places) > 1}
