@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import accuracies
@@ -87,9 +88,18 @@ def other_names() -> str:
 
 def count_uses() -> Counter[str]:
     """Return how many composite operators each primitive is a part of."""
-    from isokern.runtime.decompositions import decompositions
+    from isokern.ops import all_operators
 
-    return Counter(kind for made in decompositions() for kind in made.primitives)
+    made = [decompose(op) for op in all_operators() if op.decompose is not None]
+    return Counter(kind for each in made for kind in each.primitives)
+
+
+@cache
+def decompose(op: Any) -> Any:
+    """Return an operator's decomposition, which its page and the list of primitives show."""
+    from isokern.runtime.decompositions import decomposition
+
+    return decomposition(op)
 
 
 def first_sentence(doc: str) -> str:
@@ -219,9 +229,7 @@ def say_parts(op: Any) -> str:
     """Return the primitives that a composite becomes."""
     if op.decompose is None:
         return "It is a [primitive](../primitives.md): every backend should have a kernel for it."
-    from isokern.runtime.decompositions import decomposition
-
-    made = decomposition(op)
+    made = decompose(op)
     parts = ", ".join(f"{n} × [{kind}]({kind}.md)" for kind, n in made.primitives.items())
     return f"On a device without a kernel for it, `{'-'.join(made.dtypes)} {made.sample}` becomes {parts}" + (
         f"; the values between them take {made.peak:,} bytes." if made.peak else "."
