@@ -7,6 +7,7 @@ with the reason, where the device that it asks for is missing, and fails where o
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -117,6 +118,12 @@ def _apply_turns(config, items):
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = kept
+
+
+def pytest_collection_finish():
+    """Leave the modules and the thousands of tests out of later collections, which many tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 def _processor_seconds() -> float:

@@ -9,6 +9,14 @@ import pytest
 from isokern.garbage import hold_collections
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_frozen():
+    """Undo what tests/conftest.py froze, since that is what these tests are about."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.mark.parametrize("was", [True, False])
 def test_no_collection_within_and_as_before_afterwards(was):
     try:

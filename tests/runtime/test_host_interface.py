@@ -94,7 +94,7 @@ def compare(calls, seed):
 
 
 def test_c_and_python_agree():
-    compare(6000, 0)
+    compare(2500, 0)
 
 
 @pytest.mark.full
@@ -103,10 +103,11 @@ def test_c_and_python_agree_on_a_hundred_thousand_calls():
         compare(10_000, seed)
 
 
+@pytest.mark.parametrize("calls", [6, pytest.param(20, marks=pytest.mark.full)])
 @pytest.mark.parametrize("op", all_operators(), ids=lambda op: op.name)
-def test_outputs_are_inferred_as_in_python(op):
+def test_outputs_are_inferred_as_in_python(op, calls):
     rng = random.Random(op.name)
-    for _ in range(20):
+    for _ in range(calls):
         inputs, outputs, attrs = draw(op, rng)
         blob = op.attrs.pack(attrs) if op.attrs.attrs else b""
         named = [
@@ -329,7 +330,9 @@ def test_words_that_are_no_program_are_refused(words):
     assert (status, "words that are no program" in message) == (Status.INVALID_ARGUMENT, True)
 
 
-def test_a_hundred_thousand_plans_leave_nothing_behind():
+@pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.full)])
+def test_plans_leave_nothing_behind(count):
+    """A leak of 52 bytes from each of 20,000 is as many pages as are allowed."""
     desc = TensorDesc("F32", (4, 4))
     tensors, plan, add = records([desc] * 3), ffi.new("ik_plan **"), find("add").kind_id
 
@@ -338,7 +341,7 @@ def test_a_hundred_thousand_plans_leave_nothing_behind():
 
     if not Path("/proc/self/statm").exists():
         pytest.skip("no /proc/self/statm")
-    for repeats in (1000, 100_000):
+    for repeats in (1000, count):
         for _ in range(repeats):
             assert lib.ik_op_create(add, tensors, 3, ffi.NULL, plan) == Status.SUCCESS
             lib.ik_op_destroy(plan[0])
