@@ -1,7 +1,8 @@
 """Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`.
 
 The page says when everything was run, at which commit, on which machine, and the outcome and time of each environment,
-whose names come from tox, and the commit at which everything was last green. A result counts for the commit when it is newer than the commit and no file differs
+whose names come from tox, and the commit at which everything was last green. A result
+counts for the commit when it is newer than the commit and no file differs
 from it; an environment without a result of this commit has not run.
 """
 

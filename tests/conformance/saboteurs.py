@@ -162,13 +162,18 @@ class IgnoresSign(Saboteur):
 
 
 class WrongBroadcast(Saboteur):
-    """The strides of a tensor with a broadcast dim are reversed."""
+    """The strides of a tensor with a broadcast dim are reversed, if that reads nothing beyond it."""
 
     operators = ("add", "maximum", "where")
 
     def plan(self, plan: Plan) -> Plan:
+        def reach(d: TensorDesc, strides: tuple[int, ...]) -> int:
+            return sum((n - 1) * s for n, s in zip(d.shape, strides, strict=True))
+
         def mixed(d: TensorDesc) -> TensorDesc:
-            return TensorDesc(d.dtype, d.shape, d.strides[::-1], d.offset) if d.ndim > 1 and 0 in d.strides else d
+            other = d.strides[::-1]
+            stays = 0 in d.strides and min(d.strides) >= 0 and reach(d, other) <= reach(d, d.strides)
+            return TensorDesc(d.dtype, d.shape, other, d.offset) if stays else d
 
         return changed(plan, [plan.table[0], *(None if d is None else mixed(d) for d in plan.table[1:])])
 
@@ -252,10 +257,14 @@ class StaleInput(Saboteur):
 
 
 class SharedPlan(Saboteur):
-    """Each operator has one plan: the last descriptor's layout is used for all of them."""
+    """Each operator has one plan: the last descriptor's layout is used for all of them that have the memory for it."""
 
     def launch(self, call: Call, run: Callable[[Call], None]) -> None:
         kernel = self.kept["latest"][call.plan.operator.name]
+        pairs = zip(call.plan.table, kernel.plan.table, strict=True)
+        if any(other and (own is None or other.byte_range[1] > own.byte_range[1]) for own, other in pairs):
+            run(call)
+            return
         kernel.launch(call.handles, call.workspace, call.nbytes, self.kept["stream"])
 
 

@@ -112,9 +112,9 @@ class AllocationIsNone(ThreadedDevice):
 
 
 def outcomes(device: Device) -> list[Outcome]:
-    cases = [c for c in device_cases(device, [find("neg")]) if c.types and c.types[0].name == "BF16" and c.quick]
+    cases = [c for c in device_cases(device, [find("neg")]) if c.types and c.types[0].name == "BF16"]
     runner = Runner(device)
-    return [runner.run(c) for c in cases]
+    return [runner.run(c) for c in cases[:8]]
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -20,7 +20,7 @@ from typing import Any
 from ..backend import Device
 from ..declare.operator import LENGTHS, Operator, Sample
 from ..declare.samples import assignments, describe, fits, slots
-from ..dtypes import F16, F32, F64, I32, Q4_0, STORED_BLOCKS, DType
+from ..dtypes import F16, F32, F64, I32, I64, Q4_0, STORED_BLOCKS, DType
 from ..ops import all_operators
 from ..oracle.cases import Case, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
@@ -34,7 +34,7 @@ WIDE_TYPES = (F32, F16, I32, Q4_0)
 # cut into parts
 ALIGNED = (2048, 40_000)
 OTHERS = 12  # of so many choices of dtypes beside the first one's cases are quick
-SHARED = 3  # quick calls in another choice, and of an operator that shares its kernel with others
+SHARED = 4  # quick calls in another choice, and of an operator that shares its kernel with others
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _Derivation:
             unique(
                 [
                     *self._plain(types, position, turn),
-                    *self._values(types, turn),
+                    *self._values(types, position, turn),
                     *self._wide(types),
                     *self._long(types),
                 ]
@@ -140,7 +140,7 @@ class _Derivation:
         if self.repeated is not None:
             yield Case(self.operator, types, self.repeated, "repeated", quick=position == 0)
 
-    def _values(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
+    def _values(self, types: tuple[DType, ...], position: int, turn: int) -> Iterator[Case]:
         """Yield cases with special values, out-of-range values, and in-place calls."""
         op, large, spread = self.operator, self.large.sample, self.spread.sample
         if op.signature.inputs:
@@ -160,7 +160,8 @@ class _Derivation:
         if at is None:
             return
         ways = OVERLAPS if op.inout else OVERLAPS[:3]
-        often = {0, turn % len(ways)} if op.inout else {0}  # all dtypes together cover every way to overlap
+        often = {0, turn % len(ways)} if op.inout else {0}
+        often |= set(range(len(ways))) if op.inout and position == 0 else set()
         for n, alias in enumerate(at.aliases):
             for k, layout in enumerate(ways):
                 yield Case(op, types, at.sample, layout, alias=alias, quick=n == 0 and k in often)
@@ -355,9 +356,10 @@ def _thin_quick(operator: Operator, cases: Sequence[Case], most: int | None) -> 
     """Return the cases, with fewer quick calls: those in F32 (or the first dtypes), and in a few other choices.
 
     A device that compiles a program for each operator and dtypes spends its time on these. The other choices are one in
-    `OTHERS`, at least one, spread over the operators; and those of dtypes that no operator before this one takes. If
-    other operators stand for this one, `most` is how many calls in one choice are quick: a lowered one has no kernel of
-    its own, and a row of a table shares one.
+    `OTHERS`, at least one, spread over the operators; those of dtypes that no operator before this one takes; and for
+    conversions all from F32 and I64, and to F32, since each pair of dtypes has rules of its own. If other operators
+    stand for this one, `most` is how many calls in one choice are quick: a lowered one has no kernel of its own, and a
+    row of a table shares one.
     """
     every = list(dict.fromkeys(c.types for c in cases if c.types))
     first = next((types for types in every if types[0] is F32), every[0] if every else ())
@@ -366,6 +368,10 @@ def _thin_quick(operator: Operator, cases: Sequence[Case], most: int | None) -> 
     count = -(-len(others) // OTHERS) if most is None else int(most == SHARED and start % SHARED == 0)
     chosen = {first, *(others[(start + n * OTHERS) % len(others)] for n in range(min(count, len(others))))}
     chosen.update(next(types for types in every if d in types) for d in _find_introduced().get(operator.name, ()))
+    if most == SHARED:  # rows have loops of their own for integers
+        chosen.update(types for types in every if types[0] is I32)
+    if operator.family == "conversion":
+        chosen.update(types for types in every if types[0] in (F32, I64) or types[-1] is F32)
     kept: set[str] = set()
     for types in chosen:
         calls = [c for c in cases if c.quick and c.calls and c.types == types]
@@ -389,12 +395,14 @@ def _find_introduced() -> dict[str, list[DType]]:
 
 
 def _spread(calls: Sequence[Case], most: int, start: int) -> list[Case]:
-    """Return up to `most` of the calls, each of a kind of its own: special values, strided, dense, in place."""
+    """Return up to `most` calls, each of a kind of its own: special values, strided, in place, broadcast, dense."""
+    plain = [c for c in calls if c.values == "drawn" and not c.alias]
     kinds = [
         [c for c in calls if c.values == "special"],
-        [c for c in calls if c.layout in STRIDED and c.values == "drawn" and not c.alias],
+        [c for c in plain if c.layout in STRIDED and c.layout != "broadcast"],
         [c for c in calls if c.alias],
-        [c for c in calls if c.layout in DENSE and c.values == "drawn" and not c.alias],
+        [c for c in plain if c.layout == "broadcast"],
+        [c for c in plain if c.layout in DENSE],
     ]
     found = [kind[start % len(kind)] for kind in kinds if kind]
     return (found[start % 2 :] + found[: start % 2] if most == 1 else found)[:most]
