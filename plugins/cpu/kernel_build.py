@@ -71,6 +71,8 @@ OF_STEM = {
 # The number of objects that a kernel is compiled into (IK_IN_PART in kernel.h), so that a rebuild after an edit uses
 # several processors; 1 for all others
 PARTS = {"conv2d": 3, "elementwise": 3, "gemm": 3, "generic": 3}
+# Kernels that are compiled in one object, since they have the same loops: these take nearly all of the time
+TOGETHER = {"products": ("matmul_transposed", "matmul_id")}
 LEVELS = {  # architecture -> level -> flags, worst first; each inherits the overrides of those before it
     "x86_64": {"portable": [], "x86_v3": ["-march=x86-64-v3"], "x86_v4": V4},
     "aarch64": {"portable": [], "neon": []},
@@ -313,7 +315,7 @@ def write_ninja(folder: Path) -> None:
             for level, flags in OWN_LEVELS.items()
             if level in settings["levels"] and level in settings["precompiled"]
         }
-        for level, _, path, flags in built:
+        for level, _, path, flags in units(built, folder):
             needs = [read[level]] if level in read and path.stem not in OF_STEM else []
             told = [*flags, f"-DIK_LEVEL={level}", *(["-include", folder / level / "vectors.h"] if needs else [])]
             parts = PARTS.get(path.stem, 1) if path.parent == KERNELS else 1
@@ -338,6 +340,24 @@ def write_ninja(folder: Path) -> None:
             for p in sorted(CALLS.glob("*.c"))
         ]
         w.build(str(calls), "link", parts, variables={"flags": words(*bundle, *linked), "libs": words(rpath)})
+
+
+def units(built: list[tuple[str, int, Path, list[str]]], folder: Path) -> list[tuple[str, int, Path, list[str]]]:
+    """Return what is compiled for `built`: the same files, but for one in `folder` that includes those of TOGETHER."""
+    by_place = {(level, path.parent, path.stem): flags for level, _, path, flags in built}
+    found, made = [], set()
+    for level, priority, path, flags in built:
+        name, stems = next(((n, s) for n, s in TOGETHER.items() if path.stem in s), ("", ()))
+        if [by_place.get((level, path.parent, stem)) for stem in stems] != [flags] * len(stems) or not stems:
+            found.append((level, priority, path, flags))
+        elif (level, name) not in made:
+            made.add((level, name))
+            unit = folder / level / f"{name}.c"
+            unit.parent.mkdir(parents=True, exist_ok=True)
+            relative = path.parent.relative_to(KERNELS)
+            write_changed(unit, "".join(f'#include "{(relative / stem).as_posix()}.c"\n' for stem in stems))
+            found.append((level, priority, unit, flags))
+    return found
 
 
 def _folders() -> list[Path]:
