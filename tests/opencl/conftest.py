@@ -43,6 +43,7 @@ def settings(cache):
         patch.setenv("ISOKERN_CACHE", str(cache))
         patch.setenv("ISOKERN_PLUGINS", "opencl")
         patch.setenv("PYOPENCL_NO_CACHE", "1")
+        patch.setenv("ISOKERN_OPENCL_BINARIES", "0")  # for them PoCL would compile each program once more
         isokern.backends()  # declares the plug-in's settings
         yield
 

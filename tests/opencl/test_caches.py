@@ -85,6 +85,7 @@ print(isokern.device("opencl:0").programs.hits > 0, sorted(os.listdir()))
 PLUGIN = {"ISOKERN_PLUGINS": "opencl", "ISOKERN_OPENCL_DEVICES": "pocl", "ISOKERN_SIMT_SELFTEST": "0"}
 
 
+@pytest.mark.quick("unknown", "read-only")
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/proc"], ids=["unknown", "gone", "read-only"])
 def test_a_user_without_a_home_computes(stranger_with_pocl, home):
     """Programs are found again in the user's own temporary folder, and the working folder stays empty."""

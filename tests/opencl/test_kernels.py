@@ -6,8 +6,6 @@ import pytest
 import isokern
 from isokern.ops import find
 
-pytestmark = pytest.mark.turns(6)  # each compiles a program
-
 
 @pytest.fixture(autouse=True)
 def builds_without_warnings(capfd):
@@ -21,6 +19,7 @@ def taken_by(device, op, *given, **attrs):
     return isokern.create(op, [t.desc for t in given], device=device, **attrs).variant
 
 
+@pytest.mark.quick("shape1")
 @pytest.mark.parametrize("shape", [(64, 5, 300), (130, 3, 200), (20, 3, 5, 300)])
 def test_turned_dims_of_many_blocks(device, shape):
     """A block of a transposition has 128 rows."""
@@ -30,6 +29,7 @@ def test_turned_dims_of_many_blocks(device, shape):
     assert np.array_equal(isokern.copy(turned).numpy(), x.T)
 
 
+@pytest.mark.quick("copy-8", "softmax-1")
 @pytest.mark.parametrize("skip", [0, 1, 8, 15])
 @pytest.mark.parametrize("op", ["copy", "neg", "softmax", "layer_norm"])
 def test_large_outputs_anywhere(device, op, skip):
@@ -66,6 +66,7 @@ device.synchronize()
 """
 
 
+@pytest.mark.quick("tiles")
 @pytest.mark.parametrize("groups", [1, 3], ids=["tiles", "depthwise"])
 def test_nothing_is_read_behind_the_workspace(run, groups):
     """The taps are far apart, and panels extend past the last plane."""
@@ -86,6 +87,11 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.quick(
+    "max_pool2d-shape1-attrs1-drawn",
+    "avg_pool2d-shape3-attrs3-special",
+    "adaptive_avg_pool2d-shape7-attrs7-drawn",
+)
 @pytest.mark.parametrize("filled", ["drawn", "special"])
 @pytest.mark.parametrize(("op", "shape", "attrs"), WINDOWS)
 def test_windows(device, op, shape, attrs, filled):
@@ -107,6 +113,7 @@ def test_windows(device, op, shape, attrs, filled):
     assert op != "max_pool2d" or np.array_equal(y, expected, equal_nan=True)
 
 
+@pytest.mark.quick("shape0-1", "shape2-0")
 @pytest.mark.parametrize(("shape", "axis"), [((3, 20_003), 1), ((200, 37), 1), ((20_003, 33), 0), ((90, 40), 0)])
 def test_sums_that_overflow_on_the_way(device, shape, axis):
     """Every term of a sum counts when it is added again with care, the first and the last ones too.
@@ -121,6 +128,7 @@ def test_sums_that_overflow_on_the_way(device, shape, axis):
     assert taken_by(device, "reduce_sum", given, axes=(axis,)) == "cpu"
 
 
+@pytest.mark.quick("shape0-float32", "shape3-int16")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.uint64])
 @pytest.mark.parametrize("shape", [(1, 100_003), (3, 40_000), (100_003, 20), (2, 20_000, 530)])
 def test_argmax_in_parts(device, shape, dtype):
@@ -148,6 +156,7 @@ ATTENTION = [  # q, heads of k and v, keys, width of v; attributes
 ]
 
 
+@pytest.mark.quick("shape0-2-3001-48-attrs0-F32-False", "shape3-3-170-64-attrs3-F16-True")
 @pytest.mark.parametrize(("dtype", "masked"), [("F32", False), ("F16", True)])
 @pytest.mark.parametrize(("shape", "heads", "keys", "width", "attrs"), ATTENTION)
 def test_attention_in_parts(device, shape, heads, keys, width, attrs, dtype, masked):
@@ -200,6 +209,14 @@ NESTS = [  # maps, shapes, body, combine
 ]
 
 
+@pytest.mark.quick(
+    "ab,b,a->ab-shapes0-maximum(x0 * x1, x2)-none-drawn-F32",
+    "ab->-shapes3-x0 * x0-sum-special-F32",
+    "ab->b-shapes4-x0-sum-special-F32",
+    "ab->b-shapes8-x0-minimum-drawn-F16",
+    "mk,nk->mn-shapes9-x0 * x1-sum-special-F16",
+    "abk,ckd->adbc-shapes11-x0 * x1-sum-drawn-F32",
+)
 @pytest.mark.parametrize("dtype", ["F32", "F16", "F64"])
 @pytest.mark.parametrize("filled", ["drawn", "special"])
 @pytest.mark.parametrize(("maps", "shapes", "body", "combine"), NESTS)
@@ -261,6 +278,7 @@ assert np.abs(y.numpy() - wide).max() < 0.1
 """
 
 
+@pytest.mark.quick("mk,kn->mn-x0-w0-y0-float32")
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(
     ("maps", "x", "w", "y"),

@@ -4,6 +4,7 @@ import copy
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pyopencl as cl
 import pytest
@@ -23,15 +24,40 @@ print(p.hits > 0, p.misses > 0, p.disk_cache.damaged)
 
 
 @pytest.fixture
+def run(run):
+    """Return a function that runs Python code in a new process, which asks for binaries by default."""
+    return partial(run, ISOKERN_OPENCL_BINARIES="1", ISOKERN_SIMT_SELFTEST="0")
+
+
+@pytest.fixture
 def square(run, tmp_path):
     """Return a function that gives (found, built, damaged) of a process with its own cache."""
 
     def start(**settings):
-        status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", **settings)
+        status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), **settings)
         assert status == 0, text
         return text.split()
 
     return start
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Return a place for the cached program of `square`, as (name, content), once a test has built it."""
+    return []
+
+
+@pytest.fixture
+def kept(square, whole, tmp_path):
+    """Return the file of the program of `square` in this test's own cache; one test builds it for all."""
+    if not whole:
+        assert square() == BUILT
+        (file,) = files(tmp_path)
+        whole += [file.name, file.read_bytes()]
+    folder = tmp_path / "isokern" / "opencl"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / whole[0]).write_bytes(whole[1])
+    return folder / whole[0]
 
 
 def files(tmp_path):
@@ -59,6 +85,7 @@ def test_options_and_drivers_have_programs_of_their_own(square):
     assert square(POCL_DEVICES="pthread") == BUILT
 
 
+@pytest.mark.quick("truncated", "one bit")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -70,59 +97,51 @@ def test_options_and_drivers_have_programs_of_their_own(square):
     ],
     ids=["empty", "truncated", "a byte short", "garbage", "one bit"],
 )
-def test_a_damaged_file_heals(square, tmp_path, damage):
-    square()
-    (file,) = files(tmp_path)
-    kept = file.read_bytes()
-    file.write_bytes(damage(kept))
+def test_a_damaged_file_heals(square, kept, damage):
+    kept.write_bytes(damage(kept.read_bytes()))
     assert square() == ["False", "True", "1"]
     assert square() == FOUND
 
 
-def test_the_program_of_another_key_or_device_heals(square, tmp_path):
+def test_the_program_of_another_key_or_device_heals(square, kept):
     """One file is intact under a wrong name; another is intact, but the driver refuses its content."""
-    square()
-    (file,) = files(tmp_path)
-    other = DiskCache(file.parent)
-    other.put("other", other.get(file.name))
-    os.replace(file.parent / "other", file)
+    other = DiskCache(kept.parent)
+    other.put("other", other.get(kept.name))
+    os.replace(kept.parent / "other", kept)
     assert square() == ["False", "True", "1"]
-    other.put(file.name, b"poclbin of some other device, which no driver would take for its own")
+    other.put(kept.name, b"poclbin of some other device, which no driver would take for its own")
     assert square() == ["False", "True", "1"]
     assert square() == FOUND
 
 
-def test_a_folder_in_a_files_place(square, tmp_path):
-    square()
-    (file,) = files(tmp_path)
-    file.unlink()
-    file.mkdir()
+def test_a_folder_in_a_files_place(square, kept, tmp_path):
+    kept.unlink()
+    kept.mkdir()
     assert square() == ["False", "True", "1"]
     assert len(files(tmp_path)) == 1, "a file is left behind"
 
 
 def test_a_cache_that_cannot_be_written(run, tmp_path):
     (tmp_path / "isokern").write_text("a file where the folder should be")
-    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0")
+    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path))
     assert (status, text.split()[:2]) == (0, BUILT[:2]), text
 
 
-def test_a_cache_that_others_can_write_to(square, run, tmp_path):
+def test_a_cache_that_others_can_write_to(kept, run, tmp_path):
     """Nothing in such a cache is executed, whoever owns it, and nothing is added."""
-    square()
-    (file,) = files(tmp_path)
     tmp_path.chmod(0o777)
-    before = file.stat().st_mtime_ns
-    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0")
+    before = kept.stat().st_mtime_ns
+    status, text = run(CODE, ISOKERN_CACHE=str(tmp_path))
     assert (status, text.split()[:3]) == (0, BUILT), text
     assert text.count("RuntimeWarning") == 1
-    assert f"nothing is kept in {file.parent}: others can write to {tmp_path} (mode 0777)" in text
-    assert files(tmp_path) == [file]
-    assert file.stat().st_mtime_ns == before
+    assert f"nothing is kept in {kept.parent}: others can write to {tmp_path} (mode 0777)" in text
+    assert files(tmp_path) == [kept]
+    assert kept.stat().st_mtime_ns == before
 
 
 def test_many_processes_at_once(tmp_path):
-    given = {**os.environ, "ISOKERN_CACHE": str(tmp_path), "ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic"}
+    settings = {"ISOKERN_OPENCL_BINARIES": "1", "ISOKERN_OPENCL_DEVICES": "pocl", "POCL_DEVICES": "basic"}
+    given = {**os.environ, **settings, "ISOKERN_CACHE": str(tmp_path)}
     crowd = [
         subprocess.Popen([sys.executable, "-c", CODE], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(4)
@@ -135,11 +154,11 @@ def test_many_processes_at_once(tmp_path):
 
 
 def test_the_counts_are_shown(run, tmp_path):
-    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", ISOKERN_DEBUG="1")
+    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_DEBUG="1")
     assert "built in" in text
     assert "programs: 0 found, 1 built, 0 damaged" in text
     assert "IK_ENTRY" not in text
-    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_SIMT_SELFTEST="0", ISOKERN_DEBUG="4")
+    _, text = run(CODE, ISOKERN_CACHE=str(tmp_path), ISOKERN_DEBUG="4")
     assert "programs: 1 found, 0 built, 0 damaged" in text
     assert "isokern: source of elementwise\n" in text and "IK_ENTRY(elementwise)" in text
 

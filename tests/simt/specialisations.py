@@ -73,6 +73,15 @@ def specialisations(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
     return list({launch.digest: launch for launch in found.values()}.values())
 
 
+def first(path: Path, devices: tuple[Traits, ...]) -> list[Launch]:
+    """Return the sources of a file for the first plan that a conformance sample makes, on devices with these traits."""
+    operator = next(op for op in all_operators() if op.stem == path.stem)
+    plan = next(plans(operator))
+    return [
+        launch for traits in devices for launch in launches_of(PRELUDE, path, plan, launches(path).choose(plan, traits))
+    ]
+
+
 def planted(folder: Path, line: str, body: str, helper: str = "", traits: Traits | None = None) -> Launch:
     """Write an entry `broken` with that line in the launch block, and return its launch.
 

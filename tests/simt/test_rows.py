@@ -22,8 +22,6 @@ from isokern.ops import find
 from isokern.oracle.cases import Case
 from isokern.simt import SimtDevice
 
-pytestmark = pytest.mark.turns(18)  # each compiles a program
-
 ROWS = ["softmax", "log_softmax", "rms_norm", "layer_norm"]
 FOLDS = ["reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "argmax"]
 # (shape, axis): many short rows, some, few long, one very long; then across memory in the same order
@@ -66,6 +64,7 @@ def computed(device: SimtDevice, op: str, x: np.ndarray[Any, Any], **attrs: Any)
         return np.asarray(y.numpy())
 
 
+@pytest.mark.quick("groups-softmax-contiguous", "groups-argmax-contiguous", "alone-reduce_sum-contiguous")
 @pytest.mark.parametrize("layout", ["contiguous", "permuted_in", "gaps"])
 @pytest.mark.parametrize("op", [*ROWS, *FOLDS])
 def test_rows_of_every_length(device: SimtDevice, op: str, layout: str) -> None:
@@ -75,6 +74,7 @@ def test_rows_of_every_length(device: SimtDevice, op: str, layout: str) -> None:
             judge(device, op, (F32, BF16)[n % 2] if layout == "gaps" else F32, sample, layout)
 
 
+@pytest.mark.quick("groups-reduce_min")
 @pytest.mark.parametrize("op", ["reduce_sum", "reduce_min", "argmax"])
 def test_integers(device: SimtDevice, op: str) -> None:
     for dtype in (I32, U64):
@@ -84,6 +84,7 @@ def test_integers(device: SimtDevice, op: str) -> None:
             judge(device, op, dtype, sample, "contiguous")
 
 
+@pytest.mark.quick("groups-layer_norm", "alone-reduce_max")
 @pytest.mark.parametrize("op", [*ROWS, *FOLDS])
 def test_special_values_in_long_rows(device: SimtDevice, op: str) -> None:
     for shape, axis in [((3, 9000), 1), ((1, 100003), 1), ((9000, 3), 0), ((5000, 40), 0)]:
@@ -92,6 +93,7 @@ def test_special_values_in_long_rows(device: SimtDevice, op: str) -> None:
             judge(device, op, F32, sample, "contiguous", "special")
 
 
+@pytest.mark.quick("alone")
 def test_several_axes(device: SimtDevice) -> None:
     for sample in SEVERAL_AXES:
         for op in ("reduce_sum", "reduce_max"):
@@ -99,25 +101,34 @@ def test_several_axes(device: SimtDevice) -> None:
                 judge(device, op, F32, sample, layout)
 
 
-def test_windows_of_every_size(device: SimtDevice) -> None:
-    for shape, size in [
-        ((1, 1, 300, 301), (1, 1)),
-        ((2, 3, 130, 70), (1, 2)),
-        ((1, 2, 40, 41), (3, 3)),
-        ((1, 1, 900, 7), (2, 9)),
-    ]:
-        for layout in ("contiguous", "permuted_in", "gaps"):
-            judge(device, "adaptive_avg_pool2d", F32, Sample({"x": shape}, {"output_size": size}), layout)
-    for values in [
+@pytest.mark.quick("groups-1x2")
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [((1, 1, 300, 301), (1, 1)), ((2, 3, 130, 70), (1, 2)), ((1, 2, 40, 41), (3, 3)), ((1, 1, 900, 7), (2, 9))],
+    ids=["1x1", "1x2", "3x3", "2x9"],
+)
+def test_bins_of_every_size(device: SimtDevice, shape: tuple[int, ...], size: tuple[int, int]) -> None:
+    for layout in ("contiguous", "permuted_in", "gaps"):
+        judge(device, "adaptive_avg_pool2d", F32, Sample({"x": shape}, {"output_size": size}), layout)
+
+
+@pytest.mark.quick("groups-max_pool2d-huge-F32")
+@pytest.mark.parametrize("dtype", [F32, F16, F64], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
         {"kernel": (200, 190), "stride": (50, 50), "padding": (3, 4)},
         {"kernel": (9, 40), "dilation": (3, 2)},
         {"kernel": (9,)},
-    ]:
-        for op in ("max_pool2d", "avg_pool2d"):
-            for dtype in (F32, F16, F64):
-                judge(device, op, dtype, Sample({"x": (1, 1, 230, 231)}, values), "contiguous")
+    ],
+    ids=["huge", "dilated", "9x9"],
+)
+@pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d"])
+def test_windows_of_every_size(device: SimtDevice, op: str, values: dict[str, Any], dtype: DType) -> None:
+    judge(device, op, dtype, Sample({"x": (1, 1, 230, 231)}, values), "contiguous")
 
 
+@pytest.mark.quick("groups")
 def test_channels_anywhere(device: SimtDevice) -> None:
     for shape in [(2, 3, 5000), (2, 3, 9, 70), (40, 5, 7), (300, 70), (1, 2, 10000)]:
         c = shape[1:2]
@@ -126,6 +137,7 @@ def test_channels_anywhere(device: SimtDevice) -> None:
                 judge(device, "batch_norm", dtype, Sample({"x": shape, "mean": c, "var": c, "w": c, "bias": c}), layout)
 
 
+@pytest.mark.quick("groups-F32-F32-sum")
 @pytest.mark.parametrize("combine", ["sum", "maximum"])
 @pytest.mark.parametrize(("dtype", "out"), [(F32, F32), (F16, F32), (F32, F16), (U64, U64)], ids=str)
 def test_loop_nests_of_every_length(device: SimtDevice, combine: str, dtype: DType, out: DType) -> None:
@@ -147,6 +159,7 @@ def test_loop_nests_of_every_length(device: SimtDevice, combine: str, dtype: DTy
             passes(device, Case(find("generic"), (dtype, out), sample, layout, "drawn", variant="portable"))
 
 
+@pytest.mark.quick("groups-30001")
 @pytest.mark.parametrize("length", [7, 3000, 30001])
 def test_parts_of_infinities(device: SimtDevice, length: int) -> None:
     """A part of only -inf contributes nothing to a softmax; an infinity affects the parts of other groups."""
@@ -160,6 +173,7 @@ def test_parts_of_infinities(device: SimtDevice, length: int) -> None:
     assert np.isnan(y[0]).all() and np.isfinite(y[1]).all()
 
 
+@pytest.mark.quick("groups-30001")
 @pytest.mark.parametrize("length", [7, 3000, 30001])
 def test_sums_beyond_the_range_on_the_way(device: SimtDevice, length: int) -> None:
     x = np.full((2, length), 3e38, np.float32)
@@ -168,6 +182,7 @@ def test_sums_beyond_the_range_on_the_way(device: SimtDevice, length: int) -> No
     assert computed(device, "reduce_mean", x, axes=(1,))[1] == pytest.approx(3e38, rel=3e-7)
 
 
+@pytest.mark.quick("groups-False-30001")
 @pytest.mark.parametrize("length", [9, 3000, 30001])
 @pytest.mark.parametrize("across", [False, True])
 def test_the_first_of_equals(device: SimtDevice, length: int, across: bool) -> None:
@@ -179,7 +194,8 @@ def test_the_first_of_equals(device: SimtDevice, length: int, across: bool) -> N
     assert computed(device, "argmax", x, axis=0 if across else 1)[:3].tolist() == [length // 3, length // 2, 0]
 
 
-@pytest.mark.parametrize("dtype", [F32, F16, F64])
+@pytest.mark.quick("groups-F32")
+@pytest.mark.parametrize("dtype", [F32, F16, F64], ids=str)
 def test_products_of_few_rows(device: SimtDevice, dtype: DType) -> None:
     """Where groups have 64 items, a group computes one result."""
     judge(device, "linear", dtype, Sample({"x": (3, 700), "w": (5, 700), "bias": (5,)}), "contiguous")

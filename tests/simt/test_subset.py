@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nvrtc
 import pytest
-from specialisations import PORTABLE, planted, specialisations
+from specialisations import PORTABLE, first, planted, specialisations
 
 import isokern
 from isokern.simt import Launch, Traits
@@ -146,7 +146,13 @@ def test_the_text_of_a_file_is_in_the_subset(path: Path) -> None:
 PARTS = [(p, k, n) for p in PORTABLE for n in (4 if p.stem == "elementwise" else 1,) for k in range(n)]
 
 
-@pytest.mark.turns(9)  # each compiles every specialisation of a kernel, or a part of them
+@pytest.mark.filterwarnings("ignore:Pre-build attribute access")
+@pytest.mark.parametrize("path", PORTABLE, ids=lambda p: p.stem)
+def test_the_first_plan_of_a_kernel_is_opencl_c(opencl: Compiler, path: Path) -> None:
+    assert not (found := all_faults(opencl, first(path, DEVICES))), found
+
+
+@pytest.mark.full  # compiles every specialisation of a kernel, or a part of them
 @pytest.mark.filterwarnings("ignore:Pre-build attribute access")
 @pytest.mark.parametrize(("path", "part", "parts"), PARTS, ids=[f"{p.stem}-{k}" for p, k, _ in PARTS])
 def test_a_kernel_is_opencl_c(opencl: Compiler, path: Path, part: int, parts: int) -> None:

@@ -66,7 +66,8 @@ def test_every_stem_is_here():
     assert {p.stem for p in source.KERNELS.glob("*.c")} == set(STEMS)
 
 
-@pytest.mark.turns(9)  # each compiles the programs of a stem
+# One that computes each element alone, one that reduces, one that moves, one that finds its elements by indices
+@pytest.mark.quick("elementwise", "softmax", "rearrange", "gather")
 @pytest.mark.parametrize("operator", STEMS.values(), ids=STEMS)
 def test_wide_indices(operator, monkeypatch):
     try:
