@@ -3,8 +3,8 @@
 Portable kernels and the backend's own are compiled. The registers and shared memory of a block have to suffice, and the
 bytes that threads may spill to memory are listed in SPILLS.
 
-The oldest architecture gets all sources that the conformance samples need. Of each later generation one architecture
-takes its turn, changing with each commit; it gets one specialisation of a file per compute type, also by turns.
+The oldest architecture gets all sources that the conformance samples need. Of each later generation a file is compiled
+for one architecture, with one specialisation per compute type; which ones depends on the place of the file in the list.
 `--every-architecture` compiles all sources for all architectures. Older compilers that are installed get one
 specialisation per compute type for one architecture.
 """
@@ -27,6 +27,7 @@ from isokern.simt import Launch, Traits
 gpu = pytest.importorskip("isokern_cuda.gpu", reason="isokern-cuda is not installed")
 
 OWN = sorted((CUDA / "kernels").rglob("*.c"))
+FILES = [*PORTABLE, *OWN]
 KNOWN = {75, 80, 86, 87, 89, 90, 100, 120}  # architectures that a compiler has to know at least
 REGISTERS, THREAD = 65536, 255  # of a block; of a thread
 SHARED = 32 << 10  # bytes of a portable kernel, by simt/README.md
@@ -106,8 +107,8 @@ def stem(path: Path) -> str:
     return path.stem if path in PORTABLE else f"{path.parent.name}/{path.stem}"
 
 
-def launches(path: Path, target: str, turn: int, every: bool) -> list[Launch]:
-    """Return a file's launches on an architecture; unless `every`, one per compute type, chosen by the turn."""
+def launches(path: Path, target: str, number: int, every: bool) -> list[Launch]:
+    """Return a file's launches on an architecture; unless `every`, one per compute type, chosen by the number."""
     traits, text = gpu.traits(target, units=1), path.read_text(encoding="utf-8")
     if "device.features" not in text:
         traits = replace(traits, features=frozenset())  # the same for all architectures
@@ -119,7 +120,7 @@ def launches(path: Path, target: str, turn: int, every: bool) -> list[Launch]:
     for launch in found:
         compute = re.findall(r"IK_COMPUTE_(\w+)", launch.origin[2])[0]
         alike.setdefault(compute, []).append(launch)
-    return [group[turn % len(group)] for group in alike.values()]
+    return [group[number % len(group)] for group in alike.values()]
 
 
 @pytest.fixture(scope="session")
@@ -134,32 +135,32 @@ def targets(compiler: nvrtc.Nvrtc) -> list[str]:
     return [f"sm_{number}" for number in compiler.architectures() if number >= oldest]
 
 
-def in_turn(targets: Sequence[str], turn: int) -> list[str]:
-    """Return the oldest architecture, and one of each later generation (sm_8x, sm_9x, …) by the turn."""
+def chosen(targets: Sequence[str], number: int) -> list[str]:
+    """Return the oldest architecture, and one of each later generation (sm_8x, sm_9x, …) by the number."""
     generations: dict[str, list[str]] = {}
     for target in targets[1:]:
         generations.setdefault(target[:-1], []).append(target)
-    return [targets[0], *(alike[turn % len(alike)] for alike in generations.values())]
+    return [targets[0], *(alike[number % len(alike)] for alike in generations.values())]
 
 
-def test_every_architecture_has_its_turn(targets: list[str]) -> None:
-    assert in_turn(["sm_75", "sm_80", "sm_86", "sm_90", "sm_100"], 3) == ["sm_75", "sm_86", "sm_90", "sm_100"]
-    assert {target for turn in range(60) for target in in_turn(targets, turn)} == set(targets)
+def test_every_architecture_is_chosen(targets: list[str]) -> None:
+    assert chosen(["sm_75", "sm_80", "sm_86", "sm_90", "sm_100"], 3) == ["sm_75", "sm_86", "sm_90", "sm_100"]
+    assert {target for number in range(len(FILES)) for target in chosen(targets, number)} == set(targets)
 
 
 def test_the_compiler_knows_the_architectures(targets: list[str]) -> None:
     assert {f"sm_{number}" for number in KNOWN} <= set(targets)
 
 
-@pytest.mark.parametrize("path", [*PORTABLE, *OWN], ids=stem)
+@pytest.mark.parametrize("path", FILES, ids=stem)
 def test_a_kernel_is_a_cubin(
-    compiler: nvrtc.Nvrtc, targets: list[str], path: Path, turn: int, request: pytest.FixtureRequest
+    compiler: nvrtc.Nvrtc, targets: list[str], path: Path, request: pytest.FixtureRequest
 ) -> None:
-    every = request.config.getoption("--every-architecture", default=False)
+    number, every = FILES.index(path), request.config.getoption("--every-architecture", default=False)
     jobs = [
         (target, launch)
-        for place, target in enumerate(targets if every else in_turn(targets, turn))
-        for launch in launches(path, target, place + turn, every or target == targets[0])
+        for place, target in enumerate(targets if every else chosen(targets, number))
+        for launch in launches(path, target, place + number, every or target == targets[0])
     ]
     assert jobs, "no conformance sample is for this kernel"
     spills = SPILLS.get(stem(path), 0)  # spilled registers lie in the stack frame, too
@@ -178,12 +179,12 @@ def test_a_kernel_is_a_cubin(
     assert not found, f"{len(found)} faults of {len(jobs)} cubins\n{shown}"
 
 
-@pytest.mark.parametrize("path", [*PORTABLE, *OWN], ids=stem)
-def test_an_older_compiler_takes_a_kernel(path: Path, turn: int) -> None:
+@pytest.mark.parametrize("path", FILES, ids=stem)
+def test_an_older_compiler_takes_a_kernel(path: Path) -> None:
     """The extra [cuda12] brings another compiler than [cuda13]."""
     older = nvrtc.libraries()[1:] or pytest.skip("no second NVRTC: pip install nvidia-cuda-nvrtc-cu12")
     for compiler in older:
-        for launch in launches(path, "sm_90", turn, False):
+        for launch in launches(path, "sm_90", FILES.index(path), False):
             made = compiler.compile(launch.source, gpu.options("sm_90"))
             assert not made.failed, f"CUDA {compiler.version()} refuses {launch.entry}\n{made.log}"
 

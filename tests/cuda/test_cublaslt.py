@@ -51,6 +51,7 @@ def chosen(device, name, inputs, **attrs):
     return call.variant, out.numpy()
 
 
+@pytest.mark.quick("gemm")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_case_that_it_takes_passes(device, name):
     device.folders = ()  # no other variants: a call that cuBLASLt declines is unsupported

@@ -46,7 +46,7 @@ def lines_of(done: Result, name: str, text: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.turns(3)  # each compiles a kernel
+@pytest.mark.quick("reduction", "histogram")
 @pytest.mark.parametrize("scene", SCENES, ids=lambda s: s.file)
 def test_a_correct_kernel_is_right_and_silent(scene: Scene) -> None:
     np.save("expected.npy", scene.make(np.random.default_rng(0)))

@@ -5,8 +5,6 @@ import pytest
 
 import isokern
 
-pytestmark = pytest.mark.turns(8)  # each compiles a program
-
 
 @pytest.fixture(scope="module")
 def values():
@@ -35,6 +33,12 @@ def both(device, name, inputs, **attrs):
     return made
 
 
+@pytest.mark.quick(
+    "softmax-F32-260-special-1",
+    "log_softmax-F16-512-plain-0",
+    "rms_norm-F32-4092-plain-1",
+    "layer_norm-BF16-1000-special-0",
+)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("special", [False, True], ids=["plain", "special"])
 @pytest.mark.parametrize(
@@ -63,6 +67,7 @@ def test_rows_that_a_block_holds(opened, values, name, dtype, d, special, seed):
     assert np.isnan(own).any() == special
 
 
+@pytest.mark.quick("256")
 @pytest.mark.parametrize("d", [4, 36, 256, 4092])
 def test_a_maximum_anywhere(opened, d):
     device = opened()
@@ -73,6 +78,7 @@ def test_a_maximum_anywhere(opened, d):
     assert np.array_equal(own, x / 200)
 
 
+@pytest.mark.quick("F32-1027", "I8-17", "F16-3")
 @pytest.mark.parametrize("n", [1, 3, 4, 15, 16, 17, 1000, 1027])
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "BF16", "I8", "I32", "I64", "U16"])
 def test_elements_by_packs(opened, n, dtype):
@@ -92,6 +98,7 @@ def test_tensors_of_several_sizes(opened):
     assert np.array_equal(own, portable)
 
 
+@pytest.mark.quick("F32-shape1")
 @pytest.mark.parametrize("shape", [(6, 64), (5, 3, 48)])
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "I8"])
 def test_rows_columns_and_planes_beside_a_tensor(opened, shape, dtype):
@@ -104,6 +111,7 @@ def test_rows_columns_and_planes_beside_a_tensor(opened, shape, dtype):
             assert np.array_equal(own, portable)
 
 
+@pytest.mark.quick("F32-F16-1027", "I8-I32-17")
 @pytest.mark.parametrize("n", [16, 17, 1000, 1027])
 @pytest.mark.parametrize(
     ("given", "made"),
@@ -132,6 +140,7 @@ REDUCED += [
 ]
 
 
+@pytest.mark.quick("F32-(3, 20000)-(1,)-0", "F32-(90, 512)-(0,)-1", "I8-(5, 3, 4, 64)-(1, 3)-1", "F16-(40003,)-()-0")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("shape", "axes"), REDUCED, ids=str)
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16", "I8", "U32"])
@@ -144,6 +153,7 @@ def test_rows_and_columns_reduced(opened, shape, axes, dtype, seed):
         assert np.array_equal(own, portable), name
 
 
+@pytest.mark.quick("F32-(70, 48)-1", "BF16-(3, 20000)-0")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("shape", [(9, 16), (70, 48), (6, 512), (5, 4112), (3, 20000)], ids=str)
 @pytest.mark.parametrize("dtype", ["F64", "F32", "BF16", "I8", "U64"])
@@ -162,6 +172,7 @@ def test_the_first_of_the_largest(opened, shape, dtype, seed):
     assert own[:2].tolist() == [d // 3, 0] and (dtype[0] not in "FB" or own[2] == d // 2)
 
 
+@pytest.mark.quick("(4, 8192)-1")
 @pytest.mark.parametrize(("shape", "axis"), [((4, 1024), 1), ((4, 8192), 1), ((256, 64), 0), ((2048, 128), 0)], ids=str)
 def test_sums_that_leave_the_range_on_the_way(opened, shape, axis):
     device = opened()
@@ -183,6 +194,7 @@ def test_sums_that_leave_the_range_on_the_way(opened, shape, axis):
         assert np.array_equal(own, portable, equal_nan=True)
 
 
+@pytest.mark.quick("I8-(33, 65)-1", "I32-(2, 40, 3, 64)-0")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     "shape", [(32, 32), (33, 65), (64, 128), (130, 260), (36, 1000), (3, 70, 36), (2, 40, 3, 64)], ids=str
@@ -197,6 +209,7 @@ def test_transposes(opened, shape, dtype, seed):
     assert np.array_equal(own, portable) and np.array_equal(own, x.transpose(order))
 
 
+@pytest.mark.quick("I16")
 @pytest.mark.parametrize("dtype", ["I8", "I16", "I32", "I64"])
 def test_copies_by_packs(opened, dtype):
     device = opened()
@@ -206,6 +219,7 @@ def test_copies_by_packs(opened, dtype):
         assert np.array_equal(own, portable) and np.array_equal(own, part.numpy())
 
 
+@pytest.mark.quick("F32")
 @pytest.mark.parametrize("dtype", ["I8", "I16", "F32", "F64"])
 def test_lines_moved_by_packs(opened, dtype):
     device = opened()
@@ -223,6 +237,7 @@ def test_lines_moved_by_packs(opened, dtype):
         assert np.array_equal(own, portable), (name, attrs)
 
 
+@pytest.mark.quick("1-F16")
 @pytest.mark.parametrize("dtype", ["I8", "F16", "F32", "F64"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_lines_gathered_by_packs(opened, dtype, axis):
@@ -234,6 +249,7 @@ def test_lines_gathered_by_packs(opened, dtype, axis):
         assert np.array_equal(own, portable)
 
 
+@pytest.mark.quick("[4100, 4099, 4355, 8200]-9000-1")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("count", [100, 9000, 40000])
 @pytest.mark.parametrize("wrong", [[], [0], [-1], [4100, 4099, 4355, 8200]], ids=str)
@@ -256,6 +272,7 @@ def test_the_first_wrong_index(opened, count, wrong, seed):
             device.synchronize()
 
 
+@pytest.mark.quick("shifted-F32-shape1")
 @pytest.mark.parametrize("shape", [(2, 3, 64), (3, 5, 8, 6), (1, 2, 400)])
 @pytest.mark.parametrize("dtype", ["F64", "F32", "F16"])
 @pytest.mark.parametrize("given", [2, 3, 4], ids=["plain", "scaled", "shifted"])

@@ -10,8 +10,6 @@ from planted import Planted
 
 import isokern
 
-pytestmark = pytest.mark.turns(4)  # each compiles a program
-
 MMA = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda/mma.h"
 KERNEL = """/* y[16, 8] = a[16, k] b[k, 8], k at most 16, lines of a and b at multiples of 16 bytes: a warp. */
 /* launch
@@ -148,6 +146,7 @@ def is_right(opened):
     ]
 
 
+@pytest.mark.quick("F16-13-1", "BF16-16-0")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("k", [16, 13, 9])
 @pytest.mark.parametrize("dtype", ["F16", "BF16"])
@@ -176,11 +175,18 @@ def test_the_kernel_without_a_fault_is_right(is_right, tmp_path):
     assert is_right(NONE.plant(tmp_path)) == [True] * len(SEEDS)
 
 
+@pytest.mark.quick("no wait for copies", "parts of a fragment exchanged")
 @pytest.mark.parametrize("fault", SILENT, ids=lambda f: f.name)
 def test_a_fault_is_wrong_in_some_order(is_right, tmp_path, fault):
     assert not all(is_right(fault.plant(tmp_path)))
 
 
+@pytest.mark.quick(
+    "a thread that takes no part and ends",
+    "a warp that is not whole",
+    "a row between chunks",
+    "a copy that is too long",
+)
 @pytest.mark.parametrize("fault", STOPPED, ids=lambda f: f.name)
 def test_a_fault_is_told(opened, tmp_path, fault):
     with pytest.raises(isokern.InternalError, match=fault.expected):

@@ -16,8 +16,6 @@ from isokern.cabi.plan import Plan
 from isokern.ops import find
 from isokern.simt.launch_block import launches
 
-pytestmark = pytest.mark.turns(8)  # each compiles a program
-
 KERNELS = Path(__file__).parents[2] / "plugins/cuda/src/isokern_cuda/kernels/cuda"
 BOUNDS = {"F32": 1e-6, "F16": 2e-3, "BF16": 1.6e-2}  # relative error of rounding an output twice
 DTYPES = list(BOUNDS)
@@ -68,6 +66,7 @@ def normal():
     return lambda *shape: random.standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.quick("large-F32-65-70-31-1", "small-F16-130-75-32-0")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(5, 18, 1), (65, 70, 31), (130, 75, 32), (70, 96, 100), (30, 6, 37), (40, 40, 0)]
@@ -80,6 +79,7 @@ def test_any_size(opened, normal, form, dtype, m, n, k, seed):
     assert alike(device, dtype, "matmul", inputs, k)
 
 
+@pytest.mark.quick("F16-True-False-odd", "BF16-False-True-whole")
 @pytest.mark.parametrize("more", [WHOLE, ODD], ids=["whole", "odd"])
 @pytest.mark.parametrize("b_across", [False, True])
 @pytest.mark.parametrize("a_across", [False, True])
@@ -91,6 +91,7 @@ def test_factors_lie_either_way(opened, normal, dtype, a_across, b_across, more)
     assert alike(device, dtype, "matmul", [a, b], 90)
 
 
+@pytest.mark.quick("gpu-F16")
 @pytest.mark.parametrize("dtype", ["F32", "F16"])
 @pytest.mark.parametrize("form", ["gpu", "gpu small"])
 def test_the_tiles_of_a_gpu(opened, normal, form, dtype):
@@ -99,6 +100,7 @@ def test_the_tiles_of_a_gpu(opened, normal, form, dtype):
     assert alike(device, dtype, "matmul", inputs, 72)
 
 
+@pytest.mark.quick("F16")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_batches(opened, normal, dtype):
     device = shaped(opened(), "small")
@@ -106,6 +108,7 @@ def test_batches(opened, normal, dtype):
     assert alike(device, dtype, "matmul", [a, b], 40)
 
 
+@pytest.mark.quick("F16-1")
 @pytest.mark.parametrize("front", [1, 2, 8])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_offsets(opened, normal, dtype, front):
@@ -114,6 +117,7 @@ def test_offsets(opened, normal, dtype, front):
     assert alike(device, dtype, "matmul", [a, b], 40)
 
 
+@pytest.mark.quick("F32-37--2.0-gelu")
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize("beta", [0.0, -2.0])
 @pytest.mark.parametrize("n", [40, 37])
@@ -163,6 +167,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.quick("padding-F16-large", "strides-F32-small", "groups-BF16-small", "first layer-F16-small")
 @pytest.mark.parametrize("form", ["large", "small"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CONVOLUTIONS)
@@ -173,6 +178,7 @@ def test_convolutions(opened, normal, case, dtype, form):
     assert alike(device, dtype, "conv2d", inputs, w[1] * w[2] * w[3], **attrs)
 
 
+@pytest.mark.quick("BF16-gpu small")
 @pytest.mark.parametrize("form", ["gpu", "gpu small"])
 @pytest.mark.parametrize("dtype", ["F32", "BF16"])
 def test_the_convolution_tiles_of_a_gpu(opened, normal, form, dtype):
@@ -328,6 +334,7 @@ def test_the_kernel_without_a_fault_is_right(opened):
     assert all(half_product(shaped(opened(seed), "large"), "cuda") for seed in range(4))
 
 
+@pytest.mark.quick("no wait for copies", "a thread that takes no part", "elements beyond the end")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
 def test_a_fault_is_seen(opened, tmp_path, fault):
     folder = fault.plant(tmp_path)

@@ -199,11 +199,17 @@ def test_the_kernel_without_a_fault_is_right(verdicts, tmp_path):
     assert verdicts(NONE.plant(tmp_path)) == [True] * len(SEEDS)
 
 
+@pytest.mark.quick("no barrier in the tree", "global memory that is not written", "what another block wrote")
 @cases(SILENT)
 def test_a_fault_is_wrong_in_some_order(verdicts, tmp_path, fault):
     assert not all(verdicts(fault.plant(tmp_path)))
 
 
+@pytest.mark.quick(
+    "threads that miss a barrier",
+    "threads at different barriers",
+    "a shuffle with a mask that is not the warp's",
+)
 @cases(STOPPED)
 def test_a_fault_is_told(opened, tmp_path, fault):
     device = opened(folder=fault.plant(tmp_path))
@@ -213,6 +219,7 @@ def test_a_fault_is_told(opened, tmp_path, fault):
     assert isokern.add(one, one).numpy() == [2.0]  # the next launch runs
 
 
+@pytest.mark.quick("1-threads that miss a shuffle for a barrier")
 @cases(STOPPED)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_fault_is_told_in_any_order(opened, tmp_path, fault, seed):
@@ -297,11 +304,18 @@ def sanitised(run, sanitizer):
     return start
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sanitizers_have_nothing_to_say_of_the_kernel(sanitised, tmp_path, seed):
     assert sanitised(NONE.plant(tmp_path), seed) == (0, "True\n")
 
 
+@pytest.mark.quick(
+    "a write past a tensor's end",
+    "a shared array past its end, by name",
+    "a shared array before its begin, by a pointer",
+    "a shift by 32",
+)
 @cases(SANITIZED)
 def test_sanitizers_tell_a_fault(sanitised, tmp_path, fault):
     status, text = sanitised(fault.plant(tmp_path))
@@ -333,6 +347,10 @@ def test_sanitizers_forget_the_stacks_of_a_launch_that_stopped(run, sanitizer, t
 DEVICES = "from isokern.cli.devices import rows; print([r['reason'] for r in rows() if r['backend'] == 'cuda_sim'])"
 
 
+@pytest.mark.quick(
+    "SEED-often-ISOKERN_CUDA_SIM_SEED=often; allowed: an integer from 0",
+    "SANITIZE-1-ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(g++ -print-file-name=libasan.so)",
+)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++, which is told first")
 @pytest.mark.parametrize(
     ("name", "value", "said"),

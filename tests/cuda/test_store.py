@@ -35,6 +35,7 @@ def test_a_cache_that_others_can_write_to(run, tmp_path):
     assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")} == files
 
 
+@pytest.mark.quick("unknown")
 @pytest.mark.parametrize("home", [None, "/nonexistent"], ids=["unknown", "gone"])
 def test_a_user_without_a_home_computes(stranger, home):
     given = SETTINGS if home is None else {**SETTINGS, "HOME": home}

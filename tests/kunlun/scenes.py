@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,21 +256,29 @@ EXCEPTIONS = {
 
 def one(statement: str) -> str:
     """Return a file with one kernel, which has the statement on a line of its own."""
-    include, body = (statement, "") if statement.startswith("#include") else ("", statement)
-    return f"""{HEAD}
-{include}
-static __global__ void kernel(const char *in, char *out)
+    return several([statement])
+
+
+def several(statements: Sequence[str]) -> str:
+    """Return a file with a kernel for each statement, which is on a line of its own; #include lines come first."""
+    included = [s for s in statements if s.startswith("#include")]
+    kernels = [
+        f"""static __global__ void kernel_{k}(const char *in, char *out)
 {{
     __local__ __simd__ char lm[256];
     __shared__ char sm[256];
     GM2LM(in, lm, 256);
     sm[core_id()] = 0;
-{body}
+{"" if statement in included else statement}
     if (lm[0] == 1)
         LM2GM(lm, out, 64);
 }}
-static void (*const kernels[])(const char *, char *) = {{kernel}};
 """
+        for k, statement in enumerate(statements)
+    ]
+    names = ", ".join(f"kernel_{k}" for k in range(len(statements)))
+    table = f"static void (*const kernels[])(const char *, char *) = {{{names}}};\n"
+    return "\n".join([HEAD, *included, *kernels, table])
 
 
 def source() -> str:

@@ -44,6 +44,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C++ 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a new folder with a kernel and arrays, and with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ISOKERN_CACHE", raising=False)  # tox sets it, and it takes precedence
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -56,6 +57,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a kernel, and with a cache of what is built from it."""
+    made = tmp_path_factory.mktemp("shared")
+    (made / "axpy.xpu").write_text(AXPY)
+    return made
+
+
+@pytest.fixture
+def built(folder: Path, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a new folder as above, whose kernel is compiled once for all tests: they do not write to it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    (folder / "axpy.xpu").unlink()
+    (folder / "axpy.xpu").symlink_to(shared / "axpy.xpu")  # what is built depends on where the source is
+    return folder
+
+
 def xpu(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
@@ -63,7 +81,7 @@ def xpu(*arguments: str) -> Result:
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 @pytest.mark.parametrize("size", [["--clusters", "1", "--cores", "1"], []])
-def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> None:
+def test_a_kernel_runs_on_arrays(built: Path, mode: str, size: list[str]) -> None:
     done = xpu("run", mode, *size, "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
     assert done.exit_code == 0, done.output
     assert "out.npy: float32[5000]" in done.stdout
@@ -86,14 +104,14 @@ def test_a_kernel_runs_on_arrays(folder: Path, mode: str, size: list[str]) -> No
         (["axpy.xpu", "1", "x.npy", "x.npy", "y.npy"], "argument 2, x.npy; allowed: a number"),
     ],
 )
-def test_wrong_arguments_are_told(folder: Path, arguments: list[str], said: str) -> None:
+def test_wrong_arguments_are_told(built: Path, arguments: list[str], said: str) -> None:
     done = xpu("run", "--fast", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
 
 
 @needs_compiler
-def test_a_launch_that_the_runtime_refuses_is_exit_1(folder: Path) -> None:
+def test_a_launch_that_the_runtime_refuses_is_exit_1(built: Path) -> None:
     done = xpu("run", "--fast", "--clusters", "256", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
     assert done.exit_code == 1
     assert "707" in done.stderr
@@ -153,8 +171,8 @@ def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
     return status == 0 and np.array_equal(np.load("out.npy"), right), done.stderr
 
 
+@pytest.mark.quick("--check")
 @needs_compiler
-@pytest.mark.turns(4)  # each compiles the kernel many times
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, mode: str) -> None:
     """The library is once truncated and once replaced by one that computes something else."""
@@ -198,6 +216,7 @@ def test_a_finding_has_its_line_where_nothing_can_be_kept(folder: Path, monkeypa
         assert "axpy.xpu:12" in axpy_there("--check", status=1)[1]
 
 
+@pytest.mark.quick("--check")
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_the_compilers_warnings_are_shown(folder: Path, mode: str) -> None:
@@ -254,6 +273,7 @@ def test_a_kernel_is_found_in_namespaces_headers_and_macros(folder: Path) -> Non
     assert np.load("out.npy") == 6
 
 
+@pytest.mark.quick("--fast")
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_functions_of_the_host_that_need_other_libraries_are_left_out(folder: Path, mode: str) -> None:
@@ -267,6 +287,7 @@ def test_functions_of_the_host_that_need_other_libraries_are_left_out(folder: Pa
     assert np.array_equal(np.load("out.npy"), 1 + 2 * np.arange(5000, dtype=np.float32))
 
 
+@pytest.mark.quick("given", "ns::count")
 @needs_compiler
 @pytest.mark.parametrize("name", ["count", "given", "stream", "index", "ns::count"])
 def test_a_kernel_may_have_any_name(folder: Path, name: str) -> None:
@@ -362,7 +383,7 @@ __global__ void total(__global_ptr__ const float *part, __global_ptr__ float *ou
 
 
 @needs_compiler
-def test_success_says_what_ran(folder: Path) -> None:
+def test_success_says_what_ran(built: Path) -> None:
     done = xpu("run", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
     assert done.exit_code == 0, done.output
     assert "axpy<<<12, 64>>>: 20 of 768 cores worked; 60 copies read 40,000 bytes and wrote 20,000" in done.stdout
@@ -370,10 +391,11 @@ def test_success_says_what_ran(folder: Path) -> None:
     assert "findings: none, with seed 7" in xpu("run", "--seed", "7", "axpy.xpu", "10", "2.0", "x.npy", "y.npy").stdout
     fast = xpu("run", "--fast", "axpy.xpu", "5000", "2.0", "x.npy", "y.npy")
     assert "axpy<<<12, 64>>> ran; fast mode checks nothing" in fast.stdout
-    (folder / "note.xpu").write_text(AXPY.replace("        mfence_lm();\n", ""))
+    (built / "note.xpu").write_text(AXPY.replace("        mfence_lm();\n", ""))
     assert "findings: 1 note, with seeds 0 to 3" in xpu("run", "note.xpu", "9", "2.0", "x.npy", "y.npy").stdout
 
 
+@pytest.mark.quick("--check")
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
 def test_several_launches_on_named_arrays(folder: Path, mode: str) -> None:
@@ -392,7 +414,7 @@ def test_several_launches_on_named_arrays(folder: Path, mode: str) -> None:
 
 
 @needs_compiler
-def test_one_array_for_two_parameters(folder: Path) -> None:
+def test_one_array_for_two_parameters(built: Path) -> None:
     one = ["--clusters", "1", "--cores", "1"]  # others would read what this one writes
     done = xpu("run", *one, "axpy.xpu", "256", "2.0", "both=x.npy:out.npy", "both")
     assert done.exit_code == 0, done.output
@@ -412,7 +434,7 @@ def test_one_array_for_two_parameters(folder: Path) -> None:
     ],
 )
 @needs_compiler
-def test_wrong_launches_are_told(folder: Path, arguments: list[str], said: str) -> None:
+def test_wrong_launches_are_told(built: Path, arguments: list[str], said: str) -> None:
     done = xpu("run", "--fast", "axpy.xpu", *arguments)
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
@@ -531,7 +553,7 @@ def test_a_host_program_runs(folder: Path) -> None:
 
 
 @needs_compiler
-def test_a_file_is_profiled(folder: Path) -> None:
+def test_a_file_is_profiled(built: Path) -> None:
     command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "profile", "axpy.xpu"]
 
     def tried(*options: str) -> subprocess.CompletedProcess[str]:
@@ -550,7 +572,7 @@ def test_a_file_is_profiled(folder: Path) -> None:
 
 
 @needs_compiler
-def test_a_negative_number_is_an_argument(folder: Path) -> None:
+def test_a_negative_number_is_an_argument(built: Path) -> None:
     done = xpu("run", "--fast", "--clusters", "1", "axpy.xpu", "5000", "-2.5", "x.npy", "y.npy:out.npy")
     assert done.exit_code == 0, done.output
     assert np.array_equal(np.load("out.npy"), 1 - 2.5 * np.arange(5000, dtype=np.float32))
@@ -605,6 +627,7 @@ print(json.dumps([launch.document() for x in sys.argv[1:] for launch in measure(
 """
 
 
+@pytest.mark.quick("KUNLUN3 of 3 clusters")
 @needs_compiler
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
 def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -31,25 +32,32 @@ extern "C" int run(int kernel, const char *in, char *out, int clusters, int core
     return status != 0 ? status : xpu_wait(nullptr);
 }
 """
-SOME = 8  # one of so many vector functions is compiled without `full`
+# The rows of a group, the headers of its source, and how this begins
 GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
-    "simd_some": (language.simd_kl3()[::SOME], ["xtdk_simd.h"], ""),
     "simd": (language.simd_kl3(), ["xtdk_simd.h"], ""),
     "simd_kl2": (language.simd_kl2(), ["xtdk_simd.h"], "#define __arch_xpu2__"),
-    "pairs": (language.pairs(), ["cluster_simd.h", "cluster_primitive.h"], ""),
-    "scalars": (language.scalars(), ["xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h", "cluster.h"], ""),
     # what runs where the machine has no fused multiply-add
     "sums": (list(language.accumulations(F32, "rn", "")), ["xtdk_simd.h"], "#define XPUSIM_NO_FUSED"),
 }
+OTHERS = ["cluster_simd.h", "cluster_primitive.h", "xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h", "cluster.h"]
+for group, some in (("others", 1), ("few", 8)):  # one vector function of some dozens, and all of the others or some
+    vectors = language.simd_kl3()[:: 8 * some]
+    GROUPS[group] = ([*vectors, *[*language.pairs(), *language.scalars()][::some]], ["xtdk_simd.h", *OTHERS], "")
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
 MODES = pytest.mark.parametrize("mode", compiling.MODES)
-# Compiling thousands of vector functions takes half a minute, so README's command covers some of them
-WHOLE = {"simd", "simd_kl2"}
+# Compiling thousands of vector functions takes half a minute: README's command covers some of them, fewer with checks
+QUICK = {("fast", "others"), ("fast", "sums"), ("checked", "few")}
 FUNCTIONS = [
-    pytest.param(mode, *case.values, id=f"{case.id}-{mode}", marks=[pytest.mark.full] * (case.values[0] in WHOLE))
+    pytest.param(
+        mode,
+        *case.values,
+        id=f"{case.id}-{mode}",
+        marks=[] if (mode, case.values[0]) in QUICK else [pytest.mark.full],
+    )
     for mode in compiling.MODES
     for case in CASES
+    if (mode, case.values[0]) != ("fast", "few")
 ]
 
 
@@ -157,14 +165,14 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from driver import Xpu
 xpu = Xpu(sys.argv[2], sys.argv[3])
-code = xpu.kernels.run(0, xpu.upload(bytes(4096)), xpu.upload(bytes(4096)), 1, 64)
+code = xpu.kernels.run(int(sys.argv[4]), xpu.upload(bytes(4096)), xpu.upload(bytes(4096)), 1, 64)
 print(xpu.error(code) if code == xpu.EXCEPTION else f"code {code}")
 xpu.kernel_debug(None)
 """
 
 
-def outcome(runtime: Path, library: Path, mode: str) -> str:
-    command = [sys.executable, "-c", CHILD, str(HERE), str(runtime), str(library)]
+def outcome(runtime: Path, library: Path, mode: str, kernel: int = 0) -> str:
+    command = [sys.executable, "-c", CHILD, str(HERE), str(runtime), str(library), str(kernel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(mode), timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -179,13 +187,27 @@ def test_headers_of_one_name_are_told_apart(runtime: Path, tmp_path: Path) -> No
     assert re.search(r"^F .*/xpusim/copy\.h$", lines, flags=re.M)
 
 
-@pytest.mark.turns(8)  # each compiles a kernel
-@MODES
-@pytest.mark.parametrize("name", scenes.EXCEPTIONS)
-def test_exception(runtime: Path, tmp_path: Path, mode: str, name: str) -> None:
+BAD = scenes.several([statement for statement, *_ in scenes.EXCEPTIONS.values()])
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that gives the library of the kernels with exceptions for a mode, compiled on demand."""
+    return functools.cache(lambda mode: build(tmp_path_factory.mktemp("bad"), "bad", BAD + ENTRY, mode))
+
+
+FAST = [pytest.param("fast", name, id=f"{name}-fast") for name in scenes.EXCEPTIONS]
+CHECKED = [
+    pytest.param("checked", name, id=f"{name}-checked", marks=[pytest.mark.full] * (name != "unaligned load from SM"))
+    for name in scenes.EXCEPTIONS
+]
+
+
+@pytest.mark.parametrize(("mode", "name"), FAST + CHECKED)
+def test_exception(runtime: Path, bad: Callable[[str], Path], mode: str, name: str) -> None:
     statement, exception, words = scenes.EXCEPTIONS[name]
-    text = outcome(runtime, build(tmp_path, "bad", scenes.one(statement) + ENTRY, mode), mode)
-    line = scenes.one(statement).split(statement)[0].count("\n") + 1
+    text = outcome(runtime, bad(mode), mode, list(scenes.EXCEPTIONS).index(name))
+    line = BAD.split(statement)[0].count("\n") + 1
     assert f"exception {exception}," in text
     assert words in text
     assert f"bad.xpu:{line})" in text
@@ -201,6 +223,7 @@ def test_output_is_the_host_s_when_it_asks(runtime: Path, tmp_path: Path, archit
     assert (": 61 62 63\n" in said) == bool(architecture)
 
 
+@pytest.mark.quick("checked")
 @MODES
 def test_output_that_is_cut_says_so(runtime: Path, tmp_path: Path, mode: str) -> None:
     text = scenes.one('if (core_id() == 3) { printf("%1023d\\n", 7); printf("%1022d\\n", 8); printf("next\\n"); }')
@@ -277,7 +300,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.turns(6)  # each starts the compiler
+@pytest.mark.quick("KL1's copies", "atomicadd of a short", "group-shared memory with an initialiser")
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_the_author_s_line(tmp_path: Path, name: str) -> None:
     statement, words = REFUSED[name]
@@ -339,7 +362,7 @@ OF_THE_HOST = {"xpu/xdnn.h", "xpu/runtime.h"}
 OTHER_WORDS = {"math.h", "cluster.h", "float", "reinterpret_cast", "__group_shared__", "_rz", "_ru", "_rd", "_ASYNC"}
 
 
-@pytest.mark.turns(6)  # each starts the compiler twice
+@pytest.mark.quick("`xtdk.h`", "`xtdk_simd.h`, `xtdk_simd_xpu2.h`")
 @pytest.mark.parametrize("row", rows_of("What is modelled"), ids=lambda row: row[0])
 def test_the_names_of_the_page_are_in_its_headers(row: list[str]) -> None:
     headers, told = re.findall(r"`([^`]*)`", row[0]), [w for w in words_of(row[1]) if w not in OTHER_WORDS]
@@ -387,6 +410,7 @@ for n in (1, 15, 16, 17, 1000, 12 * 64 * 16 + 5, 100003):
 """
 
 
+@pytest.mark.quick("checked")
 @MODES
 def test_example_axpy(runtime: Path, tmp_path: Path, mode: str) -> None:
     wrapper = (

@@ -17,8 +17,6 @@ from isokern.declare.operator import Sample
 from isokern.dtypes import BF16, BLOCKS, F16, F32, I64, Q4_0, Q8_0, DType
 from isokern.ops import find
 
-pytestmark = pytest.mark.turns(4)  # each runs on thousands of emulated cores
-
 LAYOUTS = ("contiguous", "permuted", "gaps", "negative")
 
 # (b, queries, keys, heads, heads of k, d, e), attributes, whether lengths and a mask are given: one query over many
@@ -38,6 +36,7 @@ def attention_sample(shape: tuple[int, ...], attrs: dict[str, Any], more: bool) 
     return Sample({"q": (b, m, h, d), "k": (b, s, g, d), "v": (b, s, g, e), **extra}, attrs, {"lengths": f"length:{s}"})
 
 
+@pytest.mark.quick("(F32, F32)-contiguous", "(Q8_0, F32)-gaps")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("types", [(F32, F32), (F16, BF16), (Q8_0, F32), (Q4_0, F16)], ids=str)
 def test_attention_of_every_shape(types: tuple[DType, DType], layout: str) -> None:
@@ -45,6 +44,7 @@ def test_attention_of_every_shape(types: tuple[DType, DType], layout: str) -> No
         judge("attention_lse", types, attention_sample(shape, attrs, more), layout)
 
 
+@pytest.mark.quick("special")
 @pytest.mark.parametrize("values", ["special", "out_of_range"])
 def test_odd_values_of_attention(values: str) -> None:
     judge("attention_lse", (F32, F32), attention_sample(*ATTENTION[1]), "contiguous", values)
@@ -69,6 +69,7 @@ def test_keys_of_split_cores_that_add_nothing() -> None:
 PRODUCTS = [(1, 1024, 900), (40, 8224, 70), (17, 64, 3100), (5, 160, 5), (2, 32, 70)]
 
 
+@pytest.mark.quick("Q4_0-contiguous", "Q8_0-negative")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", BLOCKS, ids=str)
 def test_products_with_blocks(dtype: DType, layout: str) -> None:
@@ -85,6 +86,7 @@ def test_a_batch_of_products() -> None:
         judge("matmul_transposed", (Q8_0, F32), sample, "permuted")
 
 
+@pytest.mark.quick("gaps")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_many_rows(layout: str) -> None:
     for dtype in BLOCKS:
@@ -105,6 +107,7 @@ def test_zeros_of_both_signs_in_a_block() -> None:
         assert np.array_equal(raw, quantize(x, dtype)), dtype
 
 
+@pytest.mark.quick("F16-permuted", "Q4_0-contiguous")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [F32, F16, Q8_0, Q4_0], ids=str)
 def test_positions_of_a_cache(dtype: DType, layout: str) -> None:
@@ -126,6 +129,7 @@ TURNED: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.quick("adjacent-contiguous", "half-gaps")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pairing", ["adjacent", "half"])
 def test_turns_of_every_shape(pairing: str, layout: str) -> None:
@@ -137,6 +141,7 @@ def test_turns_of_every_shape(pairing: str, layout: str) -> None:
         judge("rope", dtype, sample, layout)
 
 
+@pytest.mark.quick("permuted")
 @pytest.mark.parametrize("layout", ["contiguous", "permuted_in", "permuted", "gaps"])
 def test_rows_with_something_of_their_own(layout: str) -> None:
     for n, shape in enumerate([(3, 5000), (2, 70001), (1, 300007), (700, 130), (6, 40, 33), (40, 3, 2100)]):
@@ -145,6 +150,7 @@ def test_rows_with_something_of_their_own(layout: str) -> None:
         judge("add_rms_norm", dtype, Sample({"x": shape, "residual": shape, "w": shape[-1:]}), layout)
 
 
+@pytest.mark.quick("contiguous")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_largest_of_every_length(layout: str) -> None:
     for shape, k, axis in [
@@ -159,6 +165,7 @@ def test_the_largest_of_every_length(layout: str) -> None:
             judge("topk", dtype, Sample({"x": shape}, {"k": k, "axis": axis}), layout)
 
 
+@pytest.mark.quick("F32")
 @pytest.mark.parametrize("dtype", [F32, F16, BF16, I64], ids=str)
 def test_equal_elements_come_by_index(dtype: DType) -> None:
     x = np.random.default_rng(2).integers(-1, 2, (4, 3000)).astype(dtype.numpy)
@@ -182,6 +189,7 @@ SAMPLED: list[tuple[int, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.quick("F32-contiguous")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 def test_tokens_of_every_cut(dtype: DType, layout: str) -> None:
