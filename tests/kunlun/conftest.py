@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,19 @@ def xpu(kernels: Path) -> None:
     """Stands for the runtime's C interface, which a test marked `alone` gets in its own process."""
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """Return a process that runs each test marked `alone` in a process of its own (driver.py)."""
+    command = [sys.executable, str(HERE / "driver.py"), str(LIMIT)]
+    # A process that is forked from one with threads has their stacks, and so memory for threads of its own
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test marked `alone` in a process of its own."""
@@ -242,9 +256,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         "XPU_RUNTIME": str(pyfuncitem._request.getfixturevalue("runtime")),
         "XPU_KERNELS": str(pyfuncitem._request.getfixturevalue("kernels")),
     }
-    name = pyfuncitem.originalname
-    command = [sys.executable, str(HERE / "driver.py"), str(pyfuncitem.path), name, json.dumps(arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
-    if done.returncode != 0:
-        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    server, folder = (pyfuncitem._request.getfixturevalue(name) for name in ("server", "tmp_path_factory"))
+    output = folder.getbasetemp() / "alone"
+    given = {"path": str(pyfuncitem.path), "name": pyfuncitem.originalname, "arguments": arguments}
+    server.stdin.write(json.dumps({**given, "environment": environment, "output": str(output)}) + "\n")
+    server.stdin.flush()
+    answer = server.stdout.readline()
+    ended = json.loads(answer) if answer else "the process of driver.py has ended"
+    if ended != "exit status 0":
+        pytest.fail(f"{ended}\n{output.read_text(errors='replace')}", pytrace=False)
     return True

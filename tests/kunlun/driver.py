@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import runpy
+import select
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,32 @@ def run(path: str, name: str, arguments: dict[str, Any]) -> None:
     runpy.run_path(path)[name](xpu=xpu, **arguments)
 
 
+def serve(limit: float) -> None:
+    """Run the test that each line of standard input names in a process of its own, and print how this ended.
+
+    The processes are forked: what takes most of the time until a test begins is imported before, and no runtime is
+    loaded. In the process of a test this function returns when the test is done, so that the process ends as all do.
+    """
+    importlib.import_module("isokern")
+    importlib.import_module("pytest")
+    for line in sys.stdin:
+        given = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.environ.clear()
+            os.environ |= given["environment"]
+            output = os.open(given["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+                os.dup2(file, number)
+            run(given["path"], given["name"], given["arguments"])
+            return
+        ended = select.select([os.pidfd_open(child)], [], [], limit)[0]
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps(f"exit status {status}" if ended else f"not done after {limit} s"), flush=True)
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    run(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    serve(float(sys.argv[1]))
