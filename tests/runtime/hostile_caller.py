@@ -1,7 +1,8 @@
 """Call operators of many families in several floating-point environments; test_environment.py runs this.
 
-`hostile_caller.py LIBRARY DEVICE ENVIRONMENT` opens the device in the environment and prints JSON: for each operator
-and each environment of its caller, a digest of the results, and the calls that changed the caller's environment.
+`hostile_caller.py LIBRARY DEVICE ENVIRONMENT [LABEL ...]` opens the device in the environment and prints JSON: for each
+case, or each of those labels, and each environment of its caller, a digest of the results, and the calls that changed
+the caller's environment.
 """
 
 import ctypes
@@ -66,9 +67,10 @@ class Library:
         self.take_on.argtypes = [ctypes.c_char_p]
 
 
-def main(path, name, opened_in):
-    """Run all calls and print the result."""
-    caller, given = Library(path), cases()
+def main(path, name, opened_in, *labels):
+    """Run all calls, or those of some labels, and print the result."""
+    caller, every = Library(path), cases()
+    given = {label: every[label] for label in labels or every}
     caller.take_on(opened_in.encode())
     device = isokern.device(name)
     for limit in device.limits(1 << 20, isokern.F32):
