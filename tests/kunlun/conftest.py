@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -229,15 +229,36 @@ def xpu(kernels: Path) -> None:
     """Stands for the runtime's C interface, which a test marked `alone` gets in its own process."""
 
 
+class Python:
+    """Runs code as `python -c` does, in processes that are forked from one that has imported what most need."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self._process, self._outputs = process, [folder / "out", folder / "err"]
+
+    def __call__(
+        self, code: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Return the exit status and what was printed."""
+        given = {"code": code, "arguments": arguments, "folder": os.getcwd(), "outputs": list(map(str, self._outputs))}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        told = {**given, "environment": dict(os.environ if environment is None else environment)}
+        self._process.stdin.write(json.dumps(told) + "\n")
+        self._process.stdin.flush()
+        status = json.loads(self._process.stdout.readline())
+        shown = (path.read_text(errors="replace") for path in self._outputs)
+        assert isinstance(status, int), status
+        return subprocess.CompletedProcess([code, *arguments], status, *shown)
+
+
 @pytest.fixture(scope="session")
-def server() -> Iterator[subprocess.Popen[str]]:
-    """Return a process that runs each test marked `alone` in a process of its own (driver.py)."""
+def python(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Python]:
+    """Return a function that runs code in a process of its own (driver.py)."""
     command = [sys.executable, str(HERE / "driver.py"), str(LIMIT)]
     # A process that is forked from one with threads has their stacks, and so memory for threads of its own
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
-        yield process
+        yield Python(process, tmp_path_factory.mktemp("python"))
         assert process.stdin is not None
         process.stdin.close()
 
@@ -256,13 +277,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         "XPU_RUNTIME": str(pyfuncitem._request.getfixturevalue("runtime")),
         "XPU_KERNELS": str(pyfuncitem._request.getfixturevalue("kernels")),
     }
-    server, folder = (pyfuncitem._request.getfixturevalue(name) for name in ("server", "tmp_path_factory"))
-    output = folder.getbasetemp() / "alone"
-    given = {"path": str(pyfuncitem.path), "name": pyfuncitem.originalname, "arguments": arguments}
-    server.stdin.write(json.dumps({**given, "environment": environment, "output": str(output)}) + "\n")
-    server.stdin.flush()
-    answer = server.stdout.readline()
-    ended = json.loads(answer) if answer else "the process of driver.py has ended"
-    if ended != "exit status 0":
-        pytest.fail(f"{ended}\n{output.read_text(errors='replace')}", pytrace=False)
+    code = "import driver, json, sys; driver.run(*sys.argv[1:3], json.loads(sys.argv[3]))"
+    place = (str(pyfuncitem.path), pyfuncitem.originalname)
+    python = pyfuncitem._request.getfixturevalue("python")
+    done = python(code, *place, json.dumps(arguments), environment=environment)
+    if done.returncode != 0:
+        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
     return True

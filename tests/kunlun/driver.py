@@ -101,29 +101,32 @@ def run(path: str, name: str, arguments: dict[str, Any]) -> None:
 
 
 def serve(limit: float) -> None:
-    """Run the test that each line of standard input names in a process of its own, and print how this ended.
+    """Run the code in each line of standard input in a process of its own, as `python -c`, and print how this ended.
 
-    The processes are forked: what takes most of the time until a test begins is imported before, and no runtime is
-    loaded. In the process of a test this function returns when the test is done, so that the process ends as all do.
+    The processes are forked: what takes most of the time until code begins is imported before, and no runtime is
+    loaded. In such a process this function returns when the code is done, so that the process ends as all do.
     """
-    importlib.import_module("isokern")
-    importlib.import_module("pytest")
+    for name in ("isokern_kunlun_sim.cli", "pytest"):
+        importlib.import_module(name)
     for line in sys.stdin:
         given = json.loads(line)
         child = os.fork()
         if child == 0:
             os.environ.clear()
             os.environ |= given["environment"]
-            output = os.open(given["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+            os.chdir(given["folder"])
+            opened = [os.open(os.devnull, os.O_RDONLY)]
+            opened += [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for path in given["outputs"]]
+            for number, file in enumerate(opened):
                 os.dup2(file, number)
-            run(given["path"], given["name"], given["arguments"])
+            sys.argv = ["-c", *given["arguments"]]
+            exec(given["code"], {"__name__": "__main__"})
             return
         ended = select.select([os.pidfd_open(child)], [], [], limit)[0]
         if not ended:
             os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps(f"exit status {status}" if ended else f"not done after {limit} s"), flush=True)
+        print(json.dumps(status if ended else f"not done after {limit} s"), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,15 @@ def built(folder: Path, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def xpu(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
+
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def command(python: Command) -> Command:
+    """Return a function that runs the command in a process of its own."""
+    return functools.partial(python, "from isokern_kunlun_sim.cli import app; app()")
 
 
 @needs_compiler
@@ -160,12 +171,10 @@ def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monkey
     assert np.array_equal(np.load("out.npy"), 1 + 2 * np.arange(5000, dtype=np.float32))
 
 
-def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
+def axpy_there(command: Command, mode: str, status: int = 0) -> tuple[bool, str]:
     """Return whether a process of its own computes the right numbers, and its messages."""
     Path("out.npy").unlink(missing_ok=True)
-    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", mode]
-    command += ["axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command("run", mode, "axpy.xpu", "5000", "2.0", "x.npy", "y.npy:out.npy")
     assert done.returncode == status, done.stderr
     right = 1 + 2 * np.arange(5000, dtype=np.float32)
     return status == 0 and np.array_equal(np.load("out.npy"), right), done.stderr
@@ -174,46 +183,48 @@ def axpy_there(mode: str, status: int = 0) -> tuple[bool, str]:
 @pytest.mark.quick("--check")
 @needs_compiler
 @pytest.mark.parametrize("mode", ["--fast", "--check"])
-def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, mode: str) -> None:
+def test_a_kept_library_that_is_not_what_was_built_is_built_again(folder: Path, command: Command, mode: str) -> None:
     """The library is once truncated and once replaced by one that computes something else."""
-    assert axpy_there(mode)[0]
+    assert axpy_there(command, mode)[0]
     (kept,) = (folder / "cache" / "isokern" / "xpu").glob("axpy-*.so")
     whole = kept.read_bytes()
     (folder / "axpy.xpu").write_text(AXPY.replace("+=", "="))
-    assert not axpy_there(mode)[0]
+    assert not axpy_there(command, mode)[0]
     (other,) = set(kept.parent.glob("axpy-*.so")) - {kept}
     (folder / "axpy.xpu").write_text(AXPY)
     for content in (whole[:1000], other.read_bytes()):
         kept.write_bytes(content)
-        assert axpy_there(mode)[0]
+        assert axpy_there(command, mode)[0]
         assert len(kept.read_bytes()) == len(whole)
     if mode == "--check":
         listed = Path(f"{kept}.lines")
         lines = listed.read_bytes()
         listed.write_text("F another.xpu\nL 0 0 1\n")
-        assert axpy_there(mode)[0]
+        assert axpy_there(command, mode)[0]
         assert listed.read_bytes() == lines
 
 
 @needs_compiler
-def test_a_library_in_a_folder_that_others_can_write_to_is_not_run(folder: Path) -> None:
-    assert axpy_there("--fast")[0]
+def test_a_library_in_a_folder_that_others_can_write_to_is_not_run(folder: Path, command: Command) -> None:
+    assert axpy_there(command, "--fast")[0]
     (kept,) = (folder / "cache" / "isokern" / "xpu").iterdir()
     for mode in (0o777, 0o1777):
         (folder / "cache").chmod(mode)
         before = kept.stat().st_mtime_ns
-        right, said = axpy_there("--fast")
+        right, said = axpy_there(command, "--fast")
         assert right
         assert f"nothing is kept in {kept.parent}: others can write to {folder / 'cache'} (mode {mode:04o})" in said
         assert [f.stat().st_mtime_ns for f in kept.parent.iterdir()] == [before]
 
 
 @needs_compiler
-def test_a_finding_has_its_line_where_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_has_its_line_where_nothing_can_be_kept(
+    folder: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "axpy.xpu").write_text(AXPY.replace("        mfence();\n", "", 1))
     for cache in ("cache", "x.npy"):
         monkeypatch.setenv("ISOKERN_CACHE", str(folder / cache))
-        assert "axpy.xpu:12" in axpy_there("--check", status=1)[1]
+        assert "axpy.xpu:12" in axpy_there(command, "--check", status=1)[1]
 
 
 @pytest.mark.quick("--check")
@@ -457,13 +468,11 @@ __global__ void late(__global_ptr__ float *out)
 
 
 @needs_compiler
-def test_a_fault_that_one_schedule_hides_is_found_by_the_next(folder: Path) -> None:
+def test_a_fault_that_one_schedule_hides_is_found_by_the_next(folder: Path, command: Command) -> None:
     (folder / "late.xpu").write_text(LATE)
-    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", "late.xpu"]
 
     def tried(*options: str) -> subprocess.CompletedProcess[str]:
-        shape = ["--clusters", "1", "--cores", "2", "float32[1]:out.npy"]
-        return subprocess.run([*command, *options, *shape], capture_output=True, text=True, check=False)
+        return command("run", "late.xpu", *options, "--clusters", "1", "--cores", "2", "float32[1]:out.npy")
 
     assert tried("--seed", "1").returncode == 0
     swept = tried("--seed", "1", "--seeds", "20")
@@ -530,13 +539,9 @@ int main(int argc, char **argv)
 
 
 @needs_compiler
-def test_a_host_program_runs(folder: Path) -> None:
+def test_a_host_program_runs(folder: Path, command: Command) -> None:
     (folder / "host.xpu").write_text(HOST)
-    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "run", "host.xpu"]
-
-    def tried(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-
+    tried = functools.partial(command, "run", "host.xpu")
     done = tried("3")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "12"
@@ -553,22 +558,15 @@ def test_a_host_program_runs(folder: Path) -> None:
 
 
 @needs_compiler
-def test_a_file_is_profiled(built: Path) -> None:
-    command = [sys.executable, "-c", "from isokern_kunlun_sim.cli import app; app()", "profile", "axpy.xpu"]
-
-    def tried(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-
+def test_a_file_is_profiled(built: Path, command: Command) -> None:
+    tried = functools.partial(command, "profile", "axpy.xpu")
     given = ["5000", "-2.5", "x.npy", "y.npy"]
     shown = tried(*given).stdout
     assert re.search(r"launches +copies +bytes\s+\S+\s+1 +60 +60000\b", shown)
     assert re.search(r"[\d.]+ ms on the emulator in fast mode", shown)
     (launch,) = json.loads(tried("--json", "--clusters", "1", *given).stdout)
     assert (launch["kernel"], launch["clusters"], launch["copies"]["LM2GM"]["bytes"]) == ("axpy", 1, 20000)
-    assert (
-        "gone.xpu is no file"
-        in subprocess.run([*command[:-1], "gone.xpu"], capture_output=True, text=True, check=False).stderr
-    )
+    assert "gone.xpu is no file" in command("profile", "gone.xpu").stderr
 
 
 @needs_compiler
@@ -630,7 +628,7 @@ print(json.dumps([launch.document() for x in sys.argv[1:] for launch in measure(
 @pytest.mark.quick("KUNLUN3 of 3 clusters")
 @needs_compiler
 @pytest.mark.parametrize("model", ["KUNLUN2", "KUNLUN3", "KUNLUN3 of 3 clusters"])
-def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> None:
+def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(python: Command, model: str) -> None:
     """Each direction takes ⌈row bytes / 2,048⌉ copies per row at most.
 
     It is fewer where a core has several chunks of a row, and one per core where rows are split so that more cores work.
@@ -640,8 +638,8 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> N
     if "3 clusters" in model:
         environment["XPU_NUM_CLUSTER"] = "3"
     bounds = {16: 1, 64: 1, 4096: 8}  # floats of a row: copies
-    command = [sys.executable, "-c", PROFILED, *(f"x=F32[96,{row}]:{row + 8},1" for row in bounds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    done = python(PROFILED, *(f"x=F32[96,{row}]:{row + 8},1" for row in bounds), environment=environment)
+    assert done.returncode == 0, done.stderr
     for launch, (row, bound) in zip(json.loads(done.stdout), bounds.items(), strict=True):
         copies = {d: c["copies"] for d, c in launch["copies"].items()}
         working = launch["busy_cores"]
@@ -652,24 +650,17 @@ def test_rows_are_moved_by_no_more_copies_than_their_bytes_need(model: str) -> N
 
 
 @needs_compiler
-def test_profile_prints_tables_and_json() -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from isokern_kunlun_sim.cli import app; app()",
-        "profile",
-        "softmax",
-        "x=F32[8,1000]",
-    ]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_profile_prints_tables_and_json(command: Command) -> None:
+    tried = functools.partial(command, "profile", "softmax", "x=F32[8,1000]")
+    shown = tried().stdout
     assert "softmax<<<" in shown
     assert "bytes a 64-byte line" in shown
     assert re.search(r"launches +copies +bytes\s+\S+\s+1 +16 +64000\b", shown)
     assert re.search(r"cores busy +8 of 768\b", shown)
-    printed = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    printed = json.loads(tried("--json").stdout)
     assert (printed[0]["busy_cores"], printed[0]["device_cores"]) == (8, 768)
     assert printed[0]["scalar_loads"] > 8 * 1000 < printed[0]["scalar_stores"]
     assert {c["mean_burst"] for c in printed[0]["copies"].values()} == {4000}
-    refused = subprocess.run([*command, "--picture", "x.pdf"], capture_output=True, text=True, check=False)
+    refused = tried("--picture", "x.pdf")
     assert refused.returncode == 2
     assert ".png or .svg" in refused.stderr

@@ -43,21 +43,25 @@ def settings(cache):
         patch.setenv("ISOKERN_CACHE", str(cache))
         patch.setenv("ISOKERN_PLUGINS", "opencl")
         patch.setenv("PYOPENCL_NO_CACHE", "1")
-        patch.setenv("ISOKERN_OPENCL_BINARIES", "0")  # for them PoCL would compile each program once more
         isokern.backends()  # declares the plug-in's settings
         yield
 
 
 @pytest.fixture(scope="session")
 def device(settings):
-    """Return PoCL's device."""
-    return isokern.device("opencl:pocl:0")
+    """Return PoCL's device, without binaries, for which PoCL would compile each program once more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISOKERN_OPENCL_BINARIES", "0")
+        return isokern.device("opencl:pocl:0")
 
 
 @pytest.fixture
 def run(run):
-    """Return a function that runs Python code in a new process, where PoCL runs kernels in the caller's thread."""
-    return partial(run, ISOKERN_OPENCL_DEVICES="pocl", POCL_DEVICES="basic")
+    """Return a function that runs Python code in a new process, where PoCL runs kernels in the caller's thread.
+
+    By default it asks for no binaries either.
+    """
+    return partial(run, ISOKERN_OPENCL_DEVICES="pocl", POCL_DEVICES="basic", ISOKERN_OPENCL_BINARIES="0")
 
 
 @pytest.fixture
