@@ -50,9 +50,9 @@ def settings(cache):
 @pytest.fixture(scope="session")
 def device(settings):
     """Return PoCL's device, without binaries, for which PoCL would compile each program once more."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ISOKERN_OPENCL_BINARIES", "0")
-        return isokern.device("opencl:pocl:0")
+    found = isokern.device("opencl:pocl:0")
+    found.programs.binaries = False
+    return found
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The OpenCL device is opened without binaries, for which PoCL would compile each program once more."""
+"""The OpenCL device takes no binaries of programs: for them PoCL would compile each program once more."""
 
 import pytest
 
@@ -6,8 +6,7 @@ import isokern
 
 
 @pytest.fixture(scope="session", autouse=True)
-def settings() -> None:
-    if any(backend.name == "opencl" for backend in isokern.backends()):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ISOKERN_OPENCL_BINARIES", "0")
-            isokern.devices()
+def no_binaries() -> None:
+    for device in isokern.devices():
+        if device.name == "opencl:0":
+            device.programs.binaries = False  # type: ignore[attr-defined]
