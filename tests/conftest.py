@@ -16,8 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -72,16 +70,8 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(tryfirst=True)  # before pytest judges `full`
 def pytest_collection_modifyitems(config, items):
-    """Judge `quick` before pytest judges `full`, and `turns` behind it."""
-    _apply_quick(config, items)
-    result = yield
-    _apply_turns(config, items)
-    return result
-
-
-def _apply_quick(config, items):
     """Mark `full` the cases that a test's `quick` does not name; a name that is no case of it is an error."""
     named, found = {}, {}
     for item in items:
@@ -96,28 +86,6 @@ def _apply_quick(config, items):
             if unknown := names - found[function]:
                 given = f"{function} has no case {', '.join(sorted(unknown))}; allowed: {', '.join(found[function])}"
                 raise pytest.UsageError(given)
-
-
-@pytest.fixture(scope="session")
-def turn():
-    """Return 0: tests that pick their cases by it pick the same ones each time."""
-    return 0
-
-
-def _apply_turns(config, items):
-    """Keep every n-th case of a test marked `turns(n)`, the same ones each time."""
-    if config.getoption("markexpr") != "not full" or any("::" in argument for argument in config.args):
-        return
-    functions = [item.nodeid.partition("[")[0] for item in items]
-    count, seen, kept, others = Counter(functions), Counter(), [], []
-    for item, function in zip(items, functions, strict=True):
-        marker = item.get_closest_marker("turns")
-        parts = 1 if marker is None else min(marker.args[0], count[function])
-        (others if (zlib.crc32(function.encode()) + seen[function]) % parts else kept).append(item)
-        seen[function] += 1
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = kept
 
 
 def pytest_collection_finish():
