@@ -21,8 +21,8 @@ class Item:
 @pytest.fixture
 def apply(request):
     """Return the function that judges the marks of some items, with some words of the command line."""
-    (plugin,) = (p for p in request.config.pluginmanager.get_plugins() if hasattr(p, "_apply_quick"))
-    return lambda items, *words: plugin._apply_quick(SimpleNamespace(args=words), items)
+    (plugin,) = (p for p in request.config.pluginmanager.get_plugins() if hasattr(p, "_find_device"))
+    return lambda items, *words: plugin.pytest_collection_modifyitems(SimpleNamespace(args=words), items)
 
 
 def test_cases_that_are_not_named_are_full(apply):
