@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".tox" / "wheels"
-NOT_SOURCES = {"generated", "build", "dist", "__pycache__"}
+# A build copies the licence of the checkout next to the package: with it, the second fingerprint would be another one
+NOT_SOURCES = {"generated", "build", "dist", "__pycache__", "LICENSE"}
 NOT_DERIVED_FROM = {  # parts of core that no plug-in's generated files depend on
     "array_api",
     "bench",
