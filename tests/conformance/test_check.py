@@ -238,7 +238,7 @@ def test_the_runtime_is_judged_where_it_is_asked_for(cpu: Device, options: list[
 
 def test_shards_are_all_cases_once(cpu: Device) -> None:
     def listed(*arguments: str) -> list[str]:
-        operators = [w for name in ("add", "iota", "neg", "sub", "topk", "var") for w in ("--op", name)]
+        operators = [w for name in ("add", "cast", "iota", "neg") for w in ("--op", name)]
         return check(*operators, "--quick", "--list", *arguments).stdout.split()
 
     shards = [listed("--shard", f"{n}/3") for n in (1, 2, 3)]

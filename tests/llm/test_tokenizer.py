@@ -104,11 +104,6 @@ def test_text_comes_back(tokenizer):
         assert all(0 <= i < len(tokenizer) for i in ids)
 
 
-def test_the_page_counts_the_names():
-    page = (Path(__file__).parents[2] / "docs" / "language_models.md").read_text(encoding="utf-8")
-    assert f"{len(CUTS)} names of `tokenizer.ggml.pre`" in page
-
-
 @pytest.mark.parametrize("pre", BYTE_LEVEL.values())
 def test_text_comes_back_however_it_is_cut(pre):
     tokenizer = Tokenizer(gpt2_metadata(pre, **{f"{name}_token_id": i for i, name in enumerate(("cls", "seperator"))}))
