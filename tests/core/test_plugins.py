@@ -296,6 +296,7 @@ def test_fingerprint_mismatch_names_operator_and_versions(install):
 def test_a_plug_in_may_bring_an_operator(install, monkeypatch):
     ops.all_operators()
     monkeypatch.setattr(registry, "_BY_NAME", dict(registry._BY_NAME))
+    monkeypatch.setattr(registry, "_FOUND", dict(registry._FOUND))
     monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
     monkeypatch.setattr(registry, "_BY_SCHEMA", {schema: list(own) for schema, own in registry._BY_SCHEMA.items()})
     own = dataclasses.replace(registry.find("relu"), name="their_relu", kind="TREL")

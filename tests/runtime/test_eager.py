@@ -39,6 +39,7 @@ def test_an_operator_that_a_plug_in_brings_later_has_one(device, monkeypatch):
     isokern.relu([1.0], device=device)
     registry.all_operators()
     monkeypatch.setattr(registry, "_BY_NAME", dict(registry._BY_NAME))
+    monkeypatch.setattr(registry, "_FOUND", dict(registry._FOUND))
     monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
     registry.register(dataclasses.replace(registry.find("relu"), name="late_relu", kind="LATE"))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +47,10 @@ def consider(
     Those of one priority are asked in the order in which the device lists them.
     `variant` admits only one, by name; a variant that `hints` name is asked before the others; `failed` maps variants
     whose kernel could not be built to the reason; `constants` are positions of inputs that may be prepacked. Nothing is
-    compiled or built.
+    compiled or built. The audit event `isokern.kernel` has the names of the device and the operator.
     """
     operator = resolved.operator
+    sys.audit("isokern.kernel", device.name, operator.name)
     plan = Plan(resolved, constants)
     wish = hints.get("variant")
     every = sorted(_list_variants(device, operator.stem), key=lambda v: (v.name != wish, -v.priority))

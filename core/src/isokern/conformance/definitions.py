@@ -102,8 +102,16 @@ def read_module(
             binds, strings = {node.name}, set()
         else:
             binds = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        own.append(Statement(module, ast.dump(node), used, frozenset(binds), frozenset(strings)))
+        own.append(Statement(module, _write(node), used, frozenset(binds), frozenset(strings)))
     return tuple(found), tuple(own)
+
+
+def _write(value: object) -> str:
+    """Return the text of a syntax tree, which is the same in every Python: that of `ast.dump` differs."""
+    if isinstance(value, ast.AST):
+        fields = ", ".join(f"{n}={_write(v)}" for n, v in ast.iter_fields(value) if v is not None and v != [])
+        return f"{type(value).__name__}({fields})"
+    return f"[{', '.join(map(_write, value))}]" if isinstance(value, list) else repr(value)
 
 
 def imports(node: ast.AST, package: str) -> list[tuple[str, str, str]]:

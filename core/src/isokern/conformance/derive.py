@@ -9,6 +9,7 @@ that bypass the caches) and long rows run in a few dtypes. Variants that the dev
 from __future__ import annotations
 
 import itertools
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -421,6 +422,7 @@ def rank_variants(device: Device, operator: Operator) -> list[str] | None:
 
     It is None where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
     """
+    sys.audit("isokern.kernel", device.name, operator.name)
     try:
         return [v.name for v in sorted(device.variants(operator.stem), key=lambda v: -v.priority)]
     except Exception:

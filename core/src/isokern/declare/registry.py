@@ -1,7 +1,8 @@
 """The declared operators by name and by kind.
 
 Core's are declared when they are asked for: `isokern.ops` offers the modules that declare them. Whatever asks for all
-operators, or for one that nobody offers, loads every module.
+operators, or for one that nobody offers, loads every module. The audit event `isokern.operator` has the name of each
+operator when it is first looked up, and `*` when all are, so that a tracer sees what a process depends on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .attributes import fourcc
 from .operator import Operator
 
 _BY_NAME: dict[str, Operator] = {}
+_FOUND: dict[str, Operator] = {}  # those that have been looked up
 _BY_KIND: dict[int, Operator] = {}
 _BY_SCHEMA: dict[str, list[Operator]] = {}  # operators that share a record share its id
 
@@ -120,11 +122,13 @@ def withdraw(operator: Operator) -> None:
     """Remove a declaration; what was made from it stays."""
     if _BY_NAME.get(operator.name) is operator:
         del _BY_NAME[operator.name], _BY_KIND[operator.kind_id]
+        _FOUND.pop(operator.name, None)
         _BY_SCHEMA[operator.attrs.schema].remove(operator)
 
 
 def all_operators() -> list[Operator]:
     """Return every operator, ordered by name."""
+    sys.audit("isokern.operator", "*")
     _modules.load("")
     return [_BY_NAME[name] for name in sorted(_BY_NAME)]
 
@@ -153,10 +157,12 @@ def fingerprint_of(name: str) -> int | None:
 def find(name: str) -> Operator:
     """Return the operator of that name, or raise InvalidArgument with the nearest names."""
     try:
-        return _BY_NAME[name]
+        return _FOUND[name]
     except (KeyError, TypeError):  # what has no hash is no name either
+        sys.audit("isokern.operator", name)
         found = _ask_for(name)
         if found is not None:
+            _FOUND[name] = found
             return found
         near = ", ".join(difflib.get_close_matches(str(name), _BY_NAME)) or "see `isokern ops`"
         raise InvalidArgument("find", f"no operator is called {name!r}", allowed=near) from None
@@ -173,4 +179,4 @@ def by_kind(kind_id: int) -> Operator:
         _ask_for(_OFFERED_KINDS.get(kind_id, ""))
     if kind_id not in _BY_KIND:
         raise InvalidArgument("by_kind", f"no operator has kind {kind_id:#x}")
-    return _BY_KIND[kind_id]
+    return find(_BY_KIND[kind_id].name)

@@ -20,10 +20,10 @@ from ..cabi.element_types import portable_types
 from ..cabi.plan import Plan
 from ..declare.attributes import Attr
 from ..declare.conversion import convert
+from ..declare.registry import find, has
 from ..dtypes import F32, STORED_BLOCKS, DType
 from ..expr.tree import parse, to_c
 from ..layout import MAX_RANK
-from ..ops import all_operators
 from ..ops.generic import find_widest
 from .launch import PIECE, LaunchRequest, launch_file
 
@@ -160,7 +160,7 @@ def specialisation(plan: Plan, request: LaunchRequest, text: str, reports: bool,
 
 def _row(name: str, compute: DType) -> str:
     """Return the scalar expression of the elementwise operator of that name for a value v, or v where there is none."""
-    row = next((op for op in all_operators() if op.name == name), None)
+    row = find(name) if has(name) else None
     if row is None or row.scalar_expr is None:
         return "(v)"
     return to_c(row.scalar_expr, compute.name, lambda n: "v")
