@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from isokern.backend import KernelVariant
 from isokern.conformance.definitions import Definitions
 from isokern.conformance.dependencies import Dependencies
 from isokern.conformance.source_tree import SourceTree
@@ -25,24 +24,8 @@ PACKAGES = ("isokern_cpu", "isokern_opencl", "isokern_cuda", "isokern_kunlun_sim
 Edit = Callable[..., set[str]]
 
 
-class Named:
-    """Stands for a device of a plug-in in the checkout: the location of its package."""
-
-    def __init__(self, package: str) -> None:
-        self.name = "nosuch:0"
-        self.__class__ = type("Device", (Named,), {"__module__": package})
-
-    def variants(self, stem: str) -> list[KernelVariant]:
-        """Return one that takes every plan."""
-        return [KernelVariant(stem, "any", 0, lambda plan: None, _never)]
-
-
-def _never(plan: Any) -> Any:
-    raise NotImplementedError
-
-
 def digests(package: str, checkout: Path, parts: tuple[str, ...] = ()) -> dict[str, str]:
-    found = Dependencies(Named(package), SourceTree(checkout))
+    found = Dependencies(package, SourceTree(checkout))
     return {name: found.operator(name, parts) for name in EVERY}
 
 

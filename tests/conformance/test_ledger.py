@@ -170,6 +170,10 @@ def test_what_is_proved_does_not_run_again(cpu: Device, tmp_path: Path, monkeypa
     assert "3 of 3 subjects are proved" in again.stderr
     other = check(monkeypatch, *options, "--proof", "cpu-sanitize")
     assert judged(other) == cases, "another way to judge has proofs of its own"
+    under = [*options, "--condition", "ISOKERN_XPU_CHECK=1"]
+    assert judged(check(monkeypatch, *under)) == cases, "so have other conditions"
+    assert judged(check(monkeypatch, *under)) == 0
+    assert check(monkeypatch, *options).exit_code == 0
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line for line in lines if not line.startswith("cpu-quick/iota")) + "\n")
     assert 0 < judged(check(monkeypatch, *options)) < cases, "only what lost its proof"
@@ -275,6 +279,7 @@ def test_bad_input_is_a_typed_error(cpu: Device, tmp_path: Path, monkeypatch: py
     path = str(tmp_path / "ledger.tsv")
     assert "--recheck" in refused(monkeypatch, "--recheck", "2")
     assert "--proof" in refused(monkeypatch, "--proof", "cpu")
+    assert "--condition" in refused(monkeypatch, "--condition", "A=1")
     assert "--case" in refused(monkeypatch, "--ledger", path, "--case", "iota/*")
     assert "not in a checkout" in refused(monkeypatch, "--ledger", path, where=tmp_path)
     assert "--ledger" in refused(monkeypatch, "--ledger", str(tmp_path / "missing" / "ledger.tsv"))

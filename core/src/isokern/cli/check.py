@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..conformance.items import Item
     from ..conformance.proofs import Proofs
     from ..conformance.suite import Choice, Report
-    from ..oracle.cases import Case
     from ..oracle.verdicts import Outcome
 
 FAILED, NO_CASE = 1, 4
@@ -124,6 +123,13 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Where a checker writes what it finds: then nothing is proved."),
     ] = None,
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="What these proofs also depend on, such as NAME=VALUE, repeatable; else the settings that are set.",
+        ),
+    ] = None,
     recheck: Annotated[
         float | None,
         typer.Option(
@@ -172,7 +178,8 @@ def check(
             raise InvalidArgument("--times", "without a page of HTML", hint="add the page: --report FILE.html")
         measurements = read_measurements(times) if times else []
         known = ExpectedFailures.read(expected_failures).reasons if expected_failures else {}
-        for option, given in (("--proof", proof), ("--findings", findings), ("--recheck", recheck)):
+        of_ledger = {"--proof": proof, "--findings": findings, "--recheck": recheck, "--condition": condition}
+        for option, given in of_ledger.items():
             if given is not None and ledger is None:
                 raise InvalidArgument(option, f"{given} without a ledger", hint="name one: --ledger FILE")
         choice = Choice(quick, small)
@@ -186,7 +193,7 @@ def check(
         if ledger is not None:
             if case:
                 raise InvalidArgument("--ledger", "with --case", hint="a proof is of all cases: leave one out")
-            proofs = _open_ledger(ledger, work, proof, "-quick" * quick + "-small" * small, findings)
+            proofs = _open_ledger(ledger, work, proof, "-quick" * quick + "-small" * small, findings, condition)
             work = [(d, _select_unproved(proofs[d.name], recheck, seed)) for d, _ in work]
     if list_:
         _list(work, json)
@@ -268,7 +275,12 @@ def check(
 
 
 def _open_ledger(
-    path: Path, work: Sequence[tuple[Device, list[Item]]], name: str | None, part: str, findings: Path | None
+    path: Path,
+    work: Sequence[tuple[Device, list[Item]]],
+    name: str | None,
+    part: str,
+    findings: Path | None,
+    conditions: Sequence[str] | None,
 ) -> dict[str, Proofs]:
     """Return the proofs of each device; says which lines of the file are ignored."""
     from ..conformance.ledger import Ledger
@@ -280,7 +292,8 @@ def _open_ledger(
         note(complaint)
     tree = find_tree(Path.cwd())
     return {
-        d.name: Proofs(d, known, tree, name or d.name.partition(":")[0] + part, cases, findings) for d, cases in work
+        d.name: Proofs(d, known, tree, name or d.name.partition(":")[0] + part, cases, findings, conditions)
+        for d, cases in work
     }
 
 
@@ -307,6 +320,7 @@ def _choose(
 
     from ..conformance.derive import device_cases
     from ..conformance.runtime.every import runtime_checks
+    from ..conformance.suite import select
     from ..ops import all_operators
 
     if patterns and operators is None:  # those that the first parts of the patterns name; all for a part such as *x=3x5
@@ -316,10 +330,10 @@ def _choose(
         }
         if all(found or not set(n) & set("*?[") for n, found in named.items()):
             operators = list(dict.fromkeys(o for found in named.values() for o in found))
-    cases: list[Case] = device_cases(device, operators) if kernels else []
-    checks = runtime_checks() if runtime else []
     if not patterns:
-        return [*(c for c in checks if c.quick or not choice.quick), *choice.of(cases)]
+        return select(device, choice, operators, kernels, runtime)
+    cases = device_cases(device, operators) if kernels else []
+    checks = runtime_checks() if runtime else []
     every: list[Item] = [*checks, *cases]
     chosen = {c.id: c for p in patterns for c in every if c.id == p or fnmatch.fnmatchcase(c.id, p)}
     for p in patterns:

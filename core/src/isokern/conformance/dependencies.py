@@ -37,11 +37,19 @@ def digest_of(parts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(sorted(set(parts))).encode()).hexdigest()
 
 
-class Dependencies:
-    """What the proofs of one device depend on, in the checkout `tree`."""
+def package_of(device: Device) -> str:
+    """Return the package of the plug-in that provides a device."""
+    name = device.name.partition(":")[0]
+    plugins = [b.plugin for b in backends() if b.name == name]
+    loaded = [e.value for e in entry_points(group=GROUP) if e.name in plugins]
+    return (loaded[0] if loaded else type(device).__module__).partition(":")[0].partition(".")[0]
 
-    def __init__(self, device: Device, tree: SourceTree) -> None:
-        self.device, self.tree = device, tree
+
+class Dependencies:
+    """What the proofs of the devices of one plug-in depend on, in the checkout `tree`; `package` is the plug-in's."""
+
+    def __init__(self, package: str, tree: SourceTree) -> None:
+        self.package, self.tree = package, tree
         self.operators = {o.name: o.stem for o in all_operators()}
         self.stems = frozenset(self.operators.values())
 
@@ -51,7 +59,7 @@ class Dependencies:
     def machinery(self) -> str:
         """A digest of what every operator runs through."""
         modules = [p for p in self._modules if not p.startswith(f"{CORE}ops/") and not p.endswith(LAUNCH)]
-        shared = [p for p, stems in self._kernel_files.items() if stems is None]
+        shared = [p for p, stems in self.kernel_files.items() if stems is None]
         return digest_of([self.tree.digest(p) for p in (*modules, *shared)] + [digest_of(self._shared_declarations)])
 
     @cached_property
@@ -66,11 +74,19 @@ class Dependencies:
 
         `parts` are the operators that calls of it are lowered to.
         """
-        own = [self._own(n) for n in (name, *parts) if n in self.operators]
+        own = [self.kernels_of(n) for n in (name, *parts) if n in self.operators]
         return digest_of([self.machinery, *own, *([self._lowering_digest] if parts else [])])
 
-    def _own(self, name: str) -> str:
-        return digest_of([name, self._declarations[name], self._kernels[self.operators[name]]])
+    def kernels_of(self, name: str) -> str:
+        """Return a digest of an operator's declaration and kernels, without the machinery; `*` stands for all."""
+        if name == "*":
+            return digest_of(map(self.kernels_of, self.operators))
+        stem = self.operators.get(name)
+        return digest_of([name] if stem is None else [name, self._declarations[name], self._kernels[stem]])
+
+    def declaration_of(self, name: str) -> str:
+        """Return a digest of an operator's declaration; one that is missing has another digest."""
+        return digest_of([name, *filter(None, [self._declarations.get(name)])])
 
     @cached_property
     def _operators_of(self) -> Mapping[str, list[str]]:
@@ -88,7 +104,7 @@ class Dependencies:
     def _kernels(self) -> Mapping[str, str]:
         """Stem → a digest of its kernel files, and of the declarations that their headers are generated from."""
         files = defaultdict[str, list[str]](list)
-        for path, stems in self._kernel_files.items():
+        for path, stems in self.kernel_files.items():
             for stem in stems or ():
                 files[stem].append(self.tree.digest(path))
         rows = {stem: digest_of(self._declarations[n] for n in names) for stem, names in self._operators_of.items()}
@@ -109,20 +125,12 @@ class Dependencies:
         return digest_of(self.tree.digest(p) for p in self._lowering if not p.startswith(f"{CORE}ops/"))
 
     @cached_property
-    def _kernel_files(self) -> dict[str, frozenset[str] | None]:
+    def kernel_files(self) -> dict[str, frozenset[str] | None]:
         """File that is not a module → the stems that it counts for; None for all."""
         files = (p for p in self.tree.files if not p.endswith(".py") or p.endswith(LAUNCH))
         return {p: self._stems_of(p) for p in files if self._counts(p)}
 
     # The device's files
-
-    @cached_property
-    def package(self) -> str:
-        """The package of the plug-in that provides the device."""
-        name = self.device.name.partition(":")[0]
-        plugins = [b.plugin for b in backends() if b.name == name]
-        loaded = [e.value for e in entry_points(group=GROUP) if e.name in plugins]
-        return (loaded[0] if loaded else type(self.device).__module__).partition(":")[0].partition(".")[0]
 
     @cached_property
     def plugin(self) -> str:
@@ -195,9 +203,12 @@ class Dependencies:
 
     @cached_property
     def _shared_declarations(self) -> frozenset[str]:
-        """The statements of `ops` that the suite and the device import."""
+        return self.declarations_for(self._modules)
+
+    def declarations_for(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return the statements of `ops` that modules outside it import."""
         taken = set()
-        for path in self._modules:
+        for path in paths:
             if path.startswith(f"{CORE}ops/"):
                 continue
             for module, name in _list_imports(self.tree.text(path), self._package_of(path), functions=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import platform
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,8 @@ from pathlib import Path
 
 TITLE = "# isokern ledger 1: subject, digest, passed, day, tools, machine, uses"
 COLUMNS = 7
+# Flags of /proc/cpuinfo that decide which kernels run
+FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
 _HEXADECIMAL = re.compile("[0-9a-f]{20}")
 _MARKS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")  # of a merge that was not completed
 State = Callable[[Sequence[str]], str]  # what an entry uses → a digest of the tree as far as the subject depends on it
@@ -165,3 +168,12 @@ def _write(path: Path, text: str) -> None:
 def today() -> str:
     """Return the day as entries have it."""
     return date.today().isoformat()
+
+
+def machine() -> str:
+    """Return the architecture of this machine, and those of its features that kernels are chosen by."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    except OSError:
+        flags = set()
+    return " ".join([platform.machine(), *(f for f in FEATURES if f in flags)])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import random
 import time
 from collections import defaultdict
@@ -18,28 +17,17 @@ from .. import settings
 from ..backend import Device
 from ..oracle.verdicts import Outcome
 from ..status import InvalidArgument
-from .dependencies import Dependencies, digest_of
+from .dependencies import Dependencies, digest_of, package_of
 from .derive import rank_variants
 from .items import Item
-from .ledger import Entry, Ledger, State, today
+from .ledger import Entry, Ledger, State, machine, today
 from .runtime.check import RuntimeCheck
 from .source_tree import CORE, SourceTree
 
 RUNTIME = "runtime"  # the subject of all requirements on the runtime
 EVERY = 5.0  # seconds between two writes of the file
-# Flags of /proc/cpuinfo that decide which kernels run
-FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
 # Settings that say where a result is kept or printed, or which device runs, and do not change a result
 ASIDE = {"ISOKERN_CACHE", "ISOKERN_DEBUG", "ISOKERN_DEVICE", "ISOKERN_PLUGINS"}
-
-
-def machine() -> str:
-    """Return the architecture of this machine, and those of its features that kernels are chosen by."""
-    try:
-        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
-    except OSError:
-        flags = set()
-    return " ".join([platform.machine(), *(f for f in FEATURES if f in flags)])
 
 
 def find_tree(where: Path) -> SourceTree:
@@ -80,7 +68,8 @@ class Proofs:
     """The subjects of one device in a ledger, under a name that says how they are judged, such as `cpu-sanitize`.
 
     `every` are the items that the subjects consist of, as chosen by the options of the check. Nothing is proved once
-    there is something in the file `findings`, to which a checker writes what no case notices.
+    there is something in the file `findings`, to which a checker writes what no case notices. `conditions` are texts
+    that the proofs depend on, such as `ISOKERN_XPU_CHECK=1`; without them the settings of this process.
     """
 
     def __init__(
@@ -91,9 +80,11 @@ class Proofs:
         name: str,
         every: Sequence[Item],
         findings: Path | None = None,
+        conditions: Sequence[str] | None = None,
     ) -> None:
         self.device, self.ledger, self.name, self._findings = device, ledger, name, findings
-        self.dependencies = Dependencies(device, tree)
+        self.dependencies = Dependencies(package_of(device), tree)
+        self._conditions = _list_settings() if conditions is None else list(conditions)
         for package in ("isokern", self.dependencies.package):
             check_installed(tree, package)
         self.items = defaultdict[str, list[Item]](list)
@@ -118,8 +109,7 @@ class Proofs:
     def state(self, subject: str) -> State:
         """Return the function from the parts of lowered calls to a digest of all that the subject depends on."""
         chosen = digest_of(item.id for item in self.items[subject])
-        asked = (f"{name}={os.environ[name]}" for name in settings.table() if name in os.environ and name not in ASIDE)
-        conditions = [c for c in asked if os.sep not in c]  # not where a file of this machine is
+        conditions = self._conditions
 
         def state(parts: Sequence[str]) -> str:
             if subject == RUNTIME:
@@ -180,6 +170,12 @@ class Proofs:
     def describe(self) -> str:
         """Say how many subjects are proved for this tree."""
         return f"{self.name}: {len(self.proved)} of {len(self.items)} subjects are proved for this tree"
+
+
+def _list_settings() -> list[str]:
+    """Return the settings of this process, except those that name files of this machine."""
+    asked = (f"{name}={os.environ[name]}" for name in settings.table() if name in os.environ and name not in ASIDE)
+    return [c for c in asked if os.sep not in c]
 
 
 def subject_of(item: Item) -> str:

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from ..arguments import read_text
 from ..backend import Device
 from ..backend.discovery import backends
+from ..declare.operator import Operator
 from ..declare.samples import assignments
 from ..dtypes import ALL
 from ..ops import all_operators, find
 from ..oracle.cases import Case, dtype_text
 from ..oracle.verdicts import Outcome, Verdict
 from ..status import InvalidArgument
-from .derive import rank_variants
+from .derive import device_cases, rank_variants
 from .expected_failures import ExpectedFailures
 from .items import AnyItem, Item, judge_item
 from .run import Runner
 from .runtime.check import RuntimeCheck
+from .runtime.every import runtime_checks
 
 Pair = tuple[str, str]  # operator, and dtypes as in a case's id
 NAMED = 12  # operators that a sentence lists
@@ -246,6 +248,19 @@ class Choice:
         """Return the chosen cases, in their order."""
         chosen = quick(cases) if self.quick else list(cases)
         return [c for c in chosen if c.sample.size == "small"] if self.small else chosen
+
+
+def select(
+    device: Device,
+    choice: Choice,
+    operators: Sequence[Operator] | None = None,
+    kernels: bool = True,
+    runtime: bool = True,
+) -> list[Item]:
+    """Return the runtime checks and the cases of a device, of all operators or of some, that are chosen."""
+    checks = runtime_checks() if runtime else []
+    cases = device_cases(device, operators) if kernels else []
+    return [*(c for c in checks if c.quick or not choice.quick), *choice.of(cases)]
 
 
 def summary(reports: Sequence[Report]) -> Mapping[str, Mapping[str, int]]:
