@@ -23,7 +23,7 @@ import numpy as np
 from ..dtypes import BOOL, DType
 from ..expr.evaluate import COMPARE, function
 from ..expr.tree import Expr
-from .registry import all_operators
+from .registry import find, scan_operators
 
 EPS = 2.0**-23
 UNBOUNDED = 1e300  # in eps: any number is within this distance
@@ -98,7 +98,7 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
             x = number(node.args[0])
             return exactly(-x.value) if x.exact else Range(-x.value, -x.high, -x.low)
         if node.kind in ("arith", "call"):
-            found, ulps = _apply(node.value, [number(a) for a in node.args]), _ulps()[node.value]
+            found, ulps = _apply(node.value, [number(a) for a in node.args]), find_ulps(node.value)
             least = 0.0 if node.value in ("+", "-") else (1 + ulps) * tiny  # sums are exact where they underflow
             return found if ulps == 0 else _round(found.value, found.low, found.high, ulps, least)
         if node.kind == "select":
@@ -126,11 +126,20 @@ def bounds(tree: Expr, values: Mapping[str, Any], compute: DType) -> Range:
         return number(tree)
 
 
+def find_ulps(name: str) -> float:
+    """Return the error in eps of its result that a function's own row is allowed; for + - * that of IEEE 754."""
+    if name in ("+", "-", "*"):
+        return _IEEE
+    row = find(_rows()[name])
+    free = row.exact or row.signature.outputs[0].type == BOOL.name
+    return 0.0 if free else row.tolerance.ulps
+
+
 @cache
-def _ulps() -> dict[str, float]:
-    """Return the error in eps of its result that each function's own row is allowed; for + - * that of IEEE 754."""
-    found: dict[str, float] = {}
-    for row in all_operators():
+def _rows() -> dict[str, str]:
+    """Return the operator whose row is a function alone, by the function's name."""
+    found: dict[str, str] = {}
+    for row in scan_operators():
         tree = row.expression
         names = [a.value for a in tree.args if a.kind == "name"] if tree else []
         if (
@@ -139,9 +148,8 @@ def _ulps() -> dict[str, float]:
             and tree.kind in ("arith", "call")
             and len(set(names)) == len(tree.args)
         ):
-            free = row.exact or row.signature.outputs[0].type == BOOL.name
-            found.setdefault(tree.value, 0.0 if free else row.tolerance.ulps)
-    return found | dict.fromkeys("+-*", _IEEE)
+            found.setdefault(tree.value, row.name)
+    return found
 
 
 def _round(value: Any, low: Any, high: Any, ulps: float, tiny: float) -> Range:
