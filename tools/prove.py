@@ -29,11 +29,12 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import distributions, entry_points
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from conformance import find_sanitizer
 from environments import Environment, Environments, is_below, list_reads
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,6 +86,7 @@ class Command:
     words: tuple[str, ...]
     settings: tuple[str, ...] = ()  # NAME=VALUE
     compiler: str = ""  # whose AddressSanitizer is loaded first
+    reads: tuple[str, ...] = ()  # instead of those of the environment
 
     @property
     def environment(self) -> str:
@@ -109,7 +111,7 @@ class Command:
         options = parser.parse_args(own)
         if not rest:
             parser.error("no command is given: prove.py ENVIRONMENT -- COMMAND…")
-        return cls(options.environment, tuple(rest), tuple(options.set), options.asan), options
+        return cls(options.environment, tuple(rest), tuple(options.set), options.asan, tuple(options.reads)), options
 
 
 def split_at(words: list[str], mark: str) -> tuple[list[str], list[str]]:
@@ -153,6 +155,8 @@ class Declarations:
         self._known: dict[str, Any] = {}
         folders = {p.split("/")[1]: p.split("/")[3] for p in sorted(tree.files) if re.fullmatch(_PACKAGE, p)}
         self.packages: Mapping[str, str] = folders
+        modules = ((p, tree.text(p)) for p in sorted(tree.files) if re.fullmatch(_MODULE, p))
+        self._backends = {name: p.split("/")[1] for p, text in modules for name in _BACKEND.findall(text)}
 
     def of(self, plugin: str) -> Any:
         """Return the dependencies of a plug-in's devices, or those of core with ""."""
@@ -161,6 +165,10 @@ class Declarations:
 
             self._known[plugin] = Dependencies(self.packages.get(plugin, "isokern"), self.tree)
         return self._known[plugin]
+
+    def find_plugin(self, device: str) -> str:
+        """Return the folder of the plug-in that registers a device's backend; `*` if none is seen to."""
+        return self._backends.get(device.partition(":")[0], "*")
 
     @cached_property
     def files(self) -> frozenset[str]:
@@ -190,6 +198,8 @@ class Declarations:
         return digest_of([use, *(self.of(p).kernels_of(operator) for p in plugins if p in self.packages)])
 
 
+_MODULE = r"plugins/\w+/src/\w+/\w+\.py"
+_BACKEND = re.compile(r'register\.backend\(\s*"(\w+)"')
 _PACKAGE = r"plugins/\w+/src/\w+/__init__\.py"
 _MENTIONS_OPS = re.compile(r"\bops\b[.\w]* import\b|\bimport\b.*\bops\b")
 
@@ -226,13 +236,13 @@ class Tree:
             raise Refused(f"{' '.join(command.words)} names no tests: give folders or files below tests/")
         return [Subject(command, path) for path in found]
 
-    def reads(self, subject: Subject, given: Sequence[str] = ()) -> list[str]:
-        """Return the patterns of what a subject may read: those given, of its environment, or of every one."""
-        lines = tuple(given) or READS
-        environment = subject.command.environment
-        if not given and environment in self.environments:
-            lines = self.environments.get(environment).reads or READS
-        return list_reads(lines, subject.test or subject.command.words[0])
+    def reads(self, subject: Subject) -> list[str]:
+        """Return the patterns of what a subject may read: those of its command, of its environment, or of every one."""
+        command = subject.command
+        lines = command.reads
+        if not lines and command.environment in self.environments:
+            lines = self.environments.get(command.environment).reads
+        return list_reads(lines or READS, subject.test or command.words[0])
 
     def own_files(self, subject: Subject) -> list[str]:
         """Return the test file and what belongs to it."""
@@ -255,11 +265,11 @@ class Tree:
                 texts += [f"also {name}={value}"] if value != stated.get(name) else []
         return texts
 
-    def state(self, subject: Subject, reads: Sequence[str]) -> Any:
+    def state(self, subject: Subject) -> Any:
         """Return the function from what an entry names as used to a digest of all that the subject depends on."""
         fine = self.is_fine(subject.command)
         own = self.own_files(subject)
-        whole = self._list_read(tuple(reads), fine)
+        whole = self._list_read(tuple(self.reads(subject)), fine)
         parts = [*map(self.tree.digest, own), whole, f"runs {subject.words}", *self.conditions(subject.command)]
         if fine:
             parts += [self.declarations.shared, *map(self.tree.digest, self._imported(own))]
@@ -299,11 +309,12 @@ class Tree:
 
     # What was traced
 
-    def find_uses(self, subject: Subject, reads: Sequence[str], trace: Iterable[str]) -> tuple[list[str], list[str]]:
+    def find_uses(self, subject: Subject, trace: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return what an entry names as used, and the files that were read and are not declared."""
         used = Used(self.declarations.packages)
         undeclared: set[str] = set()
         own, fine = {*self.own_files(subject)}, self.is_fine(subject.command)
+        folder, reads = subject.test.rpartition("/")[0], self.reads(subject)
         for line in trace:
             kind, _, value = line.rstrip("\n").partition("\t")
             where, _, by = value.partition("\t")
@@ -311,7 +322,7 @@ class Tree:
             if kind == "operator" and fine:
                 used.operators.add(where)
             elif kind == "kernel" and fine:
-                used.add_kernel(find_plugin(where, self.declarations.packages), by)
+                used.add_kernel(self.declarations.find_plugin(where), by)
             elif kind in ("program", "untraced") and fine:
                 used.add_all()
             elif fine and (kind == "library" or (where.endswith(".so") and by != "isokern")):
@@ -325,6 +336,8 @@ class Tree:
                     # What Isokern itself opens is of the operators and kernels that it names
                     if by != "isokern" or not (path.endswith(".py") or "/kernels/" in path or path == INDEX):
                         used.files.add(path)
+                elif folder and path.startswith(f"{folder}/"):
+                    used.files.add(path)  # another test file beside it
                 elif not any(is_below(path, r) for r in reads) and (path, by) not in LOOKED_INTO:
                     undeclared.add(path)
         return used.summarize(), sorted(undeclared)
@@ -393,21 +406,6 @@ def list_imports(source: str) -> list[str]:
     return found
 
 
-def find_plugin(device: str, packages: Mapping[str, str]) -> str:
-    """Return the folder of the plug-in that provides a device; `*` for a device that a test made."""
-    from isokern.backend.discovery import GROUP, backends
-
-    name = device.partition(":")[0]
-    if name not in _PLUGINS:
-        plugins = [b.plugin for b in backends() if b.name == name]
-        loaded = {re.split(r"[:.]", e.value)[0] for e in entry_points(group=GROUP) if e.name in plugins}
-        _PLUGINS[name] = next((folder for folder, package in packages.items() if package in loaded), "*")
-    return _PLUGINS[name]
-
-
-_PLUGINS: dict[str, str] = {}
-
-
 def list_tools() -> str:
     """Return Python's version, NumPy's, and a digest of the versions of all distributions but Isokern's."""
     versions = {str(d.metadata["Name"]).lower(): d.version for d in distributions()}
@@ -415,12 +413,6 @@ def list_tools() -> str:
     digest = hashlib.sha256("\n".join(others).encode()).hexdigest()[:8]
     numpy = f"NumPy {versions['numpy']}, " if "numpy" in versions else ""
     return f"Python {sys.version_info[0]}.{sys.version_info[1]}, {numpy}{len(others)} distributions {digest}"
-
-
-def find_sanitizer(compiler: str) -> str:
-    """Return the path of a compiler's library of AddressSanitizer."""
-    command = [os.environ.get("CC", "cc") if compiler == "cc" else compiler, "-print-file-name=libasan.so"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def check_installed(tree: Tree) -> None:
@@ -447,8 +439,8 @@ def parse_shard(text: str | None) -> tuple[int, int]:
 class Run:
     """The subjects of one command, run in turn."""
 
-    def __init__(self, tree: Tree, command: Command, reads: Sequence[str]) -> None:
-        self.tree, self.command, self._given = tree, command, reads
+    def __init__(self, tree: Tree, command: Command) -> None:
+        self.tree, self.command = tree, command
         self.ledger = ledger_module.Ledger(tree.root / LEDGER)
         for complaint in self.ledger.complaints:
             print(complaint)
@@ -465,16 +457,15 @@ class Run:
         return open_
 
     def _is_proved(self, subject: Subject) -> bool:
-        state = self.tree.state(subject, self.tree.reads(subject, self._given))
+        state = self.tree.state(subject)
         return self.ledger.proof(subject.name, state, self.tools) is not None
 
     def prove(self, subject: Subject) -> bool:
         """Run a subject, and write down what that proves; return whether it passed."""
         print(f"\n$ {' '.join(subject.words)}", flush=True)
-        reads = self.tree.reads(subject, self._given)
         status, passed, trace = self._execute(subject)
         faults = [f"it ends with {status}"] if status not in (0, NO_TESTS if subject.test else 0) else []
-        uses, undeclared = self.tree.find_uses(subject, reads, trace)
+        uses, undeclared = self.tree.find_uses(subject, trace)
         if undeclared:
             shown = ", ".join(undeclared[:5]) + (f" and {len(undeclared) - 5} more" if len(undeclared) > 5 else "")
             scope = f"{subject.test.rpartition('/')[0]}: " if subject.test else ""
@@ -486,7 +477,7 @@ class Run:
         if faults:
             self.ledger.update(failed=[subject.name])
             return False
-        state = self.tree.state(subject, reads)
+        state = self.tree.state(subject)
         others = [e for e in self.ledger.entries(subject.name) if e.proves(state(e.uses))]
         entry = ledger_module.Entry(
             subject.name, passed, ledger_module.today(), self.tools, ledger_module.machine(), tuple(uses)
@@ -582,7 +573,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
         part, parts = parse_shard(options.shard or os.environ.get("PROVE_SHARD"))
         if tree.is_fine(command):
             check_installed(tree)
-        run = Run(tree, command, options.reads)
+        run = Run(tree, command)
         subjects = [s for s in tree.list_subjects(command) if zlib.crc32(s.name.encode()) % parts == part - 1]
         chosen = run.select(subjects, os.environ.get("PROVE") == "all")
         failed = [subject.name for subject in chosen if not run.prove(subject)]

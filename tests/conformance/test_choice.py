@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import conformance
+import environments
 import pytest
 
 from isokern.backend import Device
@@ -17,6 +19,7 @@ from isokern.dtypes import F32
 from isokern.ops import all_operators, find
 from isokern.oracle.cases import Case
 
+ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = ("abs", "add", "cast", "eye", "iota", "rms_norm", "softmax", "var")
 
 
@@ -80,7 +83,7 @@ def test_each_backend_is_checked_with_the_options_and_a_report_is_kept_on_reques
 ) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(tool, "KEPT", tmp_path / "reports")
-    monkeypatch.setattr(tool, "isokern", lambda *arguments: (asked.append(arguments), (0, {}))[1])
+    monkeypatch.setattr(tool, "isokern", lambda *arguments, **more: (asked.append(arguments), (0, {}))[1])
     assert tool.main(["cpu", "kunlun_sim", "--claimed", "--quick"]) == 0
     assert asked == [
         ("check", "--device", "cpu", "--claimed", "--quick"),
@@ -89,3 +92,74 @@ def test_each_backend_is_checked_with_the_options_and_a_report_is_kept_on_reques
     assert not (tmp_path / "reports").exists()
     tool.main(["cpu", "--keep", "--claimed"])
     assert [path.name for path in (tmp_path / "reports").iterdir()] == ["cpu.json"]
+
+
+def ask(tool: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[list[str], dict[str, str]]:
+    """Return the options of the last check that a command makes, and the variables it sets."""
+    asked: list[tuple[list[str], dict[str, str]]] = []
+
+    def record(*arguments: str, settings: dict[str, str] | None = None) -> tuple[int, dict[str, object]]:
+        asked.append(([*arguments], dict(settings or {})))
+        return 0, {}
+
+    monkeypatch.setattr(tool, "isokern", record)
+    assert tool.main(words) == 0
+    return asked[-1]
+
+
+def test_a_proof_sets_the_device_its_options_and_its_settings(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "KEPT", tmp_path / "reports")
+    for name in [n for n in os.environ if n.startswith(("ISOKERN_", "PROVE"))]:
+        monkeypatch.delenv(name)
+    name = "kunlun_sim-checked-1"
+    words, settings = ask(tool, monkeypatch, "--proof", name, "--ledger", "docs/ledger.tsv")
+    findings = str(tmp_path / "findings" / name)
+    assert settings == {
+        "ISOKERN_XPU_CHECK": "1",
+        "ISOKERN_XPU_SEED": "1",
+        "XPU_NUM_CLUSTER": "1",
+        "ISOKERN_XPU_REPORT": findings,
+    }
+    start = ["check", "--device", "kunlun_sim", "--quick", "--ledger", "docs/ledger.tsv", "--proof", name]
+    conditions = ["ISOKERN_XPU_CHECK=1", "ISOKERN_XPU_SEED=1", "XPU_NUM_CLUSTER=1"]
+    assert words == [*start, *(w for c in conditions for w in ("--condition", c)), "--findings", findings]
+    assert ask(tool, monkeypatch, "--proof", name, "-x")[0] == ["check", "--device", "kunlun_sim", "--quick", "-x"]
+    monkeypatch.setenv("PROVE", "all")
+    monkeypatch.setenv("PROVE_SHARD", "2/3")
+    words, _ = ask(tool, monkeypatch, "--proof", "cpu", "--ledger", "docs/ledger.tsv")
+    assert words[-4:] == ["--recheck", "100", "--shard", "2/3"]
+    with pytest.raises(SystemExit, match="allowed: cpu, cpu-levels"):
+        tool.main(["--proof", "cpu-fast"])
+
+
+def test_what_is_built_or_set_otherwise_proves_something_else(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backend that is named with a ledger is judged as the proof of its name, in any environment."""
+    for name in [n for n in os.environ if n.startswith(("ISOKERN_", "PROVE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ISOKERN_CUDA_SIM_SEED", "1")  # the proof decides about this one
+    words, _ = ask(tool, monkeypatch, "cuda_sim", "--claimed", "--ledger", "L")
+    assert words == ["check", "--device", "cuda_sim", "--claimed", "--ledger", "L", "--proof", "cuda_sim"]
+    monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
+    monkeypatch.setenv("ISOKERN_CACHE", "/tmp/cache")
+    assert ask(tool, monkeypatch, "cpu", "--ledger", "L")[0][-2:] == ["--condition", "ISOKERN_ON_MISSING=error"]
+    monkeypatch.setenv("ISOKERN_CPU_LEVELS", "all")
+    assert "ISOKERN_CPU_LEVELS=all" in ask(tool, monkeypatch, "cpu", "--ledger", "L")[0]
+    assert tool.PROOFS["cpu-levels"].conditions == ["ISOKERN_CPU_LEVELS=all"], "as its environment builds it"
+
+
+def test_each_proof_runs_in_its_environment_which_builds_what_it_says() -> None:
+    known = environments.Environments(ROOT)
+    for name, proof in conformance.PROOFS.items():
+        environment = known.get(proof.environment)
+        commands = [words for words in environment.split_commands() if "tools/conformance.py" in words]
+        proofs = [words[i + 1] for words in commands for i, word in enumerate(words) if word == "--proof"]
+        assert proofs.count(name) == 1, name
+        assert all("--ledger docs/ledger.tsv" in " ".join(words) for words in commands)
+        assert proof.built.items() <= environment.split_settings().items()
+        assert "full" in environment.labels
+    asked = [e.name for e in known for words in e.split_commands() if "tools/conformance.py" in words]
+    assert {*asked} == {p.environment for p in conformance.PROOFS.values()} | {"devices", "cuda", "ledger"}

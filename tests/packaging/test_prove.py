@@ -34,7 +34,7 @@ commands =
     "core/src/isokern/library.txt": "library",
     "core/src/isokern/ops/softmax.py": 'declare("softmax")\n',
     "plugins/cpu/pyproject.toml": "",
-    "plugins/cpu/src/isokern_cpu/__init__.py": "",
+    "plugins/cpu/src/isokern_cpu/__init__.py": 'register.backend("cpu", open)\n',
     "plugins/cpu/src/isokern_cpu/kernels/softmax.c": "softmax",
     "plugins/cpu/src/isokern_cpu/kernels/rope.c": "rope",
     "plugins/cpu/src/isokern_cpu/pool.c": "pool",
@@ -126,7 +126,7 @@ def test_an_edit_makes_what_depends_on_it_stale(project: Path, run: Prove, path:
     def states() -> dict[str, str]:
         tree = prove.Tree(project)
         command, _ = prove.Command.parse(["unit", "--", "pytest", "tests"])
-        return {s.test: tree.state(s, tree.reads(s))(()) for s in tree.list_subjects(command)}
+        return {s.test: tree.state(s)(()) for s in tree.list_subjects(command)}
 
     before = states()
     (project / path).write_text(f"{FILES.get(path, '')}\n# edited\n")
@@ -148,6 +148,13 @@ def test_only_the_kernels_that_were_used_count(project: Path, run: Prove, cpu: o
     assert run("pytest", "tests/helped") == ["tests/helped/test_a.py"]
     (project / "core/src/isokern/ops/softmax.py").write_text('declare("softmax", 2)\n')
     assert run("pytest", "tests/helped") == ["tests/helped/test_a.py"]
+
+
+def test_a_device_that_no_plug_in_registers_counts_for_all(project: Path, run: Prove, cpu: object) -> None:
+    (project / "plugins/cpu/src/isokern_cpu/__init__.py").write_text("")
+    (project / "tests/helped/test_a.py").write_text(KERNEL)
+    run("pytest", "tests/helped/test_a.py")
+    assert "*:softmax" in subjects(project)["unit/tests/helped/test_a.py"][6].split()
 
 
 def test_a_kernel_file_that_a_test_opens_counts(project: Path, run: Prove) -> None:
