@@ -59,6 +59,11 @@ class Proof:
         return sorted(f"{name}={value}" for name, value in {**self.settings, **self.built}.items())
 
     @property
+    def listing(self) -> dict[str, str]:
+        """The settings under which its cases can be listed: without a sanitizer, which has to be loaded first."""
+        return {name: value for name, value in self.settings.items() if not name.endswith("_SANITIZE")}
+
+    @property
     def options(self) -> list[str]:
         """The options of `isokern check` that choose the cases."""
         chosen = {"--quick": self.quick, "--small": self.small, "--claimed": self.claimed}
@@ -85,7 +90,7 @@ _OCLGRIND = {"ISOKERN_OPENCL_DEVICES": "oclgrind", "OCLGRIND_DATA_RACES": "1", "
 _ASAN = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"}
 
 
-def _checked(seed: int, **settings: str) -> Proof:
+def _make_checked(seed: int, **settings: str) -> Proof:
     """Return the proof by the checked XPU kernels, in the schedule of a seed: no finding is allowed."""
     every = {"ISOKERN_XPU_CHECK": "1", "ISOKERN_XPU_SEED": str(seed), **settings}
     name = "conformance-kunlun_sim-checked"
@@ -136,10 +141,10 @@ PROOFS = {
         "kunlun_sim", "conformance-kunlun_sim", quick=True, settings={"XPUSIM_DEVICE_MODEL": "KUNLUN2"}
     ),
     "kunlun_sim-3": Proof("kunlun_sim", "conformance-kunlun_sim", quick=True, settings={"XPU_NUM_CLUSTER": "3"}),
-    "kunlun_sim-checked": _checked(0),
+    "kunlun_sim-checked": _make_checked(0),
     # One cluster, so that a core has several tiles
-    "kunlun_sim-checked-1": _checked(1, XPU_NUM_CLUSTER="1"),
-    "kunlun_sim-checked-2": _checked(2),
+    "kunlun_sim-checked-1": _make_checked(1, XPU_NUM_CLUSTER="1"),
+    "kunlun_sim-checked-2": _make_checked(2),
 }
 _DECIDED = frozenset(name for proof in PROOFS.values() for name in proof.settings)
 

@@ -176,5 +176,5 @@ def check_mutations(path: Path) -> list[str]:
 
 
 def check_status(path: Path) -> list[str]:
-    """Check that the page does not contradict itself."""
+    """Check that the page does not contradict itself; `python tools/status.py --check` compares it with the tree."""
     return status.faults(path.read_text(encoding="utf-8"))

@@ -272,7 +272,7 @@ class Tree:
         whole = self._list_read(tuple(self.reads(subject)), fine)
         parts = [*map(self.tree.digest, own), whole, f"runs {subject.words}", *self.conditions(subject.command)]
         if fine:
-            parts += [self.declarations.shared, *map(self.tree.digest, self._imported(own))]
+            parts += [self.declarations.shared, *map(self.tree.digest, self._find_imported(own))]
         return lambda uses: digest_of([*parts, *map(self._digest_use, uses)])
 
     def _list_read(self, reads: tuple[str, ...], fine: bool) -> str:
@@ -287,7 +287,7 @@ class Tree:
     def _read(self) -> dict[tuple[tuple[str, ...], bool], str]:
         return {}
 
-    def _imported(self, own: Iterable[str]) -> Iterator[str]:
+    def _find_imported(self, own: Iterable[str]) -> Iterator[str]:
         """Yield the finely counted modules that test files import by themselves: these count as a whole."""
         for path in own:
             if path.endswith(".py"):

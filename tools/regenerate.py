@@ -163,7 +163,7 @@ MEASURED = {
     ),
     "status": Measured(
         "docs/status.md",
-        "the outcomes that the environments of the full run leave in .tox",
+        "what docs/ledger.tsv, which the full run writes, proves for this tree",
         [[PYTHON, "tools/status.py"]],
         measured.check_status,
     ),

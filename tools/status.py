@@ -1,161 +1,224 @@
-"""Write docs/status.md, the last full result: `python tools/status.py` after `tox -m full`.
+"""Write docs/status.md, what docs/ledger.tsv proves for this tree: `python tools/status.py`.
 
-The page says when everything was run, at which commit, on which machine, and the outcome and time of each environment,
-whose names come from tox, and the commit at which everything was last green. A result
-counts for the commit when it is newer than the commit and no file differs
-from it; an environment without a result of this commit has not run.
+For each proof of tools/conformance.py every operator, and for each environment of the full run every test file, is
+proved for this very tree, stale, or was never proved. `--check` writes nothing, and exits with 1 if the page differs.
+Digests are computed from files; the cases of a proof follow from its device, which is opened in a process with the
+proof's settings. What is proved by a device that is missing cannot be told.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from conformance import ROOT
+import prove
+from conformance import PROOFS, ROOT
 from times import table
 
-NO_DEVICE = 3  # exit status of an environment whose device is missing: it is skipped, as in toxfile.py
 STATUS = ROOT / "docs" / "status.md"
 TITLE = "# Status"
-GREEN = re.compile(r"^<!-- green: ([0-9a-f]{40}) -->$", re.M)
-NEVER = "Everything has not been green yet."
-SINCE = re.compile(r"^Everything was last green at commit `([0-9a-f]{40})`, on (\d{4}-\d\d-\d\d)\.$", re.M)
+SHARE = re.compile(r"^\*\*(\d+\.\d) %\*\* of ([\d,]+) subjects (?:is|are) proved for this tree", re.M)
+COLUMNS = ("proof or environment", "proved", "stale", "never", "tools", "machines", "latest day")
+LONGEST = 340  # characters of a list of subjects
+TOOLS = 3  # that a cell names
+EXPLAINED = (
+    "`python tools/status.py` makes this page from [the ledger](conformance.md#the-ledger-of-proofs), a file that the"
+    " full run writes: `tox -p 2 -m full` runs what is not proved. A subject is an operator on a device, judged in one of"
+    " the ways that `tools/conformance.py` lists, or a test file or a command of an environment."
+)
 
 
-@dataclass(frozen=True)
-class Result:
-    """The outcome of an environment: passed, failed, skipped (no device) or not run; seconds where it ran."""
+@dataclass
+class Row:
+    """What is known of the subjects of a proof or an environment; `reason` says why nothing can be told."""
 
-    environment: str
-    outcome: str
-    wall: float = 0.0
-    processor: float = 0.0
+    name: str
+    proved: list[str] = field(default_factory=list)
+    stale: dict[str, list[str]] = field(default_factory=dict)  # by the day on which they were proved last
+    never: list[str] = field(default_factory=list)
+    tools: set[str] = field(default_factory=set)
+    machines: set[str] = field(default_factory=set)
+    latest: str = ""
+    reason: str = ""
 
+    @property
+    def count(self) -> int:
+        """How many subjects there are."""
+        return len(self.proved) + sum(map(len, self.stale.values())) + len(self.never)
 
-def last_green(page: str) -> str | None:
-    """Return the commit that the page names as the last at which everything passed, None if there is none."""
-    found = GREEN.search(page)
-    return found[1] if found else None
+    def add(self, subject: str, proof: Any, latest: Any) -> None:
+        """Add a subject with the entry that proves it, and else with its newest one."""
+        entry = proof or latest
+        if proof is not None:
+            self.proved.append(subject)
+        elif latest is not None:
+            self.stale.setdefault(latest.day, []).append(subject)
+        else:
+            self.never.append(subject)
+        if entry is not None:
+            self.tools |= {entry.tools or "-"}
+            self.machines |= {entry.machine or "-"}
+            self.latest = max(self.latest, entry.day)
 
+    @property
+    def cells(self) -> list[Any]:
+        """The row of the table."""
+        if self.reason:
+            return [self.name, "", "", "", f"cannot be told here: {self.reason}", "", ""]
+        stale = sum(map(len, self.stale.values()))
+        found = [summarize(self.tools), summarize(self.machines), self.latest]
+        return [self.name, str(len(self.proved)), str(stale), str(len(self.never)), *found]
 
-def git(*arguments: str) -> str:
-    """Return the output of a git command on the checkout, without line ends; a row may begin with a space."""
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.rstrip()
-
-
-def result(folder: Path, environment: str, after: float) -> Result:
-    """Return the result of an environment, if it is newer than `after` (seconds since 1970)."""
-    path = folder / f"{environment}.json"
-    if not path.exists() or path.stat().st_mtime < after:
-        return Result(environment, "not run")
-    row = json.loads(path.read_text(encoding="utf-8"))
-    skipped = row["exit"] == NO_DEVICE and environment.startswith(("conformance-", "opencl-"))
-    outcome = "passed" if row["exit"] == 0 else "skipped: no device" if skipped else f"failed ({row['exit']})"
-    return Result(environment, outcome, sum(row["wall"].values()), sum(row["processor"].values()))
-
-
-def machine() -> str:
-    """Return a line with the processor, usable cores, memory, system and Python."""
-    names = []
-    if Path("/proc/cpuinfo").exists():
-        names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    processor = names[0] if names else platform.processor() or platform.machine()
-    return f"{processor}, {cores} cores, {memory:.0f} GiB, {platform.system()}, Python {platform.python_version()}"
-
-
-def conformance(reports: Path, after: float) -> str:
-    """Return a table of the cases of each backend whose report is newer than `after`."""
-    rows = []
-    for path in sorted(reports.glob("*.json")) if reports.exists() else ():
-        report = json.loads(path.read_text(encoding="utf-8"))
-        if path.stat().st_mtime >= after and report.get("check"):
-            for device, counts in report["check"]["summary"].items():
-                failed = sum(n for verdict, n in counts.items() if verdict.startswith("fail"))
-                rows.append([device, counts["pass"], counts.get("lowered", 0), counts["unsupported"], failed])
-    return table(["device", "cases passed", "lowered", "refused", "failed"], rows) if rows else ""
+    def list_open(self) -> list[str]:
+        """Return lines that name what is stale or was never proved."""
+        days = [(f"stale, last proved on {day}", names) for day, names in sorted(self.stale.items())]
+        groups = [*days, *([("never proved", self.never)] if self.never else [])]
+        return [f"- **{self.name}**, {what}: {shorten(names)}" for what, names in groups]
 
 
-def page(results: Sequence[Result], commit: str, when: str, on: str, cases: str, green: tuple[str, str] | None) -> str:
-    """Return the page; `green` is the commit at which everything was last green, and the date."""
-    rows = [[r.environment, r.outcome, r.wall, r.processor] for r in results]
-    rows.append(["all", "", float(sum(r.wall for r in results)), float(sum(r.processor for r in results))])
-    parts = [
-        TITLE,
-        f"<!-- green: {green[0]} -->" if green else "",
-        f"Everything was last green at commit `{green[0]}`, on {green[1]}." if green else NEVER,
-        "This page is written by `tox -e status` when all environments of `tox -m full` have run; "
-        "seconds are those of the machine below.",
-    ]
-    if results:
-        parts += [
-            f"The last run was of commit `{commit}`, on {when}, on {on}.",
-            table(["environment", "outcome", "wall", "processor"], rows),
-        ]
-    return "\n\n".join(p for p in [*parts, cases] if p) + "\n"
+def summarize(texts: Iterable[str]) -> str:
+    """Return a few texts, and how many more there are."""
+    found = sorted(texts)
+    return "; ".join(found[:TOOLS]) + (f"; {len(found) - TOOLS} more" if len(found) > TOOLS else "")
+
+
+def shorten(names: Sequence[str]) -> str:
+    """Return names with commas up to a length, and how many more there are."""
+    shown: list[str] = []
+    for name in sorted(names):
+        if shown and len(", ".join([*shown, name])) > LONGEST:
+            return f"{', '.join(shown)} and {len(names) - len(shown):,} more"
+        shown.append(f"`{name}`")
+    return ", ".join(shown)
+
+
+def judge_proof(name: str, root: Path) -> Row:
+    """Return what is known of a proof, in this process, which has its settings."""
+    from isokern.backend.discovery import device as find_device
+    from isokern.conformance.ledger import Ledger
+    from isokern.conformance.proofs import Proofs, find_tree
+    from isokern.conformance.suite import Choice, select
+    from isokern.ops import find
+    from isokern.status import IsokernError
+
+    proof, row = PROOFS[name], Row(name)
+    try:
+        device = find_device(proof.backend)
+        operators = [find(operator) for operator in proof.operators] or None
+        runtime = proof.runtime and not operators
+        items = select(device, Choice(proof.quick, proof.small), operators, runtime=runtime)
+        known = Ledger(root / prove.LEDGER)
+        proofs = Proofs(device, known, find_tree(root), name, items, conditions=proof.conditions)
+    except IsokernError as error:
+        row.reason = " ".join(str(error).split())[:120]
+        return row
+    for subject in proofs.items:
+        full = proofs.full_name(subject)
+        row.add(subject, known.proof(full, proofs.state(subject)), known.latest(full))
+    return row
+
+
+def ask_for_proof(name: str, root: Path) -> Row:
+    """Return what is known of a proof, from a process with its settings."""
+    decided = {n for proof in PROOFS.values() for n in proof.settings}
+    environment = {n: v for n, v in os.environ.items() if n not in decided} | PROOFS[name].listing
+    command = [sys.executable, __file__, "--proof", name, "--root", str(root)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Row(name, reason=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    fields = json.loads(done.stdout)
+    return Row(**{**fields, "tools": set(fields["tools"]), "machines": set(fields["machines"])})
+
+
+def judge_environments(root: Path) -> list[Row]:
+    """Return what is known of each part of an environment of the full run that tools/prove.py runs."""
+    tree = prove.Tree(root)
+    known = prove.ledger_module.Ledger(root / prove.LEDGER)
+    rows: dict[str, Row] = {}
+    for environment in tree.environments:
+        if "full" not in environment.labels:
+            continue
+        for command in prove.list_commands(environment):
+            row = rows.setdefault(command.name, Row(command.name))
+            try:
+                for subject in tree.list_subjects(command):
+                    state = tree.state(subject)
+                    short = subject.name.removeprefix(f"{command.name}/")
+                    row.add(short, known.proof(subject.name, state), known.latest(subject.name))
+            except (prove.Refused, ImportError) as error:
+                row.reason = str(error)
+    return list(rows.values())
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the page."""
+    told = [row for row in rows if not row.reason]
+    proved, count = sum(len(row.proved) for row in told), sum(row.count for row in told)
+    share = proved * 1000 // count / 10 if count else 0.0  # 100.0 only if nothing is missing
+    untold = [row.name for row in rows if row.reason]
+    first = f"**{share:.1f} %** of {count:,} subjects are proved for this tree"
+    first += f"; nothing can be told here of {', '.join(untold)}." if untold else "."
+    open_ = [line for row in told for line in row.list_open()]
+    parts = [TITLE, first, EXPLAINED, table(COLUMNS, [row.cells for row in rows])]
+    parts += ["## What is not proved", "\n".join(open_)] if open_ else []
+    return "\n\n".join(parts) + "\n"
 
 
 def faults(text: str) -> list[str]:
-    """Return what is wrong with a page.
-
-    It must say the same about the last green commit to readers and to tools.
-    """
+    """Return in what a page contradicts itself: the share is that of the table."""
     found = []
-    said, green = SINCE.search(text), last_green(text)
-    if not text.startswith(f"{TITLE}\n"):
-        found.append(f"it does not begin with {TITLE!r}")
-    if (
-        text.count("green: ") != (green is not None)
-        or (said[1] if said else None) != green
-        or (NEVER in text) is (green is not None)
-    ):
-        found.append(f"{GREEN.pattern!r} and what the text says of the last green commit differ")
-    for row in re.findall(r"^\| \w[\w:-]* +\| .*$", text, re.M):
-        cells = [cell.strip() for cell in row.strip("|").split("|")]
-        known = r"[\d.]+|wall|processor|lowered|refused|failed"
-        if len(cells) not in (4, 5) or any(not re.fullmatch(known, c) for c in cells[2:]):
-            found.append(f"no row of an environment or a device: {row}")
+    if not text.startswith(f"{TITLE}\n\n**"):
+        found.append(f"it does not begin with {TITLE!r} and the share that is proved")
+    said = SHARE.search(text)
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.M)]
+    told = [[int(c) for c in row[1:4]] for row in cells[2:] if all(c.isdecimal() for c in row[1:4])]
+    proved, count = sum(row[0] for row in told), sum(map(sum, told))
+    if said is None or not cells or tuple(cells[0]) != COLUMNS:
+        found.append("the share or the table is missing")
+    elif (said[1], said[2]) != (f"{proved * 1000 // count / 10 if count else 0:.1f}", f"{count:,}"):
+        found.append(f"it says {said[1]} % of {said[2]}, and the table has {proved:,} of {count:,}")
     return found
 
 
-def full() -> list[str]:
-    """Return the environments of a full run, without the one that writes the page."""
-    command = [sys.executable, "-m", "tox", "list", "-m", "full", "--no-desc"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in done.stdout.split() if name != "status"]
+def judge(root: Path) -> list[Row]:
+    """Return the rows of the page."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
+        proofs = pool.map(lambda name: ask_for_proof(name, root), PROOFS)
+        environments = judge_environments(root)
+        return [*proofs, *environments]
 
 
-def main(environments: Sequence[str]) -> int:
-    """Write the page; return 0 where everything is green."""
-    tox = ROOT / ".tox"
-    commit, after = git("rev-parse", "HEAD"), float(git("log", "-1", "--format=%ct"))
-    edited = [row[3:] for row in git("status", "--porcelain").splitlines() if row[3:] != str(STATUS.relative_to(ROOT))]
-    results = [result(tox / "times", name, after) for name in environments]
-    today = datetime.now(timezone.utc)
-    old = STATUS.read_text(encoding="utf-8") if STATUS.exists() else ""
-    known = SINCE.search(old)
-    bad = [f"{r.environment}: {r.outcome}" for r in results if not r.outcome.startswith(("passed", "skipped"))]
-    bad += [f"{len(edited)} files differ from the commit: {', '.join(edited[:5])}"] if edited else []
-    green = (known[1], known[2]) if known else None
-    if results and not bad:
-        green = (commit, f"{today:%Y-%m-%d}")
-    cases = conformance(tox / "reports", after)
-    STATUS.write_text(page(results, commit, f"{today:%Y-%m-%d %H:%M} UTC", machine(), cases, green), encoding="utf-8")
-    for reason in bad:
-        print(f"not green: {reason}")
-    print(f"{STATUS.relative_to(ROOT)} is written; commit it")
-    return int(bool(bad))
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write or check the page; return 1 if it differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
+    parser.add_argument("--proof", choices=PROOFS, help=argparse.SUPPRESS)
+    parser.add_argument("--root", type=Path, default=root, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.proof:
+        row = judge_proof(options.proof, options.root)
+        print(json.dumps({**vars(row), "tools": sorted(row.tools), "machines": sorted(row.machines)}))
+        return 0
+    path = options.root / STATUS.relative_to(ROOT)
+    text = page(judge(options.root))
+    print(text.splitlines()[2].replace("**", ""))
+    same = path.exists() and path.read_text(encoding="utf-8") == text
+    if options.check:
+        print("docs/status.md is up to date" if same else "docs/status.md differs; write it: tox -e status")
+        return int(not same)
+    path.write_text(text, encoding="utf-8")
+    print(f"{'unchanged' if same else 'written'}: docs/status.md; commit it with docs/ledger.tsv")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(full()))
+    sys.exit(main())

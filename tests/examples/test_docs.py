@@ -37,7 +37,7 @@ ELSEWHERE = {  # pages with no example to run here, and why
     "native_backend.md": "tests/walk follows it",
     "simt_kernels.md": "the rules of the portable kernels, which tests/simt checks",
     "source_documents.md": "each row has a proof that runs",
-    "status.md": "written by tox -e status",
+    "status.md": "written by tools/status.py",
 }
 # The device of a page's examples, and the module without which there is none
 DEVICES = {
