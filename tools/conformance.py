@@ -37,7 +37,8 @@ class Proof:
     """A way to judge a backend: the operators that pass are proved under its name.
 
     `settings` are variables when it runs, and `built` those with which its environment of tox.ini builds the packages;
-    the proofs depend on both. `findings` is the variable that names the file to which a checker writes.
+    the proofs depend on both. `wheel` is the folder of the one whose kernel variants differ with that. `findings` is
+    the variable that names the file to which a checker writes.
     """
 
     backend: str
@@ -49,6 +50,7 @@ class Proof:
     operators: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     built: Mapping[str, str] = field(default_factory=dict)
+    wheel: str = ""
     findings: str = ""
     asan: str = ""  # the compiler whose AddressSanitizer is loaded first
     patience: int = 0  # seconds for a case
@@ -79,6 +81,7 @@ _GROUPED = (
     *("matmul", "max_pool2d", "pad", "reduce_sum", "reduce_max", "rms_norm", "softmax", "add_rms_norm"),
     *("attention_lse", "cache_update", "causal_softmax", "embedding", "matmul_transposed", "random_sample", "topk"),
 )
+_CPU = "plugins/cpu"
 _LEVELS = {"ISOKERN_CPU_LEVELS": "all"}
 _SANITIZED = {
     **_LEVELS,
@@ -98,9 +101,11 @@ def _make_checked(seed: int, **settings: str) -> Proof:
 
 
 PROOFS = {
-    "cpu": Proof("cpu", "ledger", claimed=True),
-    "cpu-levels": Proof("cpu", "conformance-cpu", claimed=True, built=_LEVELS),
-    "cpu-sanitize": Proof("cpu", "conformance-cpu-sanitize", quick=True, settings=_ASAN, built=_SANITIZED, asan="cc"),
+    "cpu": Proof("cpu", "ledger", claimed=True, wheel=_CPU),
+    "cpu-levels": Proof("cpu", "conformance-cpu", claimed=True, built=_LEVELS, wheel=_CPU),
+    "cpu-sanitize": Proof(
+        "cpu", "conformance-cpu-sanitize", quick=True, settings=_ASAN, built=_SANITIZED, wheel=_CPU, asan="cc"
+    ),
     "opencl": Proof("opencl", "conformance-opencl", claimed=True, settings=_POCL),
     # Real work-groups, for kernels of each stem with barriers
     "opencl-groups": Proof(

@@ -14,14 +14,17 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import install
 import prove
-from conformance import PROOFS, ROOT
+from conformance import PROOFS, ROOT, Proof
 from times import table
 
 STATUS = ROOT / "docs" / "status.md"
@@ -32,8 +35,8 @@ LONGEST = 340  # characters of a list of subjects
 TOOLS = 3  # that a cell names
 EXPLAINED = (
     "`python tools/status.py` makes this page from [the ledger](conformance.md#the-ledger-of-proofs), a file that the"
-    " full run writes: `tox -p 2 -m full` runs what is not proved. A subject is an operator on a device, judged in one of"
-    " the ways that `tools/conformance.py` lists, or a test file or a command of an environment."
+    " full run writes: `tox -p 2 -m full` runs what is not proved. A subject is an operator on a device, judged in one"
+    " of the ways that `tools/conformance.py` lists, or a test file or a command of an environment."
 )
 
 
@@ -127,10 +130,34 @@ def judge_proof(name: str, root: Path) -> Row:
     return row
 
 
+def unpack_wheel(proof: Proof, to: str) -> str:
+    """Unpack the package of a proof as it is built for it, without a sanitizer; return what was said if it fails."""
+    flags = {name: value for name, value in proof.built.items() if "CFLAGS" not in name}
+    given = {n: v for n, v in os.environ.items() if n not in install.FLAGS} | flags
+    code = (
+        "import sys, install; install.KEPT.mkdir(parents=True, exist_ok=True); print(install.wheel(install.ROOT /"
+        " sys.argv[1]))"
+    )
+    words = [sys.executable, "-c", code, proof.wheel]
+    done = subprocess.run(words, cwd=ROOT / "tools", env=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"{proof.wheel} cannot be built: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+    with ZipFile(done.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(to)
+    return ""
+
+
 def ask_for_proof(name: str, root: Path) -> Row:
-    """Return what is known of a proof, from a process with its settings."""
+    """Return what is known of a proof, from a process with its settings and packages."""
+    with tempfile.TemporaryDirectory() as folder:
+        fault = unpack_wheel(PROOFS[name], folder) if PROOFS[name].wheel else ""
+        return Row(name, reason=fault[:120]) if fault else _ask_for_proof(name, root, folder)
+
+
+def _ask_for_proof(name: str, root: Path, packages: str) -> Row:
     decided = {n for proof in PROOFS.values() for n in proof.settings}
     environment = {n: v for n, v in os.environ.items() if n not in decided} | PROOFS[name].listing
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
     command = [sys.executable, __file__, "--proof", name, "--root", str(root)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -169,6 +169,7 @@ def test_every_proof_is_asked_for_in_a_process_with_its_settings(monkeypatch: py
         return type("Done", (), {"returncode": 1, "stderr": f"broken {name}", "stdout": ""})
 
     monkeypatch.setattr(status.subprocess, "run", run)
+    monkeypatch.setattr(status, "unpack_wheel", lambda proof, to: "")
     monkeypatch.setenv("ISOKERN_XPU_SEED", "9")
     found = [status.ask_for_proof(name, ROOT) for name in status.PROOFS]
     assert [r.reason for r in found] == [f"broken {name}" for name in status.PROOFS]
