@@ -39,6 +39,7 @@ from environments import Environment, Environments, is_below, list_reads
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACING = Path(__file__).resolve().parent / "tracing"
+TRACER = "tools/tracing/"
 LEDGER = "docs/ledger.tsv"
 OUTCOMES = frozenset({LEDGER, "docs/status.md"})  # nothing depends on them
 ALWAYS = ("tests/conftest.py", "pyproject.toml")  # read by every test file
@@ -315,6 +316,7 @@ class Tree:
         undeclared: set[str] = set()
         own, fine = {*self.own_files(subject)}, self.is_fine(subject.command)
         folder, reads = subject.test.rpartition("/")[0], self.reads(subject)
+        counted = self.tree.files - own - OUTCOMES
         for line in trace:
             kind, _, value = line.rstrip("\n").partition("\t")
             where, _, by = value.partition("\t")
@@ -331,7 +333,7 @@ class Tree:
                 used.files.add(f"{path}/")
             elif kind == "folder" and fine and any(p.startswith(f"{path}/") or path == "." for p in self._fine_folders):
                 used.files.add("./" if path == "." else f"{path}/")
-            elif kind == "open" and path in self.tree.files and path not in own and path not in OUTCOMES:
+            elif kind == "open" and path in counted and not path.startswith(TRACER):
                 if fine and path in self.declarations.files:
                     # What Isokern itself opens is of the operators and kernels that it names
                     if by != "isokern" or not (path.endswith(".py") or "/kernels/" in path or path == INDEX):
