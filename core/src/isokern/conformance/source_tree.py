@@ -16,7 +16,7 @@ CORE = "core/src/isokern/"  # core's package in a checkout
 # Names of what builds, tools and editors leave behind, as .gitignore has them; a test compares the two
 LEFT_BEHIND = (
     *("__pycache__", "*.egg-info", "generated", "build", "dist", "*.so", "*.so.lines", ".*_cache", "editable.json"),
-    *(".git", ".tox", ".venv", ".coverage", "share", "LICENSE", "isokern.h*", "site"),
+    *(".git", ".tox", ".venv", ".hypothesis", ".coverage", "share", "LICENSE", "isokern.h*", "site"),
 )
 KEPT = ("LICENSE", "core/src/isokern/cabi/include/isokern.hpp")  # sources of such a name
 
