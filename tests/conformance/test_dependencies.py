@@ -140,6 +140,13 @@ def test_a_row_counts_for_itself_and_for_c_that_is_made_of_rows(edit: Edit) -> N
     assert edit(path, 'unary("sin",', f'{new}unary("sin",') == set(), "a row that is not installed counts for no other"
 
 
+def test_the_row_of_a_function_counts_for_expressions_that_call_it(edit: Edit) -> None:
+    """A bound that follows from an expression has the errors that its functions are allowed."""
+    found = edit(f"{OPS}elementwise.py", '"TANH", "tanh(x)"', '"TANH", "tanh(x) + 0"', "isokern_opencl")
+    assert {"tanh", "mish", "softcap"} <= found
+    assert not found & {"sin", "abs", "softmax", "gemm"}
+
+
 def test_what_a_declaration_consists_of_counts_for_it(edit: Edit) -> None:
     silu = edit(f"{OPS}elementwise.py", "def _silu(x: Any)", "def _silu(x: Any, y: int = 1)", "isokern_opencl")
     assert silu == {"silu", "silu_mul"}

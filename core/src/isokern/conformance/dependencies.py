@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 
 from ..backend import Device
 from ..backend.discovery import GROUP, backends
+from ..declare.error_bound import find_rows
 from ..ops import all_operators
 from .definitions import Definitions, imports
 from .source_tree import CORE, SourceTree
@@ -29,6 +30,7 @@ OPS = f"{PACKAGE}.ops"
 JUDGING = ("derive", "run", "worker")  # modules of conformance; the others choose cases and report
 KERNELS = "kernels"  # the folder of a package, with folders in it for variants, whose files are named after stems
 LAUNCH = "_launch.py"  # how the files end that say what kernel files launch
+_CALL = re.compile(r"\b([a-z]\w*)\(")  # of a function, in an expression
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
@@ -97,8 +99,14 @@ class Dependencies:
 
     @cached_property
     def _declarations(self) -> Mapping[str, str]:
-        """Operator → a digest of its declaration."""
-        return {name: digest_of(self._definitions.of_operator(name) or []) for name in self.operators}
+        """Operator → a digest of its declaration, and of the rows of the functions that its expressions call.
+
+        What a function's own row is allowed is part of the bound of every expression with it.
+        """
+        texts = {name: self._definitions.of_operator(name) or frozenset() for name in self.operators}
+        rows = find_rows()
+        called = {n: {rows[f] for text in own for f in _CALL.findall(text) if f in rows} for n, own in texts.items()}
+        return {n: digest_of([*own, *(t for row in called[n] for t in texts[row])]) for n, own in texts.items()}
 
     @cached_property
     def _kernels(self) -> Mapping[str, str]:

@@ -130,13 +130,13 @@ def find_ulps(name: str) -> float:
     """Return the error in eps of its result that a function's own row is allowed; for + - * that of IEEE 754."""
     if name in ("+", "-", "*"):
         return _IEEE
-    row = find(_rows()[name])
+    row = find(find_rows()[name])
     free = row.exact or row.signature.outputs[0].type == BOOL.name
     return 0.0 if free else row.tolerance.ulps
 
 
 @cache
-def _rows() -> dict[str, str]:
+def find_rows() -> dict[str, str]:
     """Return the operator whose row is a function alone, by the function's name."""
     found: dict[str, str] = {}
     for row in scan_operators():
