@@ -11,7 +11,7 @@ from typing import Any
 OPTIONAL = {
     "Device": (
         *("synchronize", "adopt_stream", "stream_of", "hand_over", "foreign_stream", "limits", "timer", "peers"),
-        *("digest", "calls"),
+        *("digest", "toolchain", "calls"),
     ),
     "Memory": ("wrap", "adopt", "copy_from", "allocator", "alloc_lasting", "alloc", "parts", "part"),
     "Buffer": ("map_bytes", "unmap_bytes", "native", "close", "is_mapped", "map_for_cpu", "unmap_for_gpu"),
