@@ -293,10 +293,11 @@ def test_another_command_is_one_subject(project: Path, run: Prove) -> None:
 def test_a_run_that_is_stopped_keeps_what_passed(project: Path) -> None:
     (project / "tests/helped/test_a.py").write_text("import time\n\ndef test_a():\n    time.sleep(600)\n")
     code = (
-        "import pathlib, sys\n"
+        "import pathlib, signal, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import prove\n"
         "prove.check_installed = lambda tree: None\n"
+        "signal.signal(signal.SIGTERM, prove._stop)\n"
         "prove.main(['unit', '--', 'pytest', 'tests'], pathlib.Path(sys.argv[2]))\n"
     )
     command = [sys.executable, "-c", code, str(ROOT / "tools"), str(project)]
@@ -306,7 +307,7 @@ def test_a_run_that_is_stopped_keeps_what_passed(project: Path) -> None:
         if line.startswith("$ pytest tests/helped/test_a.py"):
             break
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # a shell's background jobs ignore SIGINT, and so do their children
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert [*subjects(project)] == ["unit/tests/docs/test_page.py"]
