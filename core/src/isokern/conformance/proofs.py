@@ -114,7 +114,9 @@ class Proofs:
         def state(parts: Sequence[str]) -> str:
             if subject == RUNTIME:
                 return digest_of([self.dependencies.runtime, chosen, *conditions])
-            variants = rank_variants(self.device, self.items[subject][0].operator) or []  # type: ignore[union-attr]
+            first = self.items[subject][0]
+            assert not isinstance(first, RuntimeCheck)
+            variants = rank_variants(self.device, first.operator) or []
             known = self.dependencies.operator(subject, parts)
             return digest_of([known, chosen, " > ".join(variants), *conditions])
 
