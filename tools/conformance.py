@@ -57,7 +57,7 @@ class Proof:
 
     @property
     def conditions(self) -> list[str]:
-        """What its proofs depend on beside the tree."""
+        """What its proofs depend on in addition to the tree."""
         return sorted(f"{name}={value}" for name, value in {**self.settings, **self.built}.items())
 
     @property

@@ -96,7 +96,7 @@ class Command:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What pytest is called with beside paths, and which paths are ignored."""
+        """The options of pytest: its words without paths, and without those that ignore paths."""
         return tuple(w for w in self.words if not is_tests(w) and not w.startswith("--ignore="))
 
     @classmethod
@@ -339,7 +339,7 @@ class Tree:
                     if by != "isokern" or not (path.endswith(".py") or "/kernels/" in path or path == INDEX):
                         used.files.add(path)
                 elif folder and path.startswith(f"{folder}/"):
-                    used.files.add(path)  # another test file beside it
+                    used.files.add(path)  # another test file of its folder
                 elif not any(is_below(path, r) for r in reads) and (path, by) not in LOOKED_INTO:
                     undeclared.add(path)
         return used.summarize(), sorted(undeclared)
@@ -514,7 +514,7 @@ def list_settings(tree: Tree, command: Command) -> dict[str, str]:
 
 
 def find_command(words: Sequence[str]) -> list[str]:
-    """Return the words with the path of a program that is installed beside this Python."""
+    """Return the words with the path of a program that is installed with this Python."""
     beside = Path(sys.executable).with_name(words[0])
     first = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
     return [first, *words[1:]]

@@ -240,6 +240,24 @@ def test_nothing_is_proved_once_a_checker_found_something(
     assert "iota" in path.read_text()
 
 
+def test_a_worker_that_does_not_end_is_a_failure_of_the_runtime_in_any_check(cpu: Device, tmp_path: Path) -> None:
+    """A check of kernels alone has no subject for the runtime, and hears of such a worker all the same."""
+    from isokern.conformance.ledger import Ledger
+    from isokern.conformance.proofs import Proofs, find_tree
+    from isokern.conformance.runtime.check import checks
+    from isokern.conformance.runtime.every import runtime_checks
+    from isokern.conformance.runtime.processes import ENDS
+    from isokern.oracle.verdicts import Outcome, Verdict
+
+    runtime_checks()
+    known = Ledger(tmp_path / "ledger.tsv")
+    known.update([entry("cpu/runtime")])
+    proofs = Proofs(cpu, known, find_tree(ROOT), "cpu", [])
+    proofs.add(checks[ENDS], Outcome(ENDS, cpu.name, Verdict.FAIL_CRASH, "it hangs"))
+    proofs.write()
+    assert Ledger(known.path).entries("cpu/runtime") == []
+
+
 def test_shards_share_a_ledger(cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.tsv"
     options = ["--json", "--quick", "--ledger", str(path)]

@@ -52,7 +52,7 @@ show(since()[0])
 
 
 def test_a_name_that_is_not_an_operator_is_reported_too(run):
-    """Whoever asks for it depends on its absence."""
+    """What asks for it depends on its absence."""
     code = """
 try:
     isokern.ops.find("no_such_operator")

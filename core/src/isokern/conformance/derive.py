@@ -34,7 +34,7 @@ WIDE_TYPES = (F32, F16, I32, Q4_0)
 # Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
 # cut into parts
 ALIGNED = (2048, 40_000)
-OTHERS = 12  # of so many choices of dtypes beside the first one's cases are quick
+OTHERS = 12  # one in so many of the choices of dtypes after the first has quick cases
 SHARED = 4  # quick calls in another choice, and of an operator that shares its kernel with others
 
 
