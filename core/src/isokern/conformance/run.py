@@ -25,7 +25,7 @@ from ..backend import ALIGNMENT, Buffer, Device, HostMemory, Workspace
 from ..backend.dispatch import refusal, say_parts
 from ..backend.register import describe, trace_of
 from ..call.descriptor import Descriptor
-from ..declare.samples import describe as describe_sample
+from ..declare.samples import describe as describe_sample, first_sample
 from ..dtypes import DType
 from ..layout import TensorDesc
 from ..oracle.cases import Case
@@ -119,15 +119,20 @@ class Runner:
 
     def _claim(self, case: Case) -> Judged:
         """Check what the device claims to have kernels for; of what it refuses, the first sample may be lowered."""
+        from ..runtime.lowered import decompose, find_fallback  # not at the top: see `_describe`
+
         try:
             check_claim(self.device, case)
         except Failure as failure:
-            if failure.verdict is not Verdict.UNSUPPORTED:
+            lowers = find_fallback(case.operator, self.on_missing) is not None
+            if failure.verdict is not Verdict.UNSUPPORTED or not lowers:
                 raise
-            with suppress(NotImplementedOnDevice):
-                self._describe(case, *describe_sample(case.operator, case.sample, case.bound_types))
-            if not self.made_of:
-                raise
+            inputs, outputs = describe_sample(case.operator, case.sample, case.bound_types)
+            resolved = case.operator.resolve(inputs, outputs, case.sample.attrs)
+            try:
+                self.made_of = tuple(op.kind for op in decompose(self.device, resolved).ops)
+            except NotImplementedOnDevice as lacking:
+                raise Failure(Verdict.UNSUPPORTED, f"{failure.detail}; lowered: {lacking.problem}") from None
         return Judged()
 
     def _describe(
@@ -175,7 +180,7 @@ class Runner:
         for placed in _each(first):
             placed.raw = np.full_like(placed.raw, RUBBISH)
             placed.tensor.buffer.write(placed.raw)
-        other = self._another(case, problem)
+        other = self._another(case)
         second = self._place(case, problem, placements, POISONS[1])
         self._call(case, descriptor, second, POISONS[1])
         del other
@@ -239,23 +244,23 @@ class Runner:
             reasons = [r for r in refused.hint.split("; ") if not r.endswith("was asked for")]
             raise Failure(Verdict.UNSUPPORTED, "; ".join(reasons)) from None
 
-    def _another(self, case: Case, problem: Problem) -> Descriptor | None:
-        """Return another descriptor of the operator, for dense tensors; neither descriptor may affect the other.
+    def _another(self, case: Case) -> Descriptor | None:
+        """Return another descriptor of the operator; neither descriptor may affect the other.
 
-        What is made of others gets one in its quick cases alone: its kernels are those of its parts, which are judged
-        with another one each.
+        It is for dense tensors of the shapes of the first small sample, so that all cases of the same dtypes compile
+        one. A call composed of others gets none: its kernels are those of its parts, which are judged with one each.
         """
-        if self.made_of and not case.quick:
+        if self.made_of:
             return None
-        count = len(problem.outputs)
-        outputs = [TensorDesc(d.dtype, d.shape, None, 5 * d.dtype.block) for d in problem.outputs]
-        inputs = [
-            None if s.shape is None else TensorDesc(s.dtype, s.shape, None, 7 * s.dtype.block) for s in problem.slots
-        ]
-        try:
-            return self._describe(case, inputs, outputs[:count])
-        except NotImplementedOnDevice:
-            return None
+        sample = first_sample(case.operator, case.bound_types)
+        given, wanted = describe_sample(case.operator, sample, case.bound_types)
+        outputs = [TensorDesc(d.dtype, d.shape, None, 5 * d.dtype.block) for d in wanted]
+        inputs = [None if d is None else TensorDesc(d.dtype, d.shape, None, 7 * d.dtype.block) for d in given]
+        with suppress(NotImplementedOnDevice):
+            return Descriptor.of(
+                case.operator, inputs, outputs, device=self.device, variant=case.variant or None, **sample.attrs
+            )
+        return None
 
     def _place(
         self, case: Case, problem: Problem, placements: Sequence[Placement | None], poison: int
