@@ -64,7 +64,7 @@ sort = declare(
                 ((0, 3), 1, False, "small"),
                 ((3, 0), 1, True, "small"),
                 ((2, 1, 2, 1, 3, 1, 2, 2), 4, False, "small"),
-                ((601, 1025), 1, False, "wide"),
+                ((101, 1025), 1, False, "wide"),
                 ((512, 512), 1, False, "medium"),
                 ((512, 32768), 1, False, "large"),
             ]
