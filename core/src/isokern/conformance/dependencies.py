@@ -105,7 +105,7 @@ class Dependencies:
         """
         texts = {name: self._definitions.of_operator(name) or frozenset() for name in self.operators}
         rows = find_rows()
-        called = {n: {rows[f] for text in own for f in _CALL.findall(text) if f in rows} for n, own in texts.items()}
+        called = {n: {rows[f] for text in own for f in _find_called(text) if f in rows} for n, own in texts.items()}
         return {n: digest_of([*own, *(t for row in called[n] for t in texts[row])]) for n, own in texts.items()}
 
     @cached_property
@@ -293,6 +293,12 @@ class Dependencies:
             elif not above and (KERNELS not in folders or not name.endswith(".h")):
                 return None  # a header among the kernels that nothing includes belongs to none
         return frozenset(stems)
+
+
+@lru_cache(maxsize=8192)  # most operators have statements in common
+def _find_called(text: str) -> frozenset[str]:
+    """Return the names of the functions that a statement calls, in expressions, too."""
+    return frozenset(_CALL.findall(text))
 
 
 @lru_cache(maxsize=1024)  # the devices of a checkout have most of their modules in common
