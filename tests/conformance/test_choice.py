@@ -43,10 +43,15 @@ def test_quick_cases_are_every_operator_in_f32_and_a_few_other_dtypes(cpu: Devic
     """The same tree has the same quick cases everywhere: nothing but the declarations and the device decides."""
     every = device_cases(cpu)
     chosen = quick(every)
-    assert ids(chosen) == ids(quick(device_cases(cpu)))
+    assert ids(chosen) == ids(device_cases(cpu, quick=True)), "they are the same if no others are derived"
     assert len(chosen) < 0.1 * len(every)
     called = [c for c in chosen if c.calls]
-    assert {c.operator for c in called} == set(all_operators()), "each operator is called"
+    own = {o for o in all_operators() if cpu.variants(o.stem)}
+    lowered = set(all_operators()) - own
+    assert {c.operator for c in called} > own, "each kernel is called"
+    assert 0.2 < len({c.operator for c in called} - own) / len(lowered) < 0.5, "and some operators without one"
+    claimed = {c.operator for c in chosen if c.values == "claim"}
+    assert claimed == set(all_operators()), "whether each can be lowered is asked"
     for name in ("rms_norm", "softmax"):
         types = {c.types for c in called if c.operator.name == name}
         assert any(t[0] is F32 for t in types)
@@ -57,8 +62,8 @@ def test_quick_cases_are_every_operator_in_f32_and_a_few_other_dtypes(cpu: Devic
     for layout in ("gaps", "negative", "permuted", "broadcast", "offset"):
         assert any(c.layout == layout for c in called)
     assert {c.values for c in called} >= {"drawn", "special", "special_2", "out_of_range"}
-    lowered = Counter(c.operator.name for c in called if c.operator.name in ("eye", "var"))
-    assert set(lowered.values()) == {1}, "what has no kernel is called once"
+    calls = Counter(c.operator for c in called if c.types[0] is F32)
+    assert {calls[o] for o in lowered} == {0, 1}
 
 
 def test_choices(cases: list[Case]) -> None:

@@ -12,7 +12,7 @@ import itertools
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -36,6 +36,7 @@ WIDE_TYPES = (F32, F16, I32, Q4_0)
 ALIGNED = (2048, 40_000)
 OTHERS = 12  # one in so many of the choices of dtypes after the first has quick cases
 SHARED = 4  # quick calls in another choice, and of an operator that shares its kernel with others
+LOWERED = 3  # one in so many operators that a device has no kernel for has a quick call there
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class _Derivation:
         self.repeated = next(repeated, None)
         self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
 
-    def pair(self, types: tuple[DType, ...], position: int) -> list[Case]:
-        """Return the cases of one (operator, dtypes) pair with the device's own choice of variant.
+    def pair(self, types: tuple[DType, ...], position: int, quick: bool) -> list[Case]:
+        """Return the cases of one (operator, dtypes) pair with the device's own choice of variant; at least the quick.
 
         Types that are only stored are moved like integers and widened like other floats: of their cases those of the
         largest sample and those with special values are quick.
@@ -110,17 +111,20 @@ class _Derivation:
         if any(d.storage for d in types):
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
-        return cases + list(self._short(types, turn)) if position == 0 else cases
+        return cases + list(self._short(types, turn, quick)) if position == 0 else cases
 
-    def _short(self, types: tuple[DType, ...], turn: int) -> Iterator[Case]:
+    def _short(self, types: tuple[DType, ...], turn: int, alone: bool) -> Iterator[Case]:
         """Yield the small samples with dims of 0 and 1, dense and strided in turn.
 
         Those of the sample with most layouts are quick: with dims of 0 for half of the operators, of 1 for the others.
+        `alone` leaves out the others.
         """
         bound = dict(zip(self.operator.signature.types, types, strict=True))
         known = {s.sample.text for s in self.small}
         for s, length in itertools.product(self.small, (0, 1)):
             quick = s is self.spread and length == turn % 2
+            if alone and not quick:
+                continue
             for n, sample in enumerate(shorten(self.operator, s.sample, bound, length)):
                 if sample.text not in known:
                     yield Case(self.operator, types, sample, ("contiguous", "gaps")[n % 2], quick=quick)
@@ -287,19 +291,23 @@ def _is_judged(operator: Operator, bound: Mapping[str, DType]) -> bool:
     return all(others) or not set(bound.values()) & set(STORED_BLOCKS[1:])
 
 
-def operator_cases(operator: Operator, variants: Sequence[str] = ()) -> Iterator[Case]:
-    """Yield all cases of one operator; `variants` are the ones to force."""
+def operator_cases(
+    operator: Operator, variants: Sequence[str] = (), quick: Collection[tuple[DType, ...]] | None = None
+) -> Iterator[Case]:
+    """Yield all cases of one operator, or at least those that are quick in some dtypes; force the `variants`."""
     kept: dict[tuple[int, ...], _Derivation] = {}
     every = operator.samples()
     for position, bound in enumerate(choices(operator)):
         types = tuple(bound.values())
+        if quick is not None and types not in quick:
+            continue
         blocks = tuple(d.block for d in types)
         # Layouts of blocks have other strides
         key = tuple(i for i, s in enumerate(every) if fits(operator, s, bound)) + blocks
         if key not in kept:
             kept[key] = _Derivation(operator, bound)
         derivation = kept[key]
-        pair = derivation.pair(types, position)
+        pair = derivation.pair(types, position, quick is not None)
         yield from pair
         yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)
         for variant in variants:
@@ -318,65 +326,87 @@ def unique(cases: Iterable[Case]) -> list[Case]:
     return list(found.values())
 
 
-def device_cases(device: Device, operators: Sequence[Operator] | None = None) -> list[Case]:
-    """Return all cases for a device: every operator by its own choice of variant, and the other variants forced.
+def device_cases(device: Device, operators: Sequence[Operator] | None = None, quick: bool = False) -> list[Case]:
+    """Return all cases for a device, or the quick ones: every operator by its own choice of variant, and the other
+    variants forced.
 
     Operators that the device has no variant for are lowered to others, which are judged in every dtype and layout by
     themselves: of these all cases run in the first dtypes only. They, and the rows of a table that share one kernel,
-    have wide samples in one choice of dtypes. What is quick is thinned once more, see `_thin_quick`.
+    have wide samples in one choice of dtypes. What is quick is thinned once more, see `_choose_types`, and of lowered
+    operators only one in `LOWERED` has a quick call on a device.
     """
     result: list[Case] = []
     rows = [o.name for o in all_operators() if o.stem == "elementwise"]
     for operator in all_operators() if operators is None else operators:
         ranked = rank_variants(device, operator)
         lowered, shares = ranked == [], operator.name in rows[1:]
-        cases = unique(operator_cases(operator, (ranked or [])[1:]))
+        every = [tuple(bound.values()) for bound in choices(operator)]
+        chosen = _choose_types(operator, every, lowered, shares)
+        cases = unique(operator_cases(operator, (ranked or [])[1:], chosen if quick else None))
         if lowered or shares:
-            cases = list(_once_wide(_thin(cases) if lowered else cases))
-        result += _thin_quick(operator, cases, 1 if lowered else SHARED if shares else None)
+            cases = list(_once_wide(_thin(cases, every[0]) if lowered else cases))
+        called = not lowered or zlib.crc32(f"{device.name.partition(':')[0]}/{operator.name}".encode()) % LOWERED == 0
+        most = SHARED if shares else None if not lowered else int(called)
+        result += [c for c in _thin_quick(operator, cases, chosen, most) if c.quick or not quick]
     return result
 
 
-def _thin(cases: Sequence[Case]) -> Iterator[Case]:
+def _thin(cases: Sequence[Case], first: tuple[DType, ...]) -> Iterator[Case]:
     """Yield the cases of a lowered operator: all in the first dtypes, one of each kind in the others.
 
-    Cases of one kind have the sample, the kind of values and the alias in common; the kinds take turns with a dense and
-    a strided one.
+    Cases of one kind have the sample, the kind of values and the alias in common; the kinds of a choice of dtypes take
+    turns with a dense and a strided one.
     """
-    first = cases[0].types
-    alike = defaultdict[tuple[str, ...], list[Case]](list)
+    alike = defaultdict[str, defaultdict[tuple[str, ...], list[Case]]](lambda: defaultdict(list))
     for c in cases:
-        alike[c.dtype, c.sample.text, c.values, c.alias].append(c)
-    judged = {of[n % min(2, len(of))].id for n, of in enumerate(alike.values())}
+        alike[c.dtype][c.sample.text, c.values, c.alias].append(c)
+    judged = {of[n % min(2, len(of))].id for kinds in alike.values() for n, of in enumerate(kinds.values())}
     for c in cases:
         if c.types in (first, ()) or c.id in judged:
             yield c
 
 
-def _thin_quick(operator: Operator, cases: Sequence[Case], most: int | None) -> list[Case]:
-    """Return the cases, with fewer quick calls: those in F32 (or the first dtypes), and in a few other choices.
+def _choose_types(
+    operator: Operator, every: Sequence[tuple[DType, ...]], lowered: bool, shares: bool
+) -> dict[tuple[DType, ...], None]:
+    """Return the choices of dtypes that have quick calls, the first one first: F32 (or the first), and a few others.
 
     A device that compiles a program for each operator and dtypes spends its time on these. The other choices are one in
     `OTHERS`, at least one, spread over the operators; those of dtypes that no operator before this one takes; and for
-    conversions all from F32 and I64, and to F32, since each pair of dtypes has rules of its own. If other operators
-    stand for this one, `most` is how many calls in one choice are quick: a lowered one has no kernel of its own, and a
-    row of a table shares one.
+    conversions all from F32 and I64, and to F32, since each pair of dtypes has rules of its own. Other operators stand
+    for one that is lowered, or that shares its kernel: they have fewer.
     """
-    every = list(dict.fromkeys(c.types for c in cases if c.types))
-    first = next((types for types in every if types[0] is F32), every[0] if every else ())
+    first = next((types for types in every if types[0] is F32), every[0])
     others = [types for types in every if types != first]
     start = zlib.crc32(operator.name.encode())
-    count = -(-len(others) // OTHERS) if most is None else int(most == SHARED and start % SHARED == 0)
-    chosen = {first, *(others[(start + n * OTHERS) % len(others)] for n in range(min(count, len(others))))}
-    chosen.update(next(types for types in every if d in types) for d in _find_introduced().get(operator.name, ()))
-    if most == SHARED:  # rows have loops of their own for integers
-        chosen.update(types for types in every if types[0] is I32)
+    count = 0 if lowered else int(start % SHARED == 0) if shares else -(-len(others) // OTHERS)
+    chosen = dict.fromkeys(
+        [first, *(others[(start + n * OTHERS) % len(others)] for n in range(min(count, len(others))))]
+    )
+    for element in _find_introduced().get(operator.name, ()):
+        chosen[next(types for types in every if element in types)] = None
+    if shares:  # rows have loops of their own for integers
+        chosen.update(dict.fromkeys(types for types in every if types[0] is I32))
     if operator.family == "conversion":
-        chosen.update(types for types in every if types[0] in (F32, I64) or types[-1] is F32)
+        chosen.update(dict.fromkeys(t for t in every if t[0] in (F32, I64) or t[-1] is F32))
+    return chosen
+
+
+def _thin_quick(
+    operator: Operator, cases: Sequence[Case], chosen: Mapping[tuple[DType, ...], None], most: int | None
+) -> list[Case]:
+    """Return the cases, of which fewer are quick: `most` calls in each of the chosen dtypes.
+
+    None stands for all in the first, and `SHARED` in each other one. Their claims are quick, and all errors.
+    """
     kept: set[str] = set()
-    for types in chosen:
+    start = zlib.crc32(operator.name.encode())
+    for n, types in enumerate(chosen):
         calls = [c for c in cases if c.quick and c.calls and c.types == types]
-        kept.update(c.id for c in (calls if most is None and types == first else _spread(calls, most or SHARED, start)))
+        kept.update(
+            c.id
+            for c in (calls if most is None and n == 0 else _spread(calls, SHARED if most is None else most, start))
+        )
         kept.update(c.id for c in cases if c.values == "claim" and c.types == types)
     return [replace(c, quick=c.quick and (c.values == "error" or c.id in kept)) for c in cases]
 

@@ -259,7 +259,7 @@ def select(
 ) -> list[Item]:
     """Return the runtime checks and the cases of a device, of all operators or of some, that are chosen."""
     checks = runtime_checks() if runtime else []
-    cases = device_cases(device, operators) if kernels else []
+    cases = device_cases(device, operators, choice.quick) if kernels else []
     return [*(c for c in checks if c.quick or not choice.quick), *choice.of(cases)]
 
 

@@ -103,7 +103,8 @@ class _Crew(threading.Thread):
         relay = threading.Thread(target=self._relay, args=(process.stderr,), daemon=True)
         relay.start()
         operators = list(dict.fromkeys(c.operator.name for c in self.cases if not isinstance(c, RuntimeCheck)))
-        job = {"device": self.device, "operators": operators, "cases": [c.id for c in self.cases]}
+        quick = all(c.quick for c in self.cases)
+        job = {"device": self.device, "operators": operators, "quick": quick, "cases": [c.id for c in self.cases]}
         current: Item | None = None
         answered = ""  # the id of the last one
         try:
@@ -203,7 +204,8 @@ def main() -> None:
     from .run import Runner
 
     device = find_device(job["device"])
-    known: dict[str, Item] = {c.id: c for c in device_cases(device, [find(name) for name in job["operators"]])}
+    operators = [find(name) for name in job["operators"]]
+    known: dict[str, Item] = {c.id: c for c in device_cases(device, operators, job["quick"])}
     known |= {c.id: c for c in runtime_checks()}
     runner = Runner(device)
     for id_ in job["cases"]:
