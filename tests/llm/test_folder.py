@@ -313,7 +313,7 @@ def header(**tensors):
 
 F32 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 FILES = [
-    ("config.json", None, "config.json: it cannot be opened"),
+    ("config.json", None, "config.json. does not exist"),
     ("config.json", b"[", "config.json: it is no JSON"),
     ("config.json", b"[]", "config.json: it is no JSON object"),
     ("config.json", b'{"a": {"b": 1, "c": 2, "b": 3}}', "config.json: it is no JSON: it has the key 'b' twice"),

@@ -11,6 +11,8 @@ import numpy as np
 
 from .status import InvalidArgument, IsokernError, quote
 
+MAX_TEXT = 1 << 28  # bytes of a text that is read whole
+
 
 def is_integer(value: Any) -> bool:
     """Return whether a value is a Python or NumPy integer; True and False are not."""
@@ -76,11 +78,23 @@ def write_text(where: str, path: str, text: str) -> None:
         raise InvalidArgument(where, problem, allowed="a file in a folder that can be written to") from None
 
 
-def read_text(where: str, path: str, *, allowed: str) -> str:
-    """Return what a file in UTF-8 has, without a byte order mark; raise InvalidArgument where it cannot be read."""
-    regular_file(where, path, exists=True)
+def read_text(where: str, path: str | os.PathLike[str], *, allowed: str, most: int = MAX_TEXT) -> str:
+    """Return what a regular file in UTF-8 has, without a byte order mark.
+
+    Raises InvalidArgument if it cannot be read, or has more than `most` bytes: pipes and devices have no end.
+    """
+    regular_file(where, path := os.fspath(path), exists=True)
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        with open(path, "rb", opener=open_at_once) as file:
+            content = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        if len(content) > most:
+            raise InvalidArgument(where, f"{quote(path)} is longer than {most} bytes", allowed=allowed)
+        return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise InvalidArgument(where, f"{quote(path)}: {problem}", allowed=allowed) from None
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end of a pipe: the `opener` of `open`."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..status import InvalidArgument
+from ..arguments import read_text
 from ._language_models import Activations, Cache, Device, Prepack, load, with_room
 from ._output import Json, emit, quiet
 
@@ -30,10 +30,7 @@ def perplexity(
     from ..llm.session import Session
     from ..llm.statistics import negative_log_likelihood
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument("perplexity", f"{file}: {error}", allowed="a text file in UTF-8") from None
+    text = read_text("perplexity", file, allowed="a text file in UTF-8")
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer = loaded.tokenizer()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..arguments import regular_file
+from ..arguments import read_text, regular_file
 from ..status import InvalidArgument, quote
 from .model import Model, import_safetensors
 
@@ -130,12 +130,10 @@ def _of_index(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    regular_file("load_state", str(path), exists=True)
     allowed = 'an index: {"weight_map": {tensor: file}}'
-    if path.stat().st_size > MOST_INDEX:
-        raise InvalidArgument("load_state", f"{quote(str(path))} has {path.stat().st_size} bytes", allowed=allowed)
+    text = read_text("load_state", path, allowed=allowed, most=MOST_INDEX)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        found = json.loads(text)["weight_map"]
         if not all(isinstance(t, str) for pair in found.items() for t in pair):
             raise TypeError("names of tensors and files are text")
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:

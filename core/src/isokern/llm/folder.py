@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import read_text
 from .folder_config import read_config, wrong
 from .folder_tokenizer import add_tokenizer
 from .folder_types import NO_TEXT_KEYS, OF_TEXT_AND_MORE, TEXT_KEYS, UNUSED
@@ -58,10 +59,9 @@ def _read_json(path: Path, needed: bool = True) -> dict[str, Any]:
     """Return the JSON object of a file; an empty one where it is missing and not needed."""
     if not needed and not path.exists():
         return {}
+    text = read_text("folder", path, allowed="a file with a JSON object")
     try:
-        found = parse_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise wrong(path.name, f"it cannot be opened: {error.strerror}") from None
+        found = parse_json(text)
     except ValueError as error:
         raise wrong(path.name, f"it is no JSON: {error}") from None
     if not isinstance(found, dict):

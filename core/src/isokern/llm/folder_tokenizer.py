@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import read_text
 from .folder_config import wrong
 from .gguf import Value, quote_name
 from .vocabularies import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
@@ -91,10 +92,7 @@ def _find_templates(folder: Path, more: Mapping[str, Any], file: Mapping[str, An
     """Return the chat templates of chat_template.jinja, else of the .json, else of tokenizer_config.json."""
     path, key = folder / "chat_template.jinja", "tokenizer.chat_template"
     if path.exists():
-        try:
-            return {key: path.read_text(encoding="utf-8")}
-        except (OSError, ValueError) as error:
-            raise wrong(path.name, f"it cannot be read: {error}", "text in UTF-8") from None
+        return {key: read_text("folder", path, allowed="text in UTF-8")}
     found = file.get("chat_template", more.get("chat_template"))
     if found is None:
         return {}

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import open_at_once
 from ..dtypes import ALL, ALL_WEIGHTS, DType, dtype, names
 from ..layout import TensorDesc
 from ..status import InvalidArgument
@@ -209,7 +210,7 @@ class GGUF:
         """Map and parse one file."""
         name = os.fspath(path)
         try:
-            with open(path, "rb", opener=_opener) as file:
+            with open(path, "rb", opener=open_at_once) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise InvalidArgument("GGUF", f"{name} is not a regular file")
                 if os.fstat(file.fileno()).st_size == 0:
@@ -222,10 +223,6 @@ class GGUF:
         except ValueError as error:  # a null byte in the path
             raise InvalidArgument("GGUF", f"{name!r} cannot be opened: {error}") from error
         return cls(mapped, os.path.basename(name))
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # does not wait for a pipe
 
 
 def _join(stem: str, number: int, count: int, opened: GGUF) -> GGUF:

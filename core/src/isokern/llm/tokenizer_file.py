@@ -20,6 +20,8 @@ from .vocabularies import (
     refuse_errors,
 )
 
+MAX_GROWTH = 256  # letters of a text for each one of its own
+
 
 def build_file(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     """Return the library's own tokenizer, of the text of a `tokenizer.json` in the key tokenizer.huggingface.json.
@@ -32,6 +34,7 @@ def build_file(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocab
         whole.no_padding()
         whole.no_truncation()
         file, added = json.loads(text), whole.get_added_tokens_decoder()
+        _check_growth([file.get("normalizer"), file.get("pre_tokenizer")])
         inner = _check_added(file, added, tokens, types)
         made, rest = (library.Tokenizer.from_str(json.dumps(_strip(file, scheme, inner))) for scheme in (None, "never"))
         made.encode_special_tokens = rest.encode_special_tokens = True
@@ -75,9 +78,40 @@ def _check_added(
 
 
 def _changes(normalizer: dict[str, Any] | None) -> bool:
-    """Return whether there is a normalizer, and no sequence of none."""
-    parts = normalizer["normalizers"] if normalizer and normalizer["type"] == "Sequence" else None
+    """Return whether there is a normalizer, other than a sequence of none; older files state no type."""
+    parts = normalizer.get("normalizers") if normalizer and normalizer.get("type", "Sequence") == "Sequence" else None
     return normalizer is not None and (parts is None or any(map(_changes, parts)))
+
+
+def _check_growth(parts: Any) -> None:
+    """Raise InvalidArgument if the steps together could make a text longer than `MAX_GROWTH` times its letters.
+
+    Steps that replace a letter by ten, one after the other, need memory without end for a short text. Those of Unicode
+    count nothing: they are idempotent.
+    """
+    growth, byte_levels, waiting = 1.0, 0, [parts]
+    while waiting:
+        part = waiting.pop()
+        waiting += part if isinstance(part, list) else part.values() if isinstance(part, dict) else ()
+        if not isinstance(part, dict):
+            continue
+        pattern, content = part.get("pattern"), part.get("content")
+        if isinstance(content, str) and isinstance(pattern, dict):
+            growth *= max(1.0, _measure_replacement(pattern, content))
+        # Each byte of a letter becomes a letter of two bytes, most of them
+        byte_levels += part.get("type") == "ByteLevel" or ("trim_offsets" in part and "type" not in part)
+    growth *= 2.0 ** max(0, byte_levels - 1)
+    if growth > MAX_GROWTH:
+        found = f"tokenizer.json: its normalizer and pre_tokenizer make a text up to {growth:.3g} times longer"
+        raise InvalidArgument("Tokenizer", found, allowed=f"up to {MAX_GROWTH} times")
+
+
+def _measure_replacement(pattern: Mapping[str, Any], content: str) -> float:
+    """Return how many letters stand for one after a replacement; a regular expression may match between letters."""
+    plain = pattern.get("String")
+    if isinstance(plain, str) and plain:
+        return len(content) / len(plain)
+    return len(content) + 1.0
 
 
 def _strip(file: dict[str, Any], scheme: str | None, inner: Collection[int]) -> dict[str, Any]:

@@ -114,11 +114,18 @@ def dims_of_tensor(where: str, tensor: Any) -> tuple[int, ...]:
     return dims
 
 
+def is_external(tensor: Any) -> bool:
+    """Return whether a TensorProto names a file that has its elements."""
+    return bool(tensor.data_location == proto.TensorProto.EXTERNAL)
+
+
 def array_of(where: str, tensor: Any, content: Array | None = None) -> Array:
     """Return the elements of a TensorProto that the message itself holds, read-only; typed errors for a wrong one.
 
     `content` are its bytes where they were taken out of the message.
     """
+    if is_external(tensor):  # the library would open any file that it names
+        raise InvalidArgument(where, "a tensor in a file", allowed="initialisers of the model's graph")
     name = element_name(where, tensor.data_type)
     dims = dims_of_tensor(where, tensor)
     kind = numpy_dtype(name)

@@ -14,11 +14,6 @@ from .elements import NARROW, Array, array_of, bits_of, dims_of_tensor, element_
 from .library import proto
 
 
-def is_external(tensor: Any) -> bool:
-    """Return whether a TensorProto names a file that has its elements."""
-    return bool(tensor.data_location == proto.TensorProto.EXTERNAL)
-
-
 def map_external(where: str, tensor: Any, folder: Path | None) -> Array:
     """Return the elements, mapped, but for narrow ones, which are unpacked from a copy.
 
@@ -56,11 +51,12 @@ def _inside(where: str, location: str, folder: Path) -> Path:
     root = folder.resolve()
     try:
         path = (root / location).resolve()
-    except (OSError, RuntimeError):  # a circle of links
+        inside, there = path.is_relative_to(root), path.is_file()
+    except (OSError, RuntimeError):  # a circle of links, or a name that no file system has
         raise InvalidArgument(where, f"elements in the file {quote(location)}", allowed=allowed) from None
-    if not path.is_relative_to(root):
+    if not inside:
         raise InvalidArgument(where, f"elements in the file {quote(location)}, outside the folder", allowed=allowed)
-    if not path.is_file():
+    if not there:
         raise InvalidArgument(where, f"there is no file {quote(location)}", allowed=allowed)
     return path
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..graph.builder import error_context
 from ..status import InvalidArgument, IsokernError, quote
 from .attributes import Definition, complete, definition_of
+from .bounds import MAX_CALLS, MAX_NODES
 from .construction import Construction
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
@@ -18,8 +19,6 @@ from .reader import DOMAINS, Source, subgraphs
 from .table import NODES
 
 DOMAIN_NODES = {"": NODES, "com.microsoft": MICROSOFT}
-MAX_NODES = 200_000  # with those of functions and loops, each time
-MAX_CALLS = 64  # functions within functions
 MOVES = frozenset({
     "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",

@@ -17,15 +17,15 @@ import numpy as np
 
 from ..arguments import regular_file
 from ..status import InvalidArgument, IsokernError, quote
-from .elements import Array, array_of, narrow_name, widen
-from .external import is_external, map_external
+from .bounds import UNREAD, check_calls, check_tensors
+from .elements import Array, array_of, is_external, narrow_name, widen
+from .external import map_external
 from .library import proto
 from .node import describe
 
 OLDEST = 1
 NATIVE = 13  # from here on the importer reads every version of an operator itself
 SMALL = 1 << 12  # bytes of an initialiser that stays in the message
-MAX_DEPTH = 32  # graphs within graphs
 DOMAINS = ("", "ai.onnx")
 
 Contents: TypeAlias = dict[int, Array]  # bytes of initialisers by their place
@@ -51,12 +51,18 @@ def read(model: Any) -> Source:
         message = _parse(where)
     elif isinstance(model, proto.ModelProto):
         where = model.graph.name or "model"
-        message, contents = _copy(model)
+        message = model
     else:
         raise InvalidArgument("onnx.load", f"a {type(model).__name__}", allowed="a path or an onnx.ModelProto")
     if not message.HasField("graph"):
         raise InvalidArgument(where, "there is no graph", allowed="an ONNX model")
-    _check_graph(where, message.graph, 0)
+    # Before anything else: the library copies and expands without bounds, and opens files that tensors name
+    check_tensors(where, message)
+    _check_names(where, message.graph)
+    check_calls(where, message)
+    if message is model:
+        message, contents = _copy(model)
+    message.ClearField(UNREAD)
     arrays, narrow = _take_initialisers(where, message, contents, folder)
     unshaped = _shape_outputs(message.graph)
     with _translate(where, "the model is not valid"):
@@ -194,13 +200,8 @@ def _take_initialisers(
     return arrays, narrow
 
 
-def _check_graph(where: str, graph: Any, depth: int) -> None:
-    """Raise for graphs too deep, names of two results, and tensors of attributes and inner graphs that lie in files.
-
-    Nobody needs such tensors, and a checker may open the files; it does not say which node takes a name again.
-    """
-    if depth > MAX_DEPTH:
-        raise InvalidArgument(where, "graphs within graphs", allowed=f"a depth of {MAX_DEPTH}")
+def _check_names(where: str, graph: Any) -> None:
+    """Raise for names that two results have; a checker does not say which node takes a name again."""
     taken = {value.name for value in (*graph.input, *graph.initializer)}
     for node in graph.node:
         made = [name for name in node.output if name]
@@ -208,14 +209,5 @@ def _check_graph(where: str, graph: Any, depth: int) -> None:
             at = f"{where}: {describe(node.op_type, node.name, node.output)}, {node.op_type}"
             raise InvalidArgument(at, f"the result's name {quote(twice[0])} is taken", allowed="a name of its own")
         taken.update(made)
-        for attribute in node.attribute:
-            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
-                if is_external(tensor):
-                    at = f"{where}: {node.op_type} {quote(node.name)}"
-                    raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
         for inner in subgraphs(node):
-            for tensor in inner.initializer:
-                if is_external(tensor):
-                    at = f"{where}: initialiser {quote(tensor.name)}"
-                    raise InvalidArgument(at, "a tensor in a file", allowed="initialisers of the model's graph")
-            _check_graph(where, inner, depth + 1)
+            _check_names(where, inner)
