@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from isokern.garbage import hold_collections
+from isokern.process.garbage import hold_collections
 
 
 @pytest.fixture(autouse=True)

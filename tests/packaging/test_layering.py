@@ -158,8 +158,8 @@ def test_no_file_of_core_tells_backends_apart_by_name():
 
 # The packages of core, one layer per line: an import, at run time or for types alone, goes down or stays on its layer
 FLOORS = """
-status
-dtypes arguments settings garbage
+status process
+dtypes arguments settings
 layout blocks debug disk_cache
 expr
 declare

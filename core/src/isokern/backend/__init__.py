@@ -5,9 +5,9 @@ items.
 """
 
 from ..cabi.plan import Plan
+from ..process.forks import own_lock, renew_in_child, tell_in_child
 from .buffer_view import BufferView
 from .device import Device, Unavailable
-from .fork import renew_in_child
 from .hooks import hookimpl
 from .host_memory import Address, HostBuffer, HostMemory, array_at
 from .host_recording import RecordedCalls
@@ -51,6 +51,8 @@ __all__ = [
     "check_stream",
     "current_stream",
     "hookimpl",
+    "own_lock",
     "renew_in_child",
     "running_stream",
+    "tell_in_child",
 ]

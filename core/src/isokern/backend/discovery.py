@@ -5,7 +5,7 @@ Plug-ins are third-party code: whatever one raises, and whatever it returns as a
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +17,7 @@ import pluggy
 from .. import settings
 from ..declare.operator import Operator
 from ..declare.registry import is_offered, list_declared, withdraw
+from ..process.forks import own_lock
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
@@ -127,7 +128,7 @@ def _settle(name: str, claims: Sequence[Backend]) -> None:
                 )
 
 
-_finding = threading.RLock()
+_finding = own_lock(sys.modules[__name__], "_finding")
 
 
 def registry() -> Registry:

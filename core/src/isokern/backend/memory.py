@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,19 +15,12 @@ import numpy as np
 
 from ..arguments import is_integer
 from ..dtypes import U8, DType, dtype
+from ..process.forks import own_lock
 from ..status import DeviceNotAvailable, InvalidArgument, quote
-from .fork import renew_in_child
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 ALIGNMENT = 64
 BASE_ALIGNMENT = 256  # bytes; the base addresses of device memory, from which offsets count, are multiples of it
-_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
-
-
-@renew_in_child
-def _fork() -> None:
-    for memory in list(_memories):
-        memory._lock = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -261,8 +253,7 @@ class Memory(ABC):
     def __init__(self) -> None:
         self._live = self._peak = self._allocations = self.copied = 0
         self._pooled_most = 0  # bytes of all blocks of pools, in use or not
-        self._lock = threading.RLock()  # re-entrant: a garbage collection inside it may free a buffer
-        _memories.add(self)
+        self._lock = own_lock(self, "_lock")  # re-entrant: a garbage collection inside it may free a buffer
         self._device: weakref.ref[Place] | None = None
 
     @property

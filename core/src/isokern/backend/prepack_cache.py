@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ..process.forks import own_lock
 from .buffer_view import BufferView
-from .fork import renew_in_child
 from .memory import Buffer
 
-lock = threading.RLock()
-
-
-@renew_in_child
-def _fork() -> None:
-    global lock
-    lock = threading.RLock()
+lock = own_lock(sys.modules[__name__], "lock")
 
 
 class PrepackCache:

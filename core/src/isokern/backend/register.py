@@ -6,7 +6,6 @@ Plug-ins are third-party code: whatever one raises, and whatever it returns as a
 from __future__ import annotations
 
 import re
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from .. import debug, settings
 from ..declare.operator import Operator
 from ..declare.registry import fingerprint_of, register as register_operator
 from ..ops import find
+from ..process.forks import own_lock
 from ..status import IsokernError
 from .device import Device, Unavailable
 from .memory import Memory
@@ -45,7 +45,10 @@ class Backend:
     trace: str = ""
     _status: str = ""
     _devices: list[Device] = field(default_factory=list)
-    _lock: Any = field(default_factory=threading.RLock, repr=False)
+    _lock: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._lock = own_lock(self, "_lock")
 
     @property
     def status(self) -> str:

@@ -9,27 +9,22 @@ that wants another one refuses it.
 from __future__ import annotations
 
 import itertools
-import threading
+import sys
 from typing import Any
 
 import numpy as np
 
-from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream, renew_in_child
+from ..backend import ALIGNMENT, Buffer, Device, Kernel, PackedLayout, Stream
 from ..dtypes import DType
 from ..layout import TensorDesc
+from ..process.forks import own_lock
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .packed_files import keep_packed
 
 _codes = itertools.count(-1, -1)  # negative, so distinct from the codes of the C interface; no kernel sees them
 _types: dict[tuple[str, int, TensorDesc], PackedType] = {}
-_lock = threading.RLock()
-
-
-@renew_in_child
-def _fork() -> None:
-    global _lock
-    _lock = threading.RLock()
+_lock = own_lock(sys.modules[__name__], "_lock")
 
 
 class PackedType(DType):

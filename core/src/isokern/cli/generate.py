@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..garbage import hold_collections
+from ..process.garbage import hold_collections
 from ..status import InvalidArgument
 from ._language_models import (
     Activations,

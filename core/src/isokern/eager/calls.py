@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import threading
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backend import Device, Stream, check_stream, current_stream, renew_in_child
+from ..backend import Device, Stream, check_stream, current_stream
 from ..backend.buffer_view import facts_of
 from ..backend.discovery import device as find_device
 from ..call.descriptor import Descriptor
@@ -19,6 +19,7 @@ from ..declare.operator import Operator
 from ..declare.signature import Operand
 from ..dtypes import DType, dtype as dtype_of
 from ..layout import TensorDesc
+from ..process.forks import own_lock
 from ..runtime.lowered import is_lowering
 from ..status import BadTensorDtype, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor, dlpack, empty, from_numpy, numbers, tensor
@@ -29,15 +30,9 @@ from .repeated import Call, Found, calls_of, is_kept, keep, key_of, remember
 
 CACHE_SIZE = 1024
 _cache: OrderedDict[Any, Descriptor] = OrderedDict()
-_lock = threading.RLock()
+_lock = own_lock(sys.modules[__name__], "_lock")
 _numbers: dict[Any, Tensor] = {}
 atexit.register(_numbers.clear)  # device memory is freed while the backends' modules are whole
-
-
-@renew_in_child
-def _fork() -> None:
-    global _lock
-    _lock = threading.RLock()
 
 
 def cached_descriptor(

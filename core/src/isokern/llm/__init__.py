@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..garbage import hold_collections
+from ..process.garbage import hold_collections
 
 if TYPE_CHECKING:
     from .chat import Chat, Template

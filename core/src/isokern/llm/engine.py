@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..arguments import integer
+from ..process.forks import own_lock, tell_in_child
 from ..status import InvalidArgument, quote
 from .batch import PAGE, BatchRunner, StepRunner
 from .drawing import Drawing, add_suppressed
@@ -96,6 +97,7 @@ class Engine:
             self.runner = BatchRunner(model, self.context, self.scheduler, kept, exact=bool(exact))
         self._worker = _Worker()
         weakref.finalize(self, self._worker.stop)  # also at exit, while threads still run
+        tell_in_child(self, "_in_child")
 
     def __enter__(self) -> Engine:
         return self
@@ -248,6 +250,16 @@ class Engine:
         """Cancel all requests, and wait until the step that is being computed is done."""
         self._worker.stop()
 
+    def _in_child(self) -> None:
+        """End what was being computed when the process forked: the thread that did is not in the child."""
+        if self._worker.thread is None:
+            return
+        self._worker.thread, self._worker.closed = None, True
+        hint = "make another engine in the child, or fork when no text is open"
+        for state in (*self.scheduler.running, *self.scheduler.waiting):
+            error = InvalidArgument("Engine", "the process forked while it computed", hint=hint)
+            state.request.finish(FAILED, error)
+
     # In the engine's thread
 
     def _work(self) -> None:
@@ -321,7 +333,7 @@ class _Worker:
     """The thread of an engine, which ends when there is nothing to do, and the lock of what it and others change."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a listener may submit
+        self.lock = own_lock(self, "lock")  # reentrant: a listener may submit
         self.thread: threading.Thread | None = None
         self.closed = False
 

@@ -11,8 +11,8 @@ import numpy as np
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import DType
-from ..garbage import hold_collections
 from ..layout import TensorDesc
+from ..process.garbage import hold_collections
 from ..status import InvalidArgument
 from ..tensors import Tensor, empty, from_blocks, from_numpy, tensor
 from .architecture import Config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..garbage import hold_collections
+from ..process.garbage import hold_collections
 from ..runtime import compile
 from ..tensors import Tensor
 from .decoder import decoder, updated_inputs

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..process.forks import own_lock, tell_in_child
+
 if TYPE_CHECKING:
     from .drawing import Drawing
     from .logprobs import TokenLogprobs
@@ -40,9 +42,15 @@ class Request:
     """How many tokens of the prompt were in the cache already, and were not computed."""
 
     def __post_init__(self) -> None:
-        self._changed, self._complete = threading.Condition(), threading.Event()
+        self._changed = own_lock(self, "_changed", threading.Condition)
+        self._complete = own_lock(self, "_complete", threading.Event)
+        tell_in_child(self, "_in_child")
         self._cancelled = False
         self._listeners: list[Callable[[], None]] = []
+
+    def _in_child(self) -> None:
+        if self.reason:
+            self._complete.set()
 
     def cancel(self) -> None:
         """End the text where it is, before the engine's next step; nothing where it is complete."""

@@ -16,9 +16,10 @@ from .. import graph as graphs
 from ..backend import Device
 from ..backend.discovery import device as find_device
 from ..dtypes import dtype
-from ..garbage import hold_collections
 from ..graph.ir import Graph
 from ..passes import DEFAULT
+from ..process.forks import own_lock
+from ..process.garbage import hold_collections
 from ..runtime import Program
 from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
@@ -90,7 +91,7 @@ class Model:
             listed = "; ".join(unknown_nodes)
             raise UnsupportedModel(source.where, f"{len(unknown_nodes)} nodes have no counterpart here: {listed}")
         self._programs: OrderedDict[Any, _Compiled] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock", threading.Lock)
         if not free:
             with suppress(ConstantNeeded):  # then the first run tells what the inputs hold
                 self._find({t.name: t.shape for t in self.inputs}, None)

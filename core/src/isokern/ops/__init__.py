@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..declare.operator import ErrorCase, Operator, Sample, Tolerance
 from ..declare.registry import Offer, all_operators, by_kind, find, offer
-from ..garbage import hold_collections
+from ..process.garbage import hold_collections
 
 __all__ = ["ErrorCase", "Operator", "Sample", "Tolerance", "all_operators", "by_kind", "find"]
 

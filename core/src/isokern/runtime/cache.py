@@ -11,19 +11,19 @@ is closed.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..backend import BASE_ALIGNMENT, Device, renew_in_child
+from ..backend import BASE_ALIGNMENT, Device
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
 from ..graph.ir import PARAMETER, Graph, Op, Value
 from ..layout import TensorDesc
 from ..ops import find
+from ..process.forks import own_lock
 from ..tensors import Tensor
 from .memory_plan import MemoryPlan, place_values, plan_memory
 from .packed import Packed
@@ -173,7 +173,7 @@ class Cache:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
-        self.lock = threading.RLock()  # reentrant: an array may die, and be forgotten, within a locked section
+        self.lock = own_lock(self, "lock")  # reentrant: an array may die, and be forgotten, within a locked section
         self._hits = self._shared = self._misses = 0
         self._recipes: OrderedDict[Hashable, Recipe] = OrderedDict()
         self._compiled: OrderedDict[Hashable, Compiled] = OrderedDict()
@@ -248,8 +248,3 @@ class Cache:
 
 
 cache = Cache()
-
-
-@renew_in_child
-def _fork() -> None:
-    cache.lock = threading.RLock()

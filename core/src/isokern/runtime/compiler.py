@@ -7,10 +7,10 @@ from typing import Any, Literal, overload
 
 from ..backend import Device, Stream, check_stream
 from ..backend.discovery import device as find_device
-from ..garbage import hold_collections
 from ..graph.ir import Graph, spec_text
 from ..graph.model import Model
 from ..passes import DEFAULT
+from ..process.garbage import hold_collections
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .assemble import assemble

@@ -5,7 +5,6 @@ It has a program for each number of rows that it is run with, and one set of par
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from ..backend import Device, Stream
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.resize import resize
+from ..process.forks import own_lock
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .assemble import assemble
@@ -51,7 +51,7 @@ class DynamicProgram:
         self.graph, self.device = graph.copy(), device
         self._passes, self._reuse = passes, reuse
         self._options: dict[str, Any] = {"prepack": prepack, "stream": stream, "on_missing": on_missing}
-        self._lock = threading.Lock()  # for `_programs`; programs are made without it
+        self._lock = own_lock(self, "_lock")  # for `_programs`; programs are made without it
         names = [v.name for v in graph.inputs]
         wanted = names if inputs is True else [inputs] if isinstance(inputs, str) else list(inputs or ())
         values = {v.name: v for v in self.graph.inputs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import blocks
-from ..backend import Recording, Stream, current_stream, renew_in_child
+from ..backend import Recording, Stream, current_stream
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
 from ..graph.ir import PARAMETER, Op, Value
+from ..process.forks import own_lock
 from ..status import InvalidArgument
 from ..tensors import Tensor
 from .cache import Compiled, cache
@@ -28,13 +30,8 @@ from .packed import Packed
 if TYPE_CHECKING:
     from .check import Check
 
-_changed = threading.Condition()  # notified when a context of any program becomes idle
-
-
-@renew_in_child
-def _fork() -> None:
-    global _changed
-    _changed = threading.Condition()
+# Notified when a context of any program becomes idle
+_changed = own_lock(sys.modules[__name__], "_changed", threading.Condition)
 
 
 class Program:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import TypeVar
 
 from ..arguments import integer
 from ..llm import Engine, Template, Tokenizer
+from ..process.forks import own_lock
 from ..status import InvalidArgument, quote
 from .errors import ApiError
 
@@ -119,7 +119,8 @@ class Waker:
     """An event that other threads set, for coroutines of the loop in which this was made."""
 
     def __init__(self) -> None:
-        self._loop, self._event, self._lock = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
+        self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
+        self._lock = own_lock(self, "_lock")
         self._told = False
 
     def tell(self) -> None:

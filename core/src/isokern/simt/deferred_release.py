@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
+
+from ..process.forks import own_lock
 
 RETIRED = 1 << 28  # bytes that may wait for work in flight before an allocation waits for them too
 OVERHEAD = 4096  # bytes counted for each retired object on top of its own
@@ -35,16 +36,15 @@ class DeferredRelease:
 
     def __init__(self) -> None:
         self.pending: set[object] = set()
-        self.lock = threading.RLock()
+        self.lock = own_lock(self, "lock")
         self._open = _Batch()
         self._closed: list[_Batch] = []  # oldest first
 
     def renew(self) -> None:
         """Start afresh in a forked process.
 
-        The parent's work is not there, and a thread that is not there may hold the lock.
+        The parent's work is not there.
         """
-        self.lock = threading.RLock()
         self.pending.clear()
 
     @property

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from .. import debug
 from ..disk_cache import DiskCache
+from ..process.forks import own_lock
 from .kernel import Launch
 
 Program = TypeVar("Program")
@@ -31,7 +32,7 @@ class Programs(ABC, Generic[Program]):
         self.name, self.driver, self.disk_cache = name, driver, disk_cache
         self.hits = self.misses = 0
         self._held: dict[str, Program] = {}
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock", threading.Lock)
 
     @abstractmethod
     def load(self, binary: bytes, launch: Launch) -> Program:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any
 
-from ..backend import Stream, renew_in_child
+from ..backend import Stream
+from ..process.forks import own_lock, tell_in_child
 from .deferred_release import DeferredRelease
 from .device import SimtDevice
-
-_devices: weakref.WeakSet[QueuedDevice] = weakref.WeakSet()
 
 
 class QueuedDevice(SimtDevice):
@@ -27,9 +25,9 @@ class QueuedDevice(SimtDevice):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.deferred = DeferredRelease()
         self._foreign: dict[int, Any] = {}  # the host's streams; kept, so that their work is waited for
-        self._lock = threading.RLock()
+        self._lock = own_lock(self, "_lock")
         super().__init__(*arguments, **options)
-        _devices.add(self)
+        tell_in_child(self, "detach")
         atexit.register(_finish_at_exit, weakref.ref(self))
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
@@ -69,8 +67,7 @@ class QueuedDevice(SimtDevice):
             stream.finish()
 
     def detach(self) -> None:
-        """Leave the work and the locks of the parent behind, in a forked child."""
-        self._lock = self.selftests.lock = threading.RLock()
+        """Leave the work of the parent behind, in a forked child."""
         self.deferred.renew()
 
 
@@ -80,9 +77,3 @@ def _finish_at_exit(known: weakref.ref[QueuedDevice]) -> None:
     for stream in () if device is None else device.live_streams():
         with contextlib.suppress(Exception):  # a lost device, a forked child
             stream.finish()
-
-
-@renew_in_child
-def _in_child() -> None:
-    for device in list(_devices):
-        device.detach()

@@ -10,7 +10,6 @@ compiled from.
 from __future__ import annotations
 
 import hashlib
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from ..declare.samples import describe, fits
 from ..disk_cache import DiskCache
 from ..dtypes import DType, wider
 from ..layout import TensorDesc
+from ..process.forks import own_lock
 from ..status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError, OutOfMemory
 from . import source
 from .kernel import Launcher, SimtKernel
@@ -71,7 +71,7 @@ class SelfTests:
         self.ran = 0
         self.wrong: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self._passed: set[tuple[str, str, tuple[str, ...]]] = set()
-        self.lock = threading.RLock()
+        self.lock = own_lock(self, "lock")
 
     def known_fault(self, folder: Folder, plan: Plan) -> str | None:
         """Return why the variant is disabled for the operator and dtypes of a plan, as far as is known.

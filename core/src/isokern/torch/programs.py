@@ -19,6 +19,7 @@ from ..backend import Device
 from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
 from ..importing.operand import Array, dtype_of, shape_of
 from ..passes import DEFAULT, run as run_passes
+from ..process.forks import own_lock
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..runtime import Program, compile
@@ -89,7 +90,7 @@ class ModulePrograms:
         self._static = set(static) if options.freeze else set()
         self._held: dict[int, Held] = {}
         self._programs: OrderedDict[Any, tuple[BuiltModule, Program | None]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock", threading.Lock)
         self.built_times = 0
 
     @property

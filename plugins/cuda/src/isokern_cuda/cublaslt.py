@@ -6,12 +6,11 @@ Numbers and sizes are those of cublasLt.h, which are the same from CUDA 11 to 13
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from isokern.backend import BASE_ALIGNMENT
+from isokern.backend import BASE_ALIGNMENT, own_lock
 from isokern.dtypes import BF16, F16, F32, F64
 
 from .driver import CudaError, Matrix, Planned, Product, Products
@@ -100,7 +99,7 @@ class _Product(Planned):
         wide = product.dtype is F64
         scale = c_double if wide else c_float
         self._alpha, self._beta = scale(product.alpha), scale(product.beta)
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock")
         compute = COMPUTE_64F if wide else COMPUTE_32F
         self._what = _Handle(library, "MatmulDesc", c_int(compute), c_int(TYPES[F64 if wide else F32]))
         self._what.set(TRANSPOSE_A, c_int32(product.a.transposed))

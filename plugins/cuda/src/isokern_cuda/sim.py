@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from isokern.backend import BASE_ALIGNMENT, renew_in_child
+from isokern.backend import BASE_ALIGNMENT, own_lock
 from isokern.cabi.generate import EMULATION, STATIC
 from isokern.disk_cache import user_cache
 from isokern.simt import Traits
@@ -86,14 +86,10 @@ class SimDriver(Driver):
         self._events: dict[int, float] = {}  # when the event was recorded; NaN where no time was asked for
         self._captures[self.legacy] = None
         self._next = 2  # 2 is the handle of the per-thread stream
-        self._lock = threading.RLock()
+        self._lock = own_lock(self, "_lock")
         self._headers: Path | None = None
         self._store = user_cache("cuda")
-        renew_in_child(self._in_child)
         self._runtime = self._library(self._host(), ctypes.RTLD_GLOBAL)
-
-    def _in_child(self) -> None:
-        self._lock = threading.RLock()
 
     def _host(self) -> bytes:
         """Return the library that kernels call, from an earlier process where one built it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isokern.backend import BufferView, Event, RecordedCalls, Recording, Stream, Timer, Workspace
+from isokern.backend import BufferView, Event, RecordedCalls, Recording, Stream, Timer, Workspace, own_lock
 from isokern.ops import by_kind
 from isokern.status import InvalidArgument
 
@@ -140,7 +139,7 @@ class CudaStream(Stream):
         self.key, self.foreign = object(), raw is not None
         self._words: Held | None = None
         self.reports: set[CudaStream] = set()
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock")
         super().__init__(device, self.raw)
         weakref.finalize(self, _end, driver, self.raw, raw is None, device.deferred.pending, self.key).atexit = False
 

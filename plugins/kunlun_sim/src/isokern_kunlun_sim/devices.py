@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 from cffi import FFI
 
+from isokern.backend import own_lock
 from isokern.backend.native import NativeLibrary
 
 from .memory import RETIRED, XpuMemory
@@ -33,7 +33,7 @@ class XpuDevice(XpuPlace):
         self._streams: dict[int, tuple[weakref.ref[XpuStream], Any]] = {}
         self._made = 0
         self._left: Exception | None = None  # the first error of streams that are gone
-        self._lock = threading.RLock()  # of the streams; reentrant, because a garbage collection may call in here
+        self._lock = own_lock(self, "_lock")  # of the streams; reentrant, because a garbage collection may call in here
         self._retired: deque[object] = deque()
         model = runtime.attribute(MODEL, index)
         properties = {

@@ -6,13 +6,12 @@ several elements at once through a pointer to a vector says so in the vector's t
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from isokern.backend import Buffer, HostBuffer, HostMemory, Memory
+from isokern.backend import Buffer, HostBuffer, HostMemory, Memory, own_lock
 from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
@@ -236,7 +235,7 @@ class ClMemory(Memory):
         self.unified = bool(device.host_unified_memory)
         self.room = Room(self, device)
         self._next = GAP
-        self._ranges = threading.Lock()
+        self._ranges = own_lock(self, "_ranges")
 
     @property
     def device(self) -> ClPlace:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from isokern.backend import Event, RecordedCalls, Recording, Stream
+from isokern.backend import Event, RecordedCalls, Recording, Stream, own_lock
 from isokern.ops import by_kind
 from isokern.status import InternalError, InvalidArgument
 
@@ -123,7 +122,7 @@ class ClStream(Stream):
         self.queue = queue
         self.key, self.foreign = object(), theirs is not None
         self.may_fail = False
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock")
         super().__init__(device, queue.int_ptr)
         weakref.finalize(self, _end, queue, device.deferred.pending, self.key).atexit = False
 

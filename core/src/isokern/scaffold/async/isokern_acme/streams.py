@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
-from isokern.backend import Device, Event, RecordedCalls, Stream
+from isokern.backend import Device, Event, RecordedCalls, Stream, own_lock
 from isokern.status import DeviceNotAvailable, InternalError, InvalidArgument, IsokernError
 
 Call = Callable[[], None]
@@ -26,7 +26,7 @@ class Worker:
         self.tasks: SimpleQueue[Call | None] = SimpleQueue()
         self.process = os.getpid()
         self._error: IsokernError | None = None
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock")
         self._workers = workers
         workers.add(self)
         self.thread = threading.Thread(target=self._work, daemon=True)

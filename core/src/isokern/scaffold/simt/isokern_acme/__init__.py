@@ -11,7 +11,6 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from isokern.backend import (
     Stream,
     Unavailable,
     hookimpl,
+    own_lock,
 )
 from isokern.ops import by_kind
 from isokern.settings import get as get_setting
@@ -73,7 +73,7 @@ class Programs:
         self.version, self._built_by = version.splitlines()[0], "\0".join([version, *self.command])
         self.disk_cache = user_cache("acme")
         self._loaded: dict[str, ctypes.CDLL] = {}
-        self._lock = threading.Lock()
+        self._lock = own_lock(self, "_lock")
         host = (HERE / "host.cpp").read_text()
         headers = "".join(h.read_text() for folder in folders for h in sorted(folder.glob("*.h")))
         # Its symbols are global: the kernels' libraries leave them undefined and find them here
@@ -104,7 +104,7 @@ class AcmeDevice(SimtDevice):
     asynchronous = False
 
     def __init__(self, programs: Programs, seed: int) -> None:
-        self.programs, self.seed, self._lock = programs, seed, threading.Lock()
+        self.programs, self.seed, self._lock = programs, seed, own_lock(self, "_lock")
         traits = Traits(kind="cpu", group=64, items=64)
         properties = {"compiler": programs.version, "group": traits.group, "seed": seed}
         super().__init__(

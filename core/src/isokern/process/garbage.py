@@ -8,12 +8,14 @@ visits them all once more, unless they count as old.
 from __future__ import annotations
 
 import gc
-import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+from .forks import own_lock, renew_in_child
+
+_lock = own_lock(sys.modules[__name__], "_lock", threading.Lock)
 _held = 0  # blocks that threads are in
 _collecting = True  # whether there were collections before the first of them
 _CAN_AGE = all(hasattr(gc, name) for name in ("freeze", "unfreeze", "get_freeze_count"))  # not in every Python
@@ -50,14 +52,10 @@ def _age() -> None:
         gc.unfreeze()  # to the oldest generation
 
 
+@renew_in_child
 def _renew() -> None:
     """End all blocks in a child process, which has only the thread that forked it."""
-    global _lock, _held
-    _lock = threading.Lock()
+    global _held
     if _held and _collecting:
         gc.enable()
     _held = 0
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
