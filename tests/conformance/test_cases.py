@@ -49,7 +49,7 @@ def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case], cpu: Dev
         usual = all(own[0].bound_types[v] is own[0].operator.signature.types[v][0] for v in own[0].operator.index_types)
         few = not cpu.variants(own[0].operator.stem) and own[0].types != tuple(choices(own[0].operator)[0].values())
         chosen = all(c.sample.each for c in own)  # a pair of dtypes that there is for the sake of one sample
-        least = 5 if few or chosen else 12 if usual else 10  # samples without explicit indices are left out
+        least = 2 if few else 5 if chosen else 12 if usual else 10  # samples without explicit indices are left out
         assert len(own) >= least, pair
         wanted = 1 if few else -(-len(long) // 2)
         strided = (c for c in long if any(not d.is_contiguous for d in _placed(c)))

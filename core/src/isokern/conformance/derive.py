@@ -23,7 +23,7 @@ from ..declare.operator import LENGTHS, Operator, Sample
 from ..declare.samples import assignments, describe, fits, slots
 from ..dtypes import F16, F32, F64, I32, I64, Q4_0, STORED_BLOCKS, DType
 from ..ops import all_operators
-from ..oracle.cases import Case, samples
+from ..oracle.cases import Case, dtype_text, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from ..oracle.values import CHECKED
 from ..status import IsokernError
@@ -342,7 +342,7 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None, qu
         lowered, shares = ranked == [], operator.name in rows[1:]
         every = [tuple(bound.values()) for bound in choices(operator)]
         chosen = _choose_types(operator, every, lowered, shares)
-        cases = unique(operator_cases(operator, (ranked or [])[1:], chosen if quick else None))
+        cases = unique(operator_cases(operator, (ranked or [])[1:], {*chosen, every[0]} if quick else None))
         if lowered or shares:
             cases = list(_once_wide(_thin(cases, every[0]) if lowered else cases))
         called = not lowered or zlib.crc32(f"{device.name.partition(':')[0]}/{operator.name}".encode()) % LOWERED == 0
@@ -352,17 +352,19 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None, qu
 
 
 def _thin(cases: Sequence[Case], first: tuple[DType, ...]) -> Iterator[Case]:
-    """Yield the cases of a lowered operator: all in the first dtypes, one of each kind in the others.
+    """Yield the cases of a lowered operator: all in the first dtypes, and in other dtypes a few calls of other kinds.
 
-    Cases of one kind have the sample, the kind of values and the alias in common; the kinds of a choice of dtypes take
-    turns with a dense and a strided one.
+    Its parts are judged in every dtype by themselves: what is left to see is that they are the right ones.
     """
-    alike = defaultdict[str, defaultdict[tuple[str, ...], list[Case]]](lambda: defaultdict(list))
+    calls = defaultdict[str, list[Case]](list)
     for c in cases:
-        alike[c.dtype][c.sample.text, c.values, c.alias].append(c)
-    judged = {of[n % min(2, len(of))].id for kinds in alike.values() for n, of in enumerate(kinds.values())}
+        if c.calls:
+            calls[c.dtype].append(c)
+    judged = {c.id for dtype, of in calls.items() for c in _spread(of, SHARED, zlib.crc32(dtype.encode()))}
+    known = {c.sample.text for c in calls[dtype_text(first)]}
     for c in cases:
-        if c.types in (first, ()) or c.id in judged:
+        own = c.types in (first, ()) or not c.calls
+        if own or c.id in judged or (c.sample.size != "small" and c.sample.text not in known):
             yield c
 
 
