@@ -122,7 +122,7 @@ def _choose(found: dict[str, cl.Device], refused: list[str]) -> dict[str, cl.Dev
     for word in words:
         matched = {n: d for n, d in found.items() if word in (n, n.split(":")[0])}
         if not matched:
-            has = "; ".join([", ".join(found) or "no device", *refused])
+            has = "; ".join([", ".join(found) or "no device", *refused, *([advice()] if word == "pocl" else [])])
             raise Unavailable(f"{DEVICES}={asked}: no device is called {word}; this machine has {has}")
         chosen |= matched
     if not chosen:
