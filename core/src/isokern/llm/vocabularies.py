@@ -160,30 +160,27 @@ def _gpt2(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     if pre not in CUTS:
         raise keys.wrong("pre", f"is {quote_name(pre)}", ", ".join(CUTS))
     cut, ids = CUTS[pre], _normal(tokens, types)
-    mine = {text: i for i, (text, kind) in enumerate(zip(tokens, types, strict=True)) if kind == USER_DEFINED}
-    if not cut.raw:
-        for char, byte in _alphabet().items():
-            if char not in ids and byte not in (0xC0, 0xC1, *range(0xF5, 0x100)):  # bytes that do not occur in UTF-8
-                raise keys.wrong("tokens", f"has no token for the byte 0x{byte:02X}", f"a token {char!r} among them")
+    known = {text: i for i, text in enumerate(tokens)} | ids
+    if not cut.raw and not any(char in ids for char in _alphabet()):
+        raise keys.wrong("tokens", "has no token for any byte", "one for each byte of the texts to be read")
     merges = []
     for i, merge in enumerate(keys.strings("merges")):
         at = merge.find(" ", 1)
-        left, right = (merge[:at], merge[at + 1 :]) if at > 0 else (merge, "")
-        for part in (left, right, left + right):
-            if part not in ids and part in mine:
-                ids[part] = mine[part]
-        missing = [part for part in (left, right, left + right) if part not in ids]
-        if missing:
-            raise keys.wrong(
-                "merges", f"has {quote_name(merge)} at {i}, and {quote_name(missing[0])} is no token", "two tokens"
-            )
-        merges.append((left, right))
+        if at < 0:
+            raise keys.wrong("merges", f"has {quote_name(merge)} at {i}", "two tokens with a space between them")
+        parts = merge[:at], merge[at + 1 :], merge[:at] + merge[at + 1 :]
+        # Merges also make tokens that a text may not name, such as `</s>` in Qwen's vocabulary. One of other texts than
+        # tokens makes nothing, as in every implementation
+        if all(part in known for part in parts):
+            ids.update((part, known[part]) for part in parts)
+            merges.append(parts[:2])
     library = import_library()
     bytes_ = _byte_tokens(keys, tokens, types) if cut.raw else {}
     unknown = keys.token("unknown_token_id", len(tokens))
     named = {"unk_token": tokens[unknown]} if cut.raw and not bytes_ and unknown is not None else {}
     options: dict[str, Any] = {"ignore_merges": cut.whole, "byte_fallback": bool(bytes_), **named}
-    made = library.Tokenizer(library.models.BPE(ids | bytes_, merges, **options))
+    vocabulary = ids | bytes_ | dict.fromkeys(named.values(), unknown or 0)
+    made = library.Tokenizer(library.models.BPE(vocabulary, merges, **options))
     cuts = [library.pre_tokenizers.Split(library.Regex(pattern), "isolated") for pattern in cut.patterns]
     if not cut.raw:
         cuts.append(library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
