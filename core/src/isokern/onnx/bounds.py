@@ -1,7 +1,7 @@
 """Bounds on a model's message, checked before the library copies, checks or expands it.
 
-The library opens the file that any tensor names, relative to the working directory, and expands functions without a
-bound: a kilobyte of functions that call functions twice is as many nodes as it likes.
+The library opens the file that any tensor names, relative to the working directory, and a kilobyte of functions that
+call functions twice is as many nodes as it likes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def check_calls(where: str, message: Any) -> None:
     """Raise if the model's functions call each other in a circle or too deeply, or expand to too much."""
     if not message.functions:
         return
-    functions: dict[Key, Any] = {(f.domain, f.name, f.overload): f for f in message.functions}
+    functions: dict[Key, Any] = {key_of_function(f): f for f in message.functions}
     sizes: dict[Key, tuple[int, int, int]] = {}  # nodes, bytes and depth of an expanded function
     waiting = list(functions)
     open_: set[Key] = set()
@@ -95,8 +95,8 @@ def check_calls(where: str, message: Any) -> None:
             waiting.pop()
             open_.discard(key)
             continue
-        nodes = list(_every_node(functions[key].node))
-        lacking = [k for k in map(_key_of, nodes) if k in functions and k not in sizes]
+        nodes = list(every_node(functions[key].node))
+        lacking = [k for k in map(key_of, nodes) if k in functions and k not in sizes]
         if not lacking:
             sizes[key] = _measure(nodes, sizes)
         elif key in open_:
@@ -104,7 +104,7 @@ def check_calls(where: str, message: Any) -> None:
         else:
             open_.add(key)
             waiting += lacking
-    count, size, depth = _measure(list(_every_node(message.graph.node)), sizes)
+    count, size, depth = _measure(list(every_node(message.graph.node)), sizes)
     limits = [(count, MAX_NODES, "nodes"), (size, MAX_BYTES, "bytes"), (depth, MAX_CALLS, "calls within calls")]
     for found, most, what in limits:
         if found > most:
@@ -112,22 +112,28 @@ def check_calls(where: str, message: Any) -> None:
             raise InvalidArgument(where, given, allowed=f"{most} {what}")
 
 
-def _every_node(nodes: Any) -> Iterator[Any]:
+def every_node(nodes: Any) -> Iterator[Any]:
     """Yield nodes, and those of the graphs within them."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _every_node(inner.node)
+                yield from every_node(inner.node)
 
 
-def _key_of(node: Any) -> Key:
+def key_of(node: Any) -> Key:
+    """Return the key of the function that a node may call."""
     return node.domain, node.op_type, node.overload
+
+
+def key_of_function(function: Any) -> Key:
+    """Return the key by which nodes call a function."""
+    return function.domain, function.name, function.overload
 
 
 def _measure(nodes: list[Any], sizes: Mapping[Key, tuple[int, int, int]]) -> tuple[int, int, int]:
     """Return nodes, bytes and depth of a list of nodes whose calls are expanded."""
-    called = [sizes[key] for key in map(_key_of, nodes) if key in sizes]
+    called = [sizes[key] for key in map(key_of, nodes) if key in sizes]
     count = len(nodes) - len(called) + sum(n for n, _, _ in called)
     size = sum(node.ByteSize() for node in nodes) + sum(b for _, b, _ in called)
     return count, size, 1 + max((d for _, _, d in called), default=-1)

@@ -75,6 +75,8 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
 
 def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     """Import the body once for each part of the scanned inputs."""
+    if node.version < 9:
+        raise node.refuse("Scan of version 8, which has batches", "version 9 or newer")
     body, count = node.graphs["body"], int(node.attrs["num_scan_inputs"])
     kept = len(node.inputs) - count
     scanned = [node.x(kept + n) for n in range(count)]

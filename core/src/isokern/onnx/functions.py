@@ -60,7 +60,7 @@ def _bind(node: Any, given: Mapping[str, Any]) -> Any:
         if attribute.ref_attr_name:
             if attribute.ref_attr_name in given:
                 value = given[attribute.ref_attr_name]
-                if attribute.type == proto.AttributeProto.TENSOR:
+                if attribute.type == proto.AttributeProto.TENSOR and not isinstance(value, proto.TensorProto):
                     value = proto.numpy_helper.from_array(value)
                 bound.attribute.append(proto.helper.make_attribute(attribute.name, value, attr_type=attribute.type))
         elif attribute.type == proto.AttributeProto.GRAPH:

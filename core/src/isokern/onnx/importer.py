@@ -8,14 +8,14 @@ from typing import Any
 from ..graph.builder import error_context
 from ..status import InvalidArgument, IsokernError, quote
 from .attributes import Definition, complete, definition_of
-from .bounds import MAX_CALLS, MAX_NODES
+from .bounds import MAX_CALLS, MAX_NODES, Key, key_of
 from .construction import Construction
 from .control import CONTROL
 from .elements import Array, array_of, narrow_name, widen
 from .functions import bind_function, function_of
 from .node import Handler, Node, OperandScope, Output, Ragged, UnsupportedModel, describe
 from .nodes_microsoft import NODES as MICROSOFT
-from .reader import DOMAINS, Source, subgraphs
+from .reader import DOMAINS, Source, subgraphs, versions_of
 from .table import NODES
 
 DOMAIN_NODES = {"": NODES, "com.microsoft": MICROSOFT}
@@ -31,6 +31,7 @@ class Importer(Construction):
     def __init__(self, source: Source) -> None:
         super().__init__(source.message.graph.name or "model")
         self.source = source
+        self._opsets: Mapping[str, int] = source.opsets  # of the graph or function whose nodes are imported
         self._calls = self._nodes = 0
 
     # Graphs
@@ -41,7 +42,7 @@ class Importer(Construction):
             if tensor.name not in scope:
                 array = array_of(f"initialiser {quote(tensor.name)}", tensor)
                 self.define(scope, tensor.name, array)
-        self.run_nodes(graph.node, scope, self.source.opsets)
+        self.run_nodes(graph.node, scope, self._opsets)
 
     def define(self, scope: OperandScope, name: str, array: Array) -> None:
         """Enter an array under a name; a narrow type is kept beside it."""
@@ -55,6 +56,13 @@ class Importer(Construction):
 
     def run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
         """Import nodes in their order."""
+        before, self._opsets = self._opsets, opsets
+        try:
+            self._run_nodes(nodes, scope, opsets)
+        finally:
+            self._opsets = before
+
+    def _run_nodes(self, nodes: Sequence[Any], scope: OperandScope, opsets: Mapping[str, int]) -> None:
         for node in nodes:
             name = describe(node.op_type, node.name, node.output)
             where = f"{name}, {node.op_type}"
@@ -72,7 +80,8 @@ class Importer(Construction):
         if self._nodes > MAX_NODES:
             raise InvalidArgument(op_type, "the model is too long", allowed=f"{MAX_NODES} nodes")
         domain = "" if node.domain in DOMAINS else node.domain
-        definition = definition_of(op_type, domain, opsets)
+        own = self.source.functions.get(key_of(node))
+        definition = definition_of(op_type, domain, opsets) if own is None else None
         handler = handler_of(op_type, domain)
         inputs = [scope.find(where, n) if n else None for n in read]
         attrs, graphs = complete(node, definition)
@@ -84,7 +93,9 @@ class Importer(Construction):
                 view.need(x.count, f"the size of input {i}")
         self.label = node.name or next((n for n in made if n), "")
         found: Output | Sequence[Output]
-        if op_type in CONTROL and not domain:
+        if own is not None:
+            found = self._call(view, own, node, versions_of(own))
+        elif op_type in CONTROL and not domain:
             found = CONTROL[op_type](view, scope)
         else:
             found = self._handle(view, handler, node, definition, domain, opsets)
@@ -119,6 +130,10 @@ class Importer(Construction):
         function = function_of(view, node, None if definition is None else definition.schema, opsets)
         if function is None:
             raise refused or UnsupportedModel(node.op_type, f"domain {quote(domain)}", allowed="a known operator")
+        return self._call(view, function, node, {**opsets, **versions_of(function)})
+
+    def _call(self, view: Node, function: Any, node: Any, opsets: Mapping[str, int]) -> Sequence[Output]:
+        """Return what the body of a function gives, whose nodes are of the versions that it states."""
         if self._calls >= MAX_CALLS:
             raise InvalidArgument(node.op_type, "functions within functions", allowed=f"{MAX_CALLS}")
         self._calls += 1
@@ -126,8 +141,7 @@ class Importer(Construction):
             inner = OperandScope()
             for n, name in enumerate(function.input):
                 inner.enter(name, view.get(n), view.elements[n] if n < len(view.elements) else None)
-            versions = {"" if o.domain in DOMAINS else o.domain: o.version for o in function.opset_import}
-            self.run_nodes(bind_function(function, view.attrs), inner, {**opsets, **versions})
+            self.run_nodes(bind_function(function, view.attrs), inner, opsets)
             names = zip(function.output, node.output, strict=False)
             given = [inner.find(node.op_type, name) if wanted else None for name, wanted in names]
             view.each = [inner.narrow.get(name) for name in function.output]
@@ -145,17 +159,24 @@ def list_unknown(source: Source) -> list[str]:
     """Return a line for each node, of inner graphs too, that neither the table nor a function answers."""
     found: list[str] = []
 
-    def walk(graph: Any) -> None:
-        for node in graph.node:
-            domain = "" if node.domain in DOMAINS else node.domain
+    seen = set[Key]()
+
+    def walk(nodes: Any, opsets: Mapping[str, int]) -> None:
+        for node in nodes:
+            domain, key = "" if node.domain in DOMAINS else node.domain, key_of(node)
+            if key in source.functions:
+                if key not in seen:
+                    seen.add(key)
+                    walk(source.functions[key].node, versions_of(source.functions[key]))
+                continue
             known = handler_of(node.op_type, domain) is not None or (not domain and node.op_type in CONTROL)
-            if not known and not _has_function(definition_of(node.op_type, domain, source.opsets)):
-                opset = f"{domain or 'ai.onnx'} {source.opsets.get(domain, '(not imported)')}"
+            if not known and not _has_function(definition_of(node.op_type, domain, opsets)):
+                opset = f"{domain or 'ai.onnx'} {opsets.get(domain, '(not imported)')}"
                 found.append(f"{node.op_type} of {opset} at {describe(node.op_type, node.name, node.output)}")
             for inner in subgraphs(node):
-                walk(inner)
+                walk(inner.node, opsets)
 
-    walk(source.message.graph)
+    walk(source.message.graph.node, source.opsets)
     return found
 
 

@@ -11,9 +11,7 @@ try:
     import onnx.checker
     import onnx.defs
     import onnx.helper
-    import onnx.inliner
     import onnx.numpy_helper
-    import onnx.version_converter
 except ImportError:
     raise InvalidArgument("onnx", "the library is not installed", hint="pip install 'isokern[onnx]'") from None
 

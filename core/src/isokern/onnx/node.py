@@ -227,10 +227,13 @@ class Node(Emission):
 
 
 def row(kind: str, **names: str) -> Handler:
-    """Return the handler of a node that is one operator here; `names` are its attributes and what they are called."""
+    """Return the handler of a node that is one operator here; `names` are its attributes and what they are called.
+
+    One that an older version does not have yet is left to our default.
+    """
 
     def handle(node: Node) -> Output:
-        attrs = {ours: node.attrs[theirs] for ours, theirs in names.items()}
+        attrs = {ours: node.attrs[theirs] for ours, theirs in names.items() if theirs in node.attrs}
         return node.emit(kind, *node.tensors, **attrs)
 
     return handle

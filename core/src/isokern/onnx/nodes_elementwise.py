@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import BOOL, F32, F64, I64, U8
+from ..status import InvalidArgument
 from .elements import NARROW, element_name, name_of, our_dtype
+from .library import proto
 from .narrow_floats import FORMATS, round_floats
 from .node import Handler, Node, Operand, Output, dtype_of, is_float, row, shape_of
 
@@ -69,6 +71,28 @@ def arithmetic(kind: str, right: tuple[str, int], left: tuple[str, int] | None) 
     return handle
 
 
+def one_way(handler: Handler) -> Handler:
+    """Return the handler of an operator of two inputs that broadcast the second one, along `axis`, before version 7."""
+
+    def handle(node: Node) -> Output | Sequence[Output]:
+        if node.version >= 7:
+            return handler(node)
+        shape, other = node.shape(), node.shape(1)
+        if not node.attrs.get("broadcast", 0):
+            if shape != other:
+                raise InvalidArgument(node.op_type, f"dims {list(shape)} and {list(other)}", allowed="the same")
+            return handler(node)
+        axis = node.axis(node.attrs.get("axis", len(shape) - len(other))) if other else 0
+        spread = (*other, *[1] * (len(shape) - axis - len(other)))
+        if len(spread) > len(shape) or np.broadcast_shapes(shape, spread) != shape:
+            given = f"dims {list(other)} along axis {axis} of {list(shape)}"
+            raise InvalidArgument(node.op_type, given, allowed="dims of the first input")
+        node.inputs[1] = node.reshape(node.x(1), spread)
+        return handler(node)
+
+    return handle
+
+
 def pow_(node: Node) -> Output:
     """Raise to a power of any type; the result has the base's. Integers are computed in F64, as far as it is exact."""
     base, exponent = node.x(), node.x(1)
@@ -96,6 +120,8 @@ def is_inf(node: Node) -> Output:
 
 def clip(node: Node) -> Output:
     """Clamp between two optional bounds, which are scalars; attributes where they are known."""
+    if node.version < 11:
+        return node.emit("clip", node.x(), **{n: float(node.attrs[n]) for n in ("min", "max") if n in node.attrs})
     bounds = {"min": node.tensor(1), "max": node.tensor(2)}
     known = {name: float(b.reshape(())) for name, b in bounds.items() if isinstance(b, np.ndarray) and b.size == 1}
     largest = math.inf if is_float(node.x()) else EXACT  # NaN is not below either
@@ -145,7 +171,10 @@ def wrap(node: Node, x: Operand, name: str) -> Operand:
 
 def cast(node: Node) -> Output:
     """Cast to the type that an attribute names."""
-    return cast_to(node, element_name(node.op_type, node.attrs["to"]))
+    wanted = node.attrs["to"]
+    if isinstance(wanted, str):  # before version 6
+        wanted = dict(proto.TensorProto.DataType.items()).get(wanted.upper(), -1)
+    return cast_to(node, element_name(node.op_type, wanted))
 
 
 def cast_like(node: Node) -> Output:
@@ -187,7 +216,9 @@ def dropout(node: Node) -> Output | tuple[Output, ...]:
     if node.has(2) and bool(node.number(2)) and (not node.has(1) or node.number(1)):
         raise node.refuse("training_mode, which drops elements", "inference, or a ratio of 0")
     x = node.x()
-    return (x, node.full(node.shape(), 1, BOOL)) if len(node.wanted) > 1 and node.wanted[1] else x
+    if not any(node.wanted[1:]):
+        return x
+    return x, node.full(node.shape(), 1, dtype_of(x) if node.version < 10 else BOOL)
 
 
 def swiglu(node: Node) -> Output:
@@ -203,6 +234,7 @@ SAME = """Abs Acos Acosh And:logical_and Asin Asinh Atan Atanh BitwiseAnd:bitwis
     HardSwish:hardswish IsNaN:isnan Less LessOrEqual:less_equal Log Mish Neg Not:logical_not Or:logical_or
      Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Where Xor:logical_xor"""
 
+ONE_WAY = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")  # before version 7
 NODES: dict[str, Handler] = {
     **{theirs: row(ours or theirs.lower()) for theirs, _, ours in (word.partition(":") for word in SAME.split())},
     "BitCast": bit_cast,
@@ -235,3 +267,4 @@ NODES: dict[str, Handler] = {
     "Swish": row("swish", beta="alpha"),
     "ThresholdedRelu": row("thresholded_relu", alpha="alpha"),
 }
+NODES |= {name: one_way(NODES[name]) for name in ONE_WAY}

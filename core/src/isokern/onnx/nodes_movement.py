@@ -8,13 +8,13 @@ import numpy as np
 
 from ..importing.movement import slice_axes
 from ..status import InvalidArgument
-from .node import Handler, Node, Output, row
+from .node import Handler, Node, Output
 from .nodes_reductions import axes_of
 
 
 def reshape(node: Node) -> Output:
     """Reshape: 0 copies a dim unless `allowzero`, one -1 is inferred."""
-    dims = node.ints(1)
+    dims = list(node.attrs["shape"]) if "shape" in node.attrs else node.ints(1)
     if not node.attrs.get("allowzero", 0):
         if len(dims) > node.rank and 0 in dims[node.rank :]:
             raise InvalidArgument(node.op_type, f"shape {dims} of {list(node.shape())}", allowed="a dim for each 0")
@@ -70,13 +70,17 @@ def expand(node: Node) -> Output:
 
 
 def tile(node: Node) -> Output:
-    """Repeat along axes."""
+    """Repeat along axes; before version 6 along one, which is an input."""
+    if node.version < 6:
+        repeats = [1] * node.rank
+        repeats[node.axis(node.number(2))] = int(node.number(1))
+        return node.emit("tile", node.x(), repeats=tuple(repeats))
     return node.emit("tile", node.x(), repeats=tuple(node.ints(1)))
 
 
 def concat(node: Node) -> Output:
     """Join along an axis."""
-    return node.emit("concat", *node.tensors, axis=node.axis())
+    return node.emit("concat", *node.tensors, axis=node.axis(node.attrs.get("axis", 1)))
 
 
 def slice_(node: Node) -> Output:
@@ -95,7 +99,7 @@ def slice_(node: Node) -> Output:
 
 def split(node: Node) -> list[Output]:
     """Cut into parts along an axis: of sizes given, or equal ones, of which the last may be smaller."""
-    axis = node.axis()
+    axis = node.axis(node.attrs.get("axis", 0))
     dim, count = node.shape()[axis], len(node.wanted)
     if node.attrs.get("num_outputs", count) != count:
         raise InvalidArgument(node.op_type, f"num_outputs {node.attrs['num_outputs']}", allowed=f"{count}")
@@ -118,8 +122,9 @@ def split(node: Node) -> list[Output]:
 def pad(node: Node) -> Output:
     """Pad axes; negative numbers cut."""
     mode, x, rank = node.attrs["mode"], node.x(), node.rank
-    pads = list(node.attrs["pads"]) if "pads" in node.attrs else node.ints(1)
-    value = node.attrs.get("value", 0.0) if "pads" in node.attrs else node.number(2) if node.has(2) else 0
+    told = node.attrs.get("paddings" if node.version < 2 else "pads")
+    pads = node.ints(1) if told is None else list(told)
+    value = node.attrs.get("value", 0.0) if told is not None else node.number(2) if node.has(2) else 0
     axes = [node.axis(a) for a in node.ints(3)] if node.has(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
         raise InvalidArgument(node.op_type, f"{len(pads)} pads", allowed=f"{2 * len(axes)}")
@@ -161,6 +166,12 @@ def trilu(node: Node) -> Output:
     return node.emit("triu" if node.attrs["upper"] else "tril", node.x(), k=k)
 
 
+def depth_to_space(node: Node) -> Output:
+    """Move channels to blocks of a plane, in either order."""
+    block, mode = int(node.attrs["blocksize"]), node.attrs.get("mode", "DCR")
+    return node.emit("depth_to_space", node.x(), block=block, mode=mode)
+
+
 def space_to_depth(node: Node) -> Output:
     """Move blocks of a plane to channels, in either order."""
     block = int(node.attrs["blocksize"])
@@ -172,7 +183,7 @@ def space_to_depth(node: Node) -> Output:
 NODES: dict[str, Handler] = {
     "CenterCropPad": center_crop_pad,
     "Concat": concat,
-    "DepthToSpace": row("depth_to_space", block="blocksize", mode="mode"),
+    "DepthToSpace": depth_to_space,
     "Expand": expand,
     "Flatten": flatten,
     "Pad": pad,

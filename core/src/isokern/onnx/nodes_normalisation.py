@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..dtypes import F32, I64
 from .node import Handler, Node, Operand, Output, dtype_of, row, shape_of
@@ -45,6 +46,10 @@ def batch_normalization(node: Node) -> Output | list[Output]:
     """Normalise channels by given moments; in training mode by those of the batch, which update the given ones."""
     x, w, bias, mean, var = (node.x(n) for n in range(5))
     eps = float(node.attrs["epsilon"])
+    if node.version < 14 and any(node.wanted[1:]):
+        raise node.refuse("moments as results, for training", "the first result alone")
+    if not node.attrs.get("spatial", 1):
+        return _normalize_each(node, x, (w, bias, mean, var), eps)
     if not node.attrs.get("training_mode", 0):
         x, w, bias, mean, var = (node.cast(t, dtype_of(x)) for t in (x, w, bias, mean, var))
         return node.emit("batch_norm", x, mean, var, w, bias, eps=eps)
@@ -56,6 +61,13 @@ def batch_normalization(node: Node) -> Output | list[Output]:
     for old, new in ((mean, batch_mean), (var, batch_var)):
         found.append(node.emit("axpy", new, node.emit("scale", old, value=keep), alpha=1 - keep))
     return found
+
+
+def _normalize_each(node: Node, x: Operand, given: Sequence[Operand], eps: float) -> Operand:
+    """Normalise each element of a sample by moments of its own, as `spatial` 0 asked for before version 9."""
+    w, bias, mean, var = (node.reshape(node.cast(t, dtype_of(x)), (1, *node.shape()[1:])) for t in given)
+    scale = node.emit("mul", w, node.emit("rsqrt", node.emit("add_scalar", var, value=eps)))
+    return node.emit("add", node.emit("mul", node.emit("sub", x, mean), scale), bias)
 
 
 def group_normalization(node: Node) -> Output:

@@ -23,7 +23,7 @@ def pool(kind: str) -> Handler:
         window = window_of(node, node.shape()[2:], tuple(node.attrs["kernel_shape"]))
         more: dict[str, object] = {}
         if kind == "avg_pool":
-            more["count_include_pad"] = bool(node.attrs["count_include_pad"])
+            more["count_include_pad"] = bool(node.attrs.get("count_include_pad", 0))
         elif kind == "lp_pool":
             more["p"] = int(node.attrs["p"])
         ceil = bool(node.attrs.get("ceil_mode", 0)) and node.attrs["auto_pad"] == "NOTSET"
@@ -38,8 +38,8 @@ def pool(kind: str) -> Handler:
 def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
     """Return maxima, and where in the whole input they are; ours counts in each plane alone."""
     window = window_of(node, node.shape()[2:], tuple(node.attrs["kernel_shape"]))
-    if len(window.kernel) > 2 or (node.attrs["ceil_mode"] and node.attrs["auto_pad"] == "NOTSET"):
-        raise node.refuse(f"indices in {len(window.kernel)} dims, ceil_mode {node.attrs['ceil_mode']}", "1 or 2, and 0")
+    if len(window.kernel) > 2 or (node.attrs.get("ceil_mode", 0) and node.attrs["auto_pad"] == "NOTSET"):
+        raise node.refuse(f"indices in {len(window.kernel)} dims, a ceil_mode", "1 or 2, and 0")
     x, rest = node.x(), 2 - len(window.kernel)
     wide = window.widen(rest)
     plane = widen(node, x, rest)
@@ -53,7 +53,7 @@ def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
         padding=wide.padding,
         dilation=wide.dilation,
     )
-    if node.attrs["storage_order"]:  # columns first
+    if node.attrs.get("storage_order", 0):  # columns first
         width = node.full((), w, I64)
         line = node.emit("trunc_divide", at, width)
         column = node.emit("remainder", at, width)
@@ -62,6 +62,11 @@ def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
     at = node.emit("add", at, planes)
     dims = shape_of(y)[:2] + shape_of(y)[2 + rest :]
     return node.reshape(node.cast(y, dtype_of(x)), dims), node.reshape(at, dims)
+
+
+def global_lp_pool(node: Node) -> Output:
+    """Take norms of whole planes."""
+    return node.emit("global_lp_pool", node.x(), p=int(node.attrs["p"]))
 
 
 def max_unpool(node: Node) -> Output:
@@ -129,7 +134,7 @@ NODES: dict[str, Handler] = {
     "AveragePool": pool("avg_pool"),
     "Col2Im": col2im,
     "GlobalAveragePool": row("global_avg_pool"),
-    "GlobalLpPool": row("global_lp_pool", p="p"),
+    "GlobalLpPool": global_lp_pool,
     "GlobalMaxPool": row("global_max_pool"),
     "LpPool": pool("lp_pool"),
     "MaxPool": pool("max_pool"),

@@ -68,7 +68,7 @@ def _zero(node: Node, zero: Operand | None) -> Operand | None:
 
 def _axis(node: Node) -> int:
     """Return the axis of the scales; a scale alone has none, whatever the attribute says."""
-    if not node.shape(1) or not -node.rank <= node.attrs["axis"] < node.rank:
+    if not node.shape(1) or not -node.rank <= node.attrs.get("axis", node.rank) < node.rank:
         return 0 if node.rank < 2 else 1
     return node.axis()
 

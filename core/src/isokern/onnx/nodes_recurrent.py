@@ -23,7 +23,7 @@ def recurrent(kind: str, states: int) -> Handler:
         elif chosen != usual * directions:
             raise node.refuse(f"activations {chosen}", ", ".join(usual * directions))
         if kind == "gru":
-            how["linear_before_reset"] = bool(attrs["linear_before_reset"])
+            how["linear_before_reset"] = bool(attrs.get("linear_before_reset", 0))
         first = bool(attrs.get("layout", 0))
         inputs: list[Operand | None] = [*node.tensors, *[None] * (8 - len(node.inputs))][: 8 if kind == "lstm" else 6]
         if first:

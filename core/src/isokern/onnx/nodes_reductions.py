@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from ..dtypes import BOOL, I64
+from ..status import InvalidArgument
 from .node import Handler, Node, Operand, Output, dtype_of, is_float
 
 
@@ -75,11 +78,20 @@ def accumulate(kind: str) -> Handler:
     return handle
 
 
-def along_axis(kind: str) -> Handler:
-    """Return the handler of a node that is an operator along one axis."""
+def soft(kind: str) -> Handler:
+    """Return the handler of Softmax and the like, which before version 13 took all axes from one on as one."""
 
     def handle(node: Node) -> Output:
-        return node.emit(kind, node.x(), axis=node.axis())
+        if node.version >= 13:
+            return node.emit(kind, node.x(), axis=node.axis())
+        axis, shape = int(node.attrs["axis"]), node.shape()
+        axis += node.rank if axis < 0 else 0
+        if not 0 <= axis <= node.rank:
+            raise InvalidArgument(node.op_type, f"axis {axis}", allowed=f"{-node.rank} to {node.rank}")
+        if axis == node.rank - 1:
+            return node.emit(kind, node.x(), axis=axis)
+        flat = node.reshape(node.x(), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        return node.reshape(node.emit(kind, flat, axis=1), shape)
 
     return handle
 
@@ -104,8 +116,8 @@ NODES: dict[str, Handler] = {
     "ArgMin": pick("argmin"),
     "CumProd": accumulate("cumprod"),
     "CumSum": accumulate("cumsum"),
-    "Hardmax": along_axis("hardmax"),
-    "LogSoftmax": along_axis("log_softmax"),
+    "Hardmax": soft("hardmax"),
+    "LogSoftmax": soft("log_softmax"),
     "LpNormalization": lp_normalise,
     "ReduceL1": reduce("reduce_l1"),
     "ReduceL2": reduce("reduce_l2"),
@@ -117,6 +129,6 @@ NODES: dict[str, Handler] = {
     "ReduceProd": reduce("reduce_prod"),
     "ReduceSum": reduce("reduce_sum"),
     "ReduceSumSquare": reduce("reduce_sum_square"),
-    "Softmax": along_axis("softmax"),
+    "Softmax": soft("softmax"),
     "TopK": top_k,
 }

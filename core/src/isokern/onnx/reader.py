@@ -1,7 +1,6 @@
-"""Read a model: parsed, checked, of one version of the operators, with its functions expanded.
+"""Read a model: parsed and checked. Each operator is read by the version that the model, or its function, states.
 
-Initialisers leave the message first and become arrays, so that checking, converting and expanding copy none of them.
-Small ones stay, since conversion reads some.
+Initialisers leave the message first and become arrays, so that checking copies none of them. Small ones stay.
 """
 
 from __future__ import annotations
@@ -17,29 +16,34 @@ import numpy as np
 
 from ..arguments import regular_file
 from ..status import InvalidArgument, IsokernError, quote
-from .bounds import UNREAD, check_calls, check_tensors
+from .bounds import UNREAD, Key, check_calls, check_tensors, every_node, key_of_function
 from .elements import Array, array_of, is_external, narrow_name, widen
 from .external import map_external
 from .library import proto
 from .node import describe
 
 OLDEST = 1
-NATIVE = 13  # from here on the importer reads every version of an operator itself
 SMALL = 1 << 12  # bytes of an initialiser that stays in the message
 DOMAINS = ("", "ai.onnx")
+WITHDRAWN = ("GroupNormalization",)  # of versions 18 to 20: its weights are a group's
+HIDDEN = "isokern.not_checked"
 
 Contents: TypeAlias = dict[int, Array]  # bytes of initialisers by their place
 
 
 @dataclass
 class Source:
-    """A model's message without its large initialisers, which are `arrays` by name; `narrow` names their types."""
+    """A model's message without its large initialisers, which are `arrays` by name; `narrow` names their types.
+
+    `functions` are those that the model defines itself, `opsets` the versions of its graph.
+    """
 
     message: Any
     arrays: dict[str, Array]
     narrow: dict[str, str]
     opsets: dict[str, int]
     where: str
+    functions: dict[Key, Any]
 
 
 def read(model: Any) -> Source:
@@ -65,24 +69,37 @@ def read(model: Any) -> Source:
     message.ClearField(UNREAD)
     arrays, narrow = _take_initialisers(where, message, contents, folder)
     unshaped = _shape_outputs(message.graph)
-    with _translate(where, "the model is not valid"):
+    versions, newest = _versions(where, message), proto.defs.onnx_opset_version()
+    for opset in (versions.get("", newest), *(versions_of(f).get("", newest) for f in message.functions)):
+        if not OLDEST <= opset <= newest:
+            raise InvalidArgument(where, f"opset {opset}", allowed=f"{OLDEST} to {newest}")
+    with _translate(where, "the model is not valid"), _hide_withdrawn(message):
         proto.checker.check_model(message, skip_opset_compatibility_check=True)
-    opset = _versions(where, message).get("", 0)
-    newest = proto.defs.onnx_opset_version()
-    if opset and not OLDEST <= opset <= newest:
-        raise InvalidArgument(where, f"opset {opset}", allowed=f"{OLDEST} to {newest}")
-    if message.functions:
-        with _translate(where, "its functions cannot be expanded"):
-            message = proto.inliner.inline_local_functions(message, convert_version=True)
-    if opset == 8 and any(node.op_type == "Scan" for node in message.graph.node):
-        raise InvalidArgument(where, "Scan of opset 8, which has batches", allowed="opset 9 or newer")
-    if opset and opset < NATIVE:
-        with _translate(where, f"opset {opset} cannot be converted to {NATIVE}"):
-            message = proto.version_converter.convert_version(message, NATIVE)
     for value in message.graph.output:
         if value.name in unshaped:
             value.type.tensor_type.ClearField("shape")
-    return Source(message, arrays, narrow, _versions(where, message), where)
+    functions = {key_of_function(f): f for f in message.functions}
+    return Source(message, arrays, narrow, versions, where, functions)
+
+
+@contextmanager
+def _hide_withdrawn(message: Any) -> Iterator[None]:
+    """Let the checker pass by operators that a version withdrew and that have a meaning nevertheless."""
+    hidden: list[tuple[Any, str]] = []
+    owners = [o for o in (message, *message.functions) if 18 <= versions_of(o).get("", 0) < 21]
+    for owner in owners:
+        nodes = every_node(owner.graph.node if owner is message else owner.node)
+        hidden += [(n, n.domain) for n in nodes if n.op_type in WITHDRAWN and n.domain in DOMAINS]
+        owner.opset_import.add(domain=HIDDEN, version=1)
+    for node, _ in hidden:
+        node.domain = HIDDEN
+    try:
+        yield
+    finally:
+        for node, domain in hidden:
+            node.domain = domain
+        for owner in owners:
+            del owner.opset_import[-1]
 
 
 @contextmanager
@@ -136,12 +153,15 @@ def _copy_field(to: Any, name: str, value: Any) -> None:
 
 def _versions(where: str, message: Any) -> dict[str, int]:
     """Return the version of each domain; the two names of the default one are the same."""
-    found: dict[str, int] = {}
-    for entry in message.opset_import:
-        found["" if entry.domain in DOMAINS else entry.domain] = entry.version
+    found = versions_of(message)
     if not found:
         raise InvalidArgument(where, "no opset is named", allowed=f"{OLDEST} to {proto.defs.onnx_opset_version()}")
     return found
+
+
+def versions_of(message: Any) -> dict[str, int]:
+    """Return the version of each domain that a model or a function states."""
+    return {"" if entry.domain in DOMAINS else entry.domain: entry.version for entry in message.opset_import}
 
 
 def subgraphs(node: Any) -> Iterator[Any]:

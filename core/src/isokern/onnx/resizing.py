@@ -24,14 +24,17 @@ MAX_WEIGHTS = 1 << 24  # of a matrix
 def resize(node: Node) -> Output:
     """Resize the axes whose size or coordinates change."""
     attrs, shape = node.attrs, node.shape()
-    old = node.op_type == "Upsample"
+    old = node.op_type == "Upsample" or node.version < 11
     axes = [node.axis(a) for a in attrs.get("axes") or range(node.rank)]
-    if old:
-        scales, sizes = list(map(float, node.constant(1))), None
+    sizes: list[int] | None = None
+    if "height_scale" in attrs:  # Upsample of version 1
+        scales = [1.0] * (node.rank - 2) + [float(attrs["height_scale"]), float(attrs["width_scale"])]
+    elif old:
+        scales = [float(s) for s in attrs.get("scales") or node.constant(1).reshape(-1)]
     else:
         scales = [float(v) for v in node.constant(2)] if node.has(2) and node.shape(2) != (0,) else []
         sizes = node.ints(3) if node.has(3) else None
-    mode = str(attrs["mode"])
+    mode = {"bilinear": "linear"}.get(attrs["mode"], str(attrs["mode"]))
     places = "asymmetric" if old else str(attrs["coordinate_transformation_mode"])
     if sizes is not None:
         sizes, scales = _fit(attrs.get("keep_aspect_ratio_policy", "stretch"), sizes, [shape[a] for a in axes])
@@ -94,6 +97,8 @@ def _places(kind: str, dim: int, size: int, scale: float, start: float, end: flo
         if size == 1:
             return np.full(1, 0.5 * (start + end) * (dim - 1))
         return start * (dim - 1) + i * (end - start) * (dim - 1) / (size - 1)
+    if kind == "tf_half_pixel_for_nn":  # of versions 11 and 12
+        return (i + 0.5) / scale
     if kind == "half_pixel_symmetric":
         adjustment = size / (dim * scale)
         center = dim / 2
@@ -122,9 +127,9 @@ def _weights(node: Node, mode: str, at: Array, dim: int, scale: float) -> Array:
     found = np.zeros((len(at), dim))
     taps = np.arange(1 - radius, radius + 1)
     places = base[:, None] + taps[None]
-    weights = _kernel(mode, float(node.attrs["cubic_coeff_a"]), np.abs(at[:, None] - places) * stretch)
+    weights = _kernel(mode, float(node.attrs.get("cubic_coeff_a", -0.75)), np.abs(at[:, None] - places) * stretch)
     inside = (places >= 0) & (places < dim)
-    if node.attrs["exclude_outside"]:
+    if node.attrs.get("exclude_outside", 0):
         weights = np.where(inside, weights, 0)
     total = weights.sum(1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
