@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from ..dtypes import DType
 from ..status import InvalidArgument, quote
 from .elements import is_external
 from .library import proto
@@ -19,9 +20,16 @@ MAX_NODES = 200_000  # with those of functions and loops, each time
 MAX_CALLS = 64  # functions within functions
 MAX_BYTES = 1 << 30  # of the nodes when functions are expanded: half of what a message can have
 
+KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
+KNOWN_INTEGERS = 1 << 16
 UNREAD = "training_info"
 
 Key = tuple[str, str, str]  # a function's domain, name and overload
+
+
+def most_known(dtype: DType) -> int:
+    """Return how many elements an input may have whose content is built into a program."""
+    return KNOWN_ELEMENTS if dtype.kind == "f" else KNOWN_INTEGERS
 
 
 def check_tensors(where: str, message: Any) -> None:

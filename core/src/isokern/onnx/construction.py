@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from ..graph.ir import INPUT, PARAMETER, Value, spec_text
 from ..importing.draft import Draft
 from ..importing.operand import Operand
 from ..status import BadTensorShape
+from .bounds import most_known
 from .elements import MAX_ELEMENTS
 from .segments import LoopSegment, Segment, Source
 
@@ -25,6 +27,7 @@ class Construction(Draft):
         self.segments: list[Segment] = []
         self._name = name
         self._homes: dict[Value, Segment] = {}
+        self._unknowable: set[str] = set()
         self._imported: dict[Value, Value] = {}
         self.begin(Segment(self.builder, self.parameters))
 
@@ -114,8 +117,22 @@ class Construction(Draft):
     def input(self, name: str, shape: Sequence[int], dtype: DType) -> Value:
         """Declare an input of the model."""
         value = self.add_input(name, shape, dtype, frozenset([name]))
+        if math.prod(shape) > most_known(dtype):
+            self._unknowable.add(name)
         self.segments[-1].sources[value.name] = name
         return value
+
+    def may_be_known(self, x: Value) -> bool:
+        """Return whether the inputs that a value depends on are small enough to be part of a program."""
+        return not self.origins[x] & self._unknowable
+
+    def emitted(self) -> int:
+        """Return how many operators the last segment has."""
+        return len(self.builder.graph.ops)
+
+    def may_fail(self, first: int) -> bool:
+        """Return whether an operator of the last segment, from a number on, raises errors for what it reads."""
+        return any(op.operator.device_error for op in self.builder.graph.ops[first:])
 
     def _import(self, x: Value) -> Value:
         """Return the input of the last segment that stands for a value of an earlier one."""

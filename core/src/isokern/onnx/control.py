@@ -14,7 +14,7 @@ from ..dtypes import I64
 from ..graph.ir import Value
 from ..status import InvalidArgument, IsokernError
 from .elements import NARROW, element_name, our_dtype
-from .node import Node, Operand, OperandScope, Output, Ragged, dtype_of, shape_of
+from .node import Node, Operand, OperandScope, Output, Parts, Ragged, dtype_of, shape_of
 from .reader import subgraphs
 from .segments import Scanned
 
@@ -38,9 +38,27 @@ def _run(
 
 
 def run_if(node: Node, scope: OperandScope) -> list[Output]:
-    """Import one of the branches."""
+    """Import one of the branches, or both if the condition is known only when the model runs."""
+    condition = node.x()
+    if isinstance(condition, Value) and not node.importer.may_be_known(condition):
+        return _run_both(node, scope, condition)
     outputs, node.each = _run(node, node.graphs["then_branch" if node.number(0) else "else_branch"], scope, [], [])
     return outputs
+
+
+def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output]:
+    """Import both branches, and choose between their results: they have to be alike, and neither may fail."""
+    first = node.importer.emitted()
+    (yes, node.each), (no, others) = (
+        _run(node, node.graphs[name], scope, [], []) for name in ("then_branch", "else_branch")
+    )
+    pairs = list(zip(yes, no, strict=True))
+    tensors = all(isinstance(x, (Value, np.ndarray)) for pair in pairs for x in pair)
+    alike = tensors and all((shape_of(a), dtype_of(a)) == (shape_of(b), dtype_of(b)) for a, b in pairs)
+    if not alike or node.each != others or node.importer.may_fail(first):
+        node.need(condition, "the condition")
+    chosen = node.reshape(condition, ())
+    return [node.emit("where", chosen, a, b) for a, b in pairs]
 
 
 def run_loop(node: Node, scope: OperandScope) -> list[Output]:
@@ -116,6 +134,23 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
         for p, reverse, axis in zip(parts, out_back, out_axes, strict=True)
     ]
     return [*carried, *stacked]
+
+
+def run_sequence_map(node: Node, scope: OperandScope) -> list[Output]:
+    """Import the body once for each element of a sequence; further sequences are read beside it, tensors whole."""
+    body, first = node.graphs["body"], node.inputs[0]
+    if not isinstance(first, Parts):
+        raise InvalidArgument(node.op_type, "input 0 is not a sequence", allowed="a sequence")
+    count = len(first.elements)
+    if any(isinstance(x, Parts) and len(x.elements) != count for x in node.inputs):
+        raise InvalidArgument(node.op_type, "sequences of other lengths", allowed=f"{count} elements each")
+    made: list[list[Operand]] = [[] for _ in body.output]
+    for i in range(count):
+        given = [x.elements[i] if isinstance(x, Parts) else x for x in node.inputs]
+        outputs, _ = _run(node, body, scope, given, node.elements)
+        for parts, found in zip(made, outputs, strict=True):
+            parts.append(_check_part(node, found))
+    return [Parts(tuple(parts)) for parts in made]
 
 
 def _check_part(node: Node, x: Any) -> Operand:
@@ -231,4 +266,9 @@ def _each(node: Node, name: str, count: int) -> list[int]:
     return found
 
 
-CONTROL: dict[str, Callable[[Node, Any], list[Output]]] = {"If": run_if, "Loop": run_loop, "Scan": run_scan}
+CONTROL: dict[str, Callable[[Node, Any], list[Output]]] = {
+    "If": run_if,
+    "Loop": run_loop,
+    "Scan": run_scan,
+    "SequenceMap": run_sequence_map,
+}

@@ -23,8 +23,9 @@ from ..process.garbage import hold_collections
 from ..runtime import Program
 from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor
+from .bounds import most_known
 from .build import Built, build
 from .elements import NARROW, OURS, Array, our_dtype, widen
 from .importer import list_unknown
@@ -34,8 +35,6 @@ from .segments import Table
 from .tensor_info import TensorInfo, describe_tensor, dims_of, free_leading
 
 KEPT = 8  # programs of a model
-KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
-KNOWN_INTEGERS = 1 << 16
 VARY = "a dim that varies has a name in the model; load(…, dynamic=True) frees leading dims alone"
 
 
@@ -167,8 +166,25 @@ class Model:
         if order[0] > order[1]:
             raise BadTensorDtype(where, f"dtype {element}", allowed=info.element, hint="convert it first")
         if element is not wanted and isinstance(found, np.ndarray):
-            found = found.astype(wanted.numpy)
+            with np.errstate(over="ignore"):
+                given, found = found, found.astype(wanted.numpy)
+            self._check_range(where, info, given, found)
         return found
+
+    @staticmethod
+    def _check_range(where: str, info: TensorInfo, given: Array, found: Array) -> None:
+        """Raise BadTensorDtype for numbers that the input's type does not have; a float may round."""
+        if given.dtype.kind in "iub" and found.dtype.kind in "iub":
+            lost = found.astype(given.dtype) != given
+            lost |= (found < 0) != (given < 0)
+        elif found.dtype.kind not in "iub":
+            with np.errstate(all="ignore"):
+                lost = ~np.isfinite(found.astype(np.float64)) & np.isfinite(given.astype(np.float64))
+        else:
+            return
+        if lost.any():
+            problem = f"{quote(given[lost].flat[0].item())} of {given.dtype}"
+            raise BadTensorDtype(where, problem, allowed=f"numbers of {info.element}", hint="convert it first")
 
     def _bind(self, feeds: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Return the dims of each feed; BadTensorShape where they are not the input's, or a name has two numbers."""
@@ -213,7 +229,7 @@ class Model:
         """Add the inputs that have to be known, unless they are too large to be part of a program."""
         elements = {t.name: t.element for t in self.inputs}
         for name in needed.inputs:
-            limit = KNOWN_ELEMENTS if our_dtype(elements[name]).kind == "f" else KNOWN_INTEGERS
+            limit = most_known(our_dtype(elements[name]))
             if int(np.prod(shapes[name])) > limit:
                 allowed = f"a constant, or what follows from small inputs (up to {limit} elements)"
                 raise UnsupportedModel(self._source.where, f"{needed.problem}, and depends on {name}", allowed=allowed)

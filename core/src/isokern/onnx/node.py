@@ -118,6 +118,15 @@ class NodeEmitter(Emits, Protocol):
     def trial(self) -> AbstractContextManager[None]:
         """Forget what the block emits; its values still tell their dtypes and dims."""
 
+    def may_be_known(self, x: Value) -> bool:
+        """Return whether the inputs that a value depends on are small enough to be part of a program."""
+
+    def emitted(self) -> int:
+        """Return how many operators the graph under construction has."""
+
+    def may_fail(self, first: int) -> bool:
+        """Return whether an operator of that graph, from a number on, raises errors for what it reads."""
+
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""
 

@@ -6,7 +6,7 @@ import re
 
 from ..importing.products import contract
 from ..status import InvalidArgument
-from .node import Handler, Node, Output
+from .node import Handler, Node, Output, shape_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -14,7 +14,17 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def einsum(node: Node) -> Output:
     """Multiply elements, and add over the letters that the result lacks."""
     terms, result = _spell(node)
-    return contract(node, [node.x(i) for i in range(len(terms))], terms, result)
+    given, sizes = [node.x(i) for i in range(len(terms))], dict[str, int]()
+    for x, term in zip(given, terms, strict=True):
+        if len(shape_of(x)) != len(term):
+            raise InvalidArgument(node.op_type, f"{list(shape_of(x))} for {term}", allowed="a letter for each axis")
+        sizes.update((c, d) for c, d in zip(term, shape_of(x), strict=True) if d != 1 or c not in sizes)
+    for n, (x, term) in enumerate(zip(given, terms, strict=True)):  # a dim of 1 goes with any
+        alone = [d == 1 and sizes[c] != 1 for c, d in zip(term, shape_of(x), strict=True)]
+        if any(alone):
+            terms[n] = "".join(c for c, one in zip(term, alone, strict=True) if not one)
+            given[n] = node.reshape(x, [d for d, one in zip(shape_of(x), alone, strict=True) if not one])
+    return contract(node, given, terms, result)
 
 
 def _spell(node: Node) -> tuple[list[str], str]:

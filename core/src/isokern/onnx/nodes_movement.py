@@ -138,6 +138,11 @@ def pad(node: Node) -> Output:
     kinds = {"constant": "pad", "reflect": "pad_reflect", "edge": "pad_replicate", "wrap": "pad_circular"}
     if mode not in kinds:
         raise node.refuse(f"mode {mode!r}", ", ".join(kinds))
+    if mode == "wrap" and any(p > d for p, d in zip((*low, *high), (*node.shape(), *node.shape()), strict=True)):
+        for axis, (a, b, d) in enumerate(zip(low, high, node.shape(), strict=True)):  # it goes round more than once
+            if (a or b) and d:
+                x = node.emit("gather", x, np.arange(-a, d + b, dtype=np.int64) % d, axis=axis)
+        return x
     more = {"value": value} if mode == "constant" else {}
     return node.emit(kinds[mode], x, low=tuple(low), high=tuple(high), **more)
 

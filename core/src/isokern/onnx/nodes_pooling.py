@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,8 +39,10 @@ def pool(kind: str) -> Handler:
 def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
     """Return maxima, and where in the whole input they are; ours counts in each plane alone."""
     window = window_of(node, node.shape()[2:], tuple(node.attrs["kernel_shape"]))
-    if len(window.kernel) > 2 or (node.attrs.get("ceil_mode", 0) and node.attrs["auto_pad"] == "NOTSET"):
-        raise node.refuse(f"indices in {len(window.kernel)} dims, a ceil_mode", "1 or 2, and 0")
+    if len(window.kernel) > 2:
+        raise node.refuse(f"indices in {len(window.kernel)} dims", "1 or 2")
+    if node.attrs.get("ceil_mode", 0) and node.attrs["auto_pad"] == "NOTSET":
+        window = _round_up(window, node.shape()[2:])
     x, rest = node.x(), 2 - len(window.kernel)
     wide = window.widen(rest)
     plane = widen(node, x, rest)
@@ -67,6 +70,16 @@ def max_pool_with_indices(node: Node) -> tuple[Output, ...]:
 def global_lp_pool(node: Node) -> Output:
     """Take norms of whole planes."""
     return node.emit("global_lp_pool", node.x(), p=int(node.attrs["p"]))
+
+
+def _round_up(window: Window, dims: tuple[int, ...]) -> Window:
+    """Return the window with pads behind that let it come to the end; it never begins in them."""
+    high = []
+    for d, s, r, low, more in zip(dims, window.stride, window.reach, window.low, window.high, strict=True):
+        count = -(-(d + low + more - r) // s) + 1
+        count -= (count - 1) * s >= d + low
+        high.append(max(more, (count - 1) * s + r - d - low))
+    return replace(window, high=tuple(high))
 
 
 def max_unpool(node: Node) -> Output:

@@ -27,7 +27,9 @@ def quantize_linear(node: Node) -> Output:
         node.made = narrow
         saturate = bool(node.attrs.get("saturate", 1))
         return round_floats(node, node.emit("div", x, _spread(node, scale)), narrow, saturate)
-    y = node.emit("quantize_linear", x, scale, _zero(node, node.tensor(2)), to=held, **how)
+    y = _cut(
+        node, node.emit("quantize_linear", _fill_blocks(node, x), scale, _zero(node, node.tensor(2)), to=held, **how)
+    )
     if narrow is None:
         return y
     node.made = narrow
@@ -47,7 +49,26 @@ def dequantize_linear(node: Node) -> Output:
     zero = _zero(node, node.tensor(2))
     if zero is not None and dtype_of(node.x()).storage:
         zero = None  # of floats it is 0
-    return node.cast(node.emit("dequantize_linear", node.x(), node.x(1), zero, **how), wanted)
+    y = node.emit("dequantize_linear", _fill_blocks(node, node.x()), node.x(1), zero, **how)
+    return node.cast(_cut(node, y), wanted)
+
+
+def _fill_blocks(node: Node, x: Operand) -> Operand:
+    """Return numbers with zeros behind them where the last block along the axis is shorter than the others."""
+    axis, block = _axis(node), int(node.attrs.get("block_size", 0))
+    lacking = -node.shape()[axis] % block if block and node.rank else 0
+    if not lacking:
+        return x
+    ends = [lacking if n == axis else 0 for n in range(node.rank)]
+    return node.emit("pad", x, low=(0,) * node.rank, high=tuple(ends))
+
+
+def _cut(node: Node, y: Operand) -> Operand:
+    """Return numbers without what `_fill_blocks` added."""
+    if shape_of(y) == node.shape():
+        return y
+    axis = _axis(node)
+    return node.emit("slice", y, starts=(0,), ends=(node.shape()[axis],), axes=(axis,))
 
 
 def _spread(node: Node, scale: Operand) -> Operand:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import BOOL, I64
+from ..dtypes import BOOL, F64, I64
 from ..status import InvalidArgument
-from .node import Handler, Node, Operand, Output, dtype_of, is_float
+from .node import Handler, Node, Operand, Output, dtype_of, is_float, shape_of
 
 
 def axes_of(node: Node, i: int = 1) -> tuple[int, ...] | None:
@@ -50,6 +50,12 @@ def _reduce(node: Node, kind: str, x: Operand, axes: tuple[int, ...]) -> Operand
             x, kind = node.emit("abs", x), "reduce_sum"
         elif kind == "reduce_sum_square":
             x, kind = node.emit("mul", x, x), "reduce_sum"
+        elif kind == "reduce_mean":  # rounded towards zero, as NumPy and ONNX Runtime do
+            total = node.emit("reduce_sum", node.cast(x, I64), **how)
+            count = node.full((), math.prod(shape_of(x)[a] for a in axes), I64)
+            return node.cast(node.emit("trunc_divide", total, count), dtype)
+        elif kind == "reduce_l2":
+            return node.cast(node.emit(kind, node.cast(x, F64), **how), dtype)
     if not is_float(x) and kind not in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min") and dtype is not BOOL:
         raise node.refuse(f"{kind} of {dtype}", "floats")
     return node.emit(kind, x, **how)

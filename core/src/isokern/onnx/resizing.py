@@ -39,7 +39,8 @@ def resize(node: Node) -> Output:
     if sizes is not None:
         sizes, scales = _fit(attrs.get("keep_aspect_ratio_policy", "stretch"), sizes, [shape[a] for a in axes])
     elif len(scales) == len(axes):
-        sizes = [math.floor(shape[a] * s) for a, s in zip(axes, scales, strict=True)]
+        # The product of F32 numbers, as ONNX Runtime and PyTorch compute it: 10 times 0.7 is 7 there
+        sizes = [math.floor(np.float32(shape[a]) * np.float32(s)) for a, s in zip(axes, scales, strict=True)]
     if sizes is None or not len(sizes) == len(scales) == len(axes) or not all(0 < s <= MAX_SIZE for s in sizes):
         raise InvalidArgument(node.op_type, f"scales {scales} and sizes {sizes}", allowed=f"one for each of {axes}")
     crop = places == "tf_crop_and_resize"

@@ -31,12 +31,16 @@ class TensorInfo:
 
 
 def dims_of(value: Any) -> list[Dim]:
-    """Return the dims of a declared input, of which those without number and name are named after their place."""
+    """Return the dims of a declared input, of which those without number and name are named after their place.
+
+    Some exporters write -1 or `?` for them.
+    """
     if not value.type.tensor_type.HasField("shape"):
         return ["..."]
     found: list[Dim] = []
     for n, dim in enumerate(value.type.tensor_type.shape.dim):
-        found.append(int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{n}")
+        known, named = dim.HasField("dim_value") and dim.dim_value != -1, dim.dim_param not in ("", "?", "-1")
+        found.append(int(dim.dim_value) if known else dim.dim_param if named else f"{value.name}.{n}")
     return found
 
 
