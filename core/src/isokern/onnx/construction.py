@@ -126,7 +126,7 @@ class Construction(Draft):
         """Return whether the inputs that a value depends on are small enough to be part of a program."""
         return not self.origins[x] & self._unknowable
 
-    def emitted(self) -> int:
+    def count_emitted(self) -> int:
         """Return how many operators the last segment has."""
         return len(self.builder.graph.ops)
 

@@ -48,7 +48,7 @@ def run_if(node: Node, scope: OperandScope) -> list[Output]:
 
 def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output]:
     """Import both branches, and choose between their results: they have to be alike, and neither may fail."""
-    first = node.importer.emitted()
+    first = node.importer.count_emitted()
     (yes, node.each), (no, others) = (
         _run(node, node.graphs[name], scope, [], []) for name in ("then_branch", "else_branch")
     )

@@ -121,7 +121,7 @@ class NodeEmitter(Emits, Protocol):
     def may_be_known(self, x: Value) -> bool:
         """Return whether the inputs that a value depends on are small enough to be part of a program."""
 
-    def emitted(self) -> int:
+    def count_emitted(self) -> int:
         """Return how many operators the graph under construction has."""
 
     def may_fail(self, first: int) -> bool:

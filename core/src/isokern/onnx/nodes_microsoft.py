@@ -1,4 +1,4 @@
-"""Nodes that ONNX Runtime's quantiser writes, of the domain com.microsoft: floats between quantised tensors."""
+"""Nodes of the domain com.microsoft: those of ONNX Runtime's quantiser, and those that are several in one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..dtypes import F32
 from ..status import InvalidArgument, quote
 from .attributes import definition_of
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
+from .nodes_fused import MICROSOFT as FUSED
 from .table import NODES as DEFAULT
 
 OPSET = 21  # of the nodes that these consist of
@@ -107,6 +108,7 @@ def dynamic_quantize_matmul(node: Node) -> Output:
 
 
 NODES: dict[str, Handler] = {
+    **FUSED,
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,
     "MatMulIntegerToFloat": matmul_integer_to_float,
     "QGemm": gemm,

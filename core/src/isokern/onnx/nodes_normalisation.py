@@ -21,7 +21,11 @@ def _rows(node: Node, count: int) -> tuple[int, tuple[int, ...], list[Operand | 
 
 
 def layer_normalization(node: Node) -> Output | list[Output]:
-    """Normalise the axes from one on; the mean and the reciprocal deviation are further results."""
+    """Normalise the axes from one on; the mean and the reciprocal deviation are further results.
+
+    Before version 17 ONNX has no definition, and ONNX Runtime's has the same defaults.
+    """
+    node.attrs = {"axis": -1, "epsilon": 1e-5, **node.attrs}
     axis, dims, (w, bias) = _rows(node, 2)
     lead, width, eps = node.shape()[:axis], math.prod(dims), float(node.attrs["epsilon"])
     x = node.reshape(node.x(), (*lead, width))

@@ -25,7 +25,13 @@ from .node import describe
 OLDEST = 1
 SMALL = 1 << 12  # bytes of an initialiser that stays in the message
 DOMAINS = ("", "ai.onnx")
-WITHDRAWN = ("GroupNormalization",)  # of versions 18 to 20: its weights are a group's
+# What the checker does not know in some versions and that has a meaning nevertheless: the first version without, and
+# the first one with a definition
+WITHDRAWN = {
+    "GroupNormalization": (18, 21),  # its weights are a group's
+    "LayerNormalization": (1, 17),  # these two as ONNX Runtime's optimiser writes them
+    "SimplifiedLayerNormalization": (1, 1 << 31),
+}
 HIDDEN = "isokern.not_checked"
 
 Contents: TypeAlias = dict[int, Array]  # bytes of initialisers by their place
@@ -84,12 +90,14 @@ def read(model: Any) -> Source:
 
 @contextmanager
 def _hide_withdrawn(message: Any) -> Iterator[None]:
-    """Let the checker pass by operators that a version withdrew and that have a meaning nevertheless."""
+    """Let the checker pass by operators that it does not know in their version."""
     hidden: list[tuple[Any, str]] = []
-    owners = [o for o in (message, *message.functions) if 18 <= versions_of(o).get("", 0) < 21]
+    owners = [message, *message.functions]
     for owner in owners:
+        opset = versions_of(owner).get("", 0)
+        lacking = {name for name, (first, last) in WITHDRAWN.items() if first <= opset < last}
         nodes = every_node(owner.graph.node if owner is message else owner.node)
-        hidden += [(n, n.domain) for n in nodes if n.op_type in WITHDRAWN and n.domain in DOMAINS]
+        hidden += [(n, n.domain) for n in nodes if n.op_type in lacking and n.domain in DOMAINS]
         owner.opset_import.add(domain=HIDDEN, version=1)
     for node, _ in hidden:
         node.domain = HIDDEN

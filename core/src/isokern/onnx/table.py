@@ -6,6 +6,7 @@ from . import (
     nodes_attention,
     nodes_einsum,
     nodes_elementwise,
+    nodes_fused,
     nodes_generators,
     nodes_images,
     nodes_indexing,
@@ -22,8 +23,8 @@ from . import (
 from .node import Handler
 
 FAMILIES = (
-    nodes_attention, nodes_einsum, nodes_elementwise, nodes_generators, nodes_images, nodes_indexing, nodes_movement,
-    nodes_normalisation, nodes_pooling, nodes_products, nodes_quantised, nodes_recurrent, nodes_reductions,
-    nodes_sequences, nodes_spectra,
+    nodes_attention, nodes_einsum, nodes_elementwise, nodes_fused, nodes_generators, nodes_images, nodes_indexing,
+    nodes_movement, nodes_normalisation, nodes_pooling, nodes_products, nodes_quantised, nodes_recurrent,
+    nodes_reductions, nodes_sequences, nodes_spectra,
 )  # fmt: skip
 NODES: dict[str, Handler] = {name: handler for family in FAMILIES for name, handler in family.NODES.items()}
