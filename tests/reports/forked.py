@@ -3,6 +3,7 @@
 Run with a name of `WAYS` and the number of forks.
 """
 
+import faulthandler
 import os
 import signal
 import sys
@@ -97,6 +98,7 @@ def main(name, forks):
         time.sleep(0.013)
         child = os.fork()
         if child == 0:
+            faulthandler.dump_traceback_later(15)  # where it waits, in the test's message
             signal.alarm(20)
             try:
                 own()

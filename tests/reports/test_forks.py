@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from forked import WAYS
 
 from isokern.process.forks import own_lock, tell_in_child
+from isokern.process.imports import wait_before_forks
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
@@ -76,3 +79,36 @@ def test_a_lock_that_is_held_is_free_in_the_child() -> None:
     gone = weakref.ref(owner)
     del owner
     assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_waits_for_the_imports_of_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_before_forks()
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\nDONE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    thread = threading.Thread(target=lambda: __import__("slow_to_import"))
+    thread.start()
+    while "slow_to_import" not in sys.modules:
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        import slow_to_import  # type: ignore[import-not-found]
+
+        os._exit(slow_to_import.DONE)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_module_that_forks_while_it_is_imported_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import os\nchild = os.fork()\nif not child:\n    os._exit(1)\nCODE = os.waitpid(child, 0)[1] >> 8\n"
+    (tmp_path / "forks_when_imported.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    begin = time.monotonic()
+    import forks_when_imported  # type: ignore[import-not-found]
+
+    assert forks_when_imported.CODE == 1
+    assert time.monotonic() - begin < 2

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..arguments import integer
 from ..process.forks import own_lock, tell_in_child
+from ..process.imports import wait_before_forks
 from ..status import InvalidArgument, quote
 from .batch import PAGE, BatchRunner, StepRunner
 from .drawing import Drawing, add_suppressed
@@ -31,6 +32,7 @@ from .steps import SPAN
 from .tokenizer import Tokenizer
 from .turns import SequenceState
 
+wait_before_forks()
 POSITIONS = 16384  # of a cache, unless one sequence may have more
 KEPT = 8  # slots for the states of beginnings
 

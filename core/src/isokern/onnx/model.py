@@ -20,6 +20,7 @@ from ..graph.ir import Graph
 from ..passes import DEFAULT
 from ..process.forks import own_lock
 from ..process.garbage import hold_collections
+from ..process.imports import wait_before_forks
 from ..runtime import Program
 from ..runtime.assemble import assemble
 from ..runtime.feeds import KINDS, as_host_array
@@ -34,6 +35,7 @@ from .reader import Source, read
 from .segments import Table
 from .tensor_info import TensorInfo, describe_tensor, dims_of, free_leading
 
+wait_before_forks()
 KEPT = 8  # programs of a model
 VARY = "a dim that varies has a name in the model; load(…, dynamic=True) frees leading dims alone"
 

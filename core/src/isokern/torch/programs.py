@@ -20,6 +20,7 @@ from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
 from ..importing.operand import Array, dtype_of, shape_of
 from ..passes import DEFAULT, run as run_passes
 from ..process.forks import own_lock
+from ..process.imports import wait_before_forks
 from ..rewriting.rewriter import State
 from ..rewriting.target import Target
 from ..runtime import Program, compile
@@ -34,6 +35,8 @@ from .results import ModuleResult, device_of, order_of
 KEPT = 8  # programs of a graph
 CHANGES = 3  # of a parameter, after which it is fed to each run
 _shared: WeakValueDictionary[Any, Tensor] = WeakValueDictionary()  # tensors over parameters that are in use
+
+wait_before_forks()
 
 
 @dataclass(frozen=True)
