@@ -6,7 +6,9 @@ own.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import pkgutil
 import sys
 import traceback
@@ -20,7 +22,7 @@ from typer.core import TyperGroup
 from ..status import DeviceNotAvailable, IsokernError
 from ._output import complain, debugging
 
-USAGE_ERROR, NO_DEVICE = 2, 3
+OUTPUT_ERROR, USAGE_ERROR, NO_DEVICE = 1, 2, 3
 
 
 class Commands(TyperGroup):
@@ -112,9 +114,42 @@ def _version(asked: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code; 1 where what it prints cannot be written."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A character that the terminal lacks is shown as '?', and the command goes on
             stream.reconfigure(errors="replace")
-    typer.main.get_command(app).main(args=None if arguments is None else list(arguments), prog_name="isokern")
+    code: Any = 0
+    try:
+        typer.main.get_command(app).main(args=None if arguments is None else list(arguments), prog_name="isokern")
+    except SystemExit as end:
+        code = end.code
+    except OSError as error:  # the disk is full, the terminal is gone
+        if debugging():
+            traceback.print_exc()
+        complain(f"{error.filename or 'the output'}: {error.strerror or error}")
+        code = code or OUTPUT_ERROR
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        complain(f"standard output: {error.strerror or error}")
+        code = code or OUTPUT_ERROR
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the interpreter, which flushes once more at its end
+    sys.exit(code)
+
+
+def open_closed_streams() -> None:
+    """Open the null device for each standard stream that is closed, as it may be for a daemon."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue  # it is open, and Python has no object for it
+        descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+        if descriptor != number:
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115  # stays open
+        setattr(sys, f"__{name}__", getattr(sys, name))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a command that shows no table does not wait for it
     from rich.console import Console
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else there.")]
+MOST_COLUMNS = 10_000
 WIDE = 200  # columns where the output is no terminal, so that long lines are not folded early
 
 
@@ -25,9 +26,9 @@ def console() -> Console:
     """Return a console on stdout for people, with or without a terminal."""
     from rich.console import Console
 
-    return Console(
-        width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", WIDE)), highlight=False, soft_wrap=False
-    )
+    given = os.environ.get("COLUMNS", "")
+    wide = int(given) if given.isdecimal() and 0 < int(given) < MOST_COLUMNS else WIDE
+    return Console(width=None if sys.stdout.isatty() else wide, highlight=False, soft_wrap=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()) -> None:
