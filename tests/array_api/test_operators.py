@@ -133,7 +133,7 @@ def test_promotion_is_the_standards(cpu):
         (lambda x, i, b: i + 2**40, InvalidArgument, "-2147483648..2147483647"),
         (lambda x, i, b: x + i, BadTensorDtype, "no dtype in common.*astype"),
         (lambda x, i, b: b + b, BadTensorDtype, "allowed: signed integers"),
-        (lambda x, i, b: i / i, BadTensorDtype, "divide: an array of I32; allowed: floats"),
+        (lambda x, i, b: b / b, BadTensorDtype, "divide: an array of BOOL; allowed: signed integers"),
         (lambda x, i, b: x & x, BadTensorDtype, "bitwise_and"),
         (lambda x, i, b: x + x[0, :2], BadTensorShape, "broadcast|dims|allowed"),
         (lambda x, i, b: x @ 2.0, BadTensorShape, "rank 1 or more"),
@@ -408,3 +408,20 @@ def test_dlpack_gives_the_host_a_copy_of_any_memory(every_place):
 def test_the_namespace_is_imported_when_an_array_computes(run):
     code = "import sys, isokern, isokern.tensors; print([m for m in sys.modules if m.startswith('isokern.array_api')])"
     assert run(code) == (0, "[]\n")
+
+
+@pytest.mark.parametrize("element", ["I8", "I32", "I64", "U8", "U64"])
+def test_integers_divide_to_the_default_float(element):
+    """scikit-learn's balanced_accuracy_score divides counts."""
+    a = xp.asarray([[1, 2, 3], [7, 0, 9]], dtype=element)
+    for found, wanted in (
+        (a / a[0], a.numpy() / a[0].numpy()),
+        (a / 2, a.numpy() / 2),
+        (6 / a[0], 6 / a[0].numpy()),
+        (xp.divide(a, a[0]), a.numpy() / a[0].numpy()),
+    ):
+        assert found.dtype is isokern.F32
+        np.testing.assert_array_equal(found.numpy(), wanted.astype(np.float32))
+    assert (a / (a - a)).numpy()[0].tolist() == [np.inf] * 3
+    with pytest.raises(BadTensorDtype):
+        a /= 2  # the array itself has no place for floats

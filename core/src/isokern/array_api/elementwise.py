@@ -12,7 +12,7 @@ from ..status import BadTensorDtype, quote
 from ..tensors import Tensor
 from .complex_functions import integer_power as complex_integer_power
 from .complex_parts import evaluate, view_part
-from .dtypes import astype, is_scalar
+from .dtypes import DEFAULT_FLOAT, astype, is_scalar
 from .operands import as_array, as_scalar, common_shape, together
 from .operators import COMPLEX, function
 from .powers import integer_power
@@ -64,7 +64,7 @@ BINARY = {
     "bitwise_right_shift": ("right_shift", "iu"),
     "bitwise_xor": ("bitwise_xor", "biu"),
     "copysign": ("copysign", "f"),
-    "divide": ("div", "fc"),
+    "divide": ("div", "iufc"),
     "equal": ("equal", "biufc"),
     "floor_divide": ("floor_divide", "iuf"),
     "greater": ("greater", "iuf"),
@@ -132,6 +132,11 @@ def _divide_floats(a: Tensor, b: Tensor) -> Any:
     return call("where")(call("equal")(found, 0.0), call("copysign")(found, quotient), found)
 
 
+def _divide_integers(a: Tensor, b: Tensor) -> Any:
+    """Return a/b in the default float, as Python and all other namespaces divide; the standard leaves it open."""
+    return function("div")(*(astype(x, DEFAULT_FLOAT) if isinstance(x, Tensor) else float(x) for x in (a, b)))
+
+
 def _next_after(a: Tensor, b: Tensor) -> Any:
     """Return the number next to a towards b: floats of one sign are ordered as their bits are."""
     call = function
@@ -151,6 +156,8 @@ SPECIAL: dict[tuple[str, str], Callable[..., Any]] = {
     **{(name, kind): function("copy") for name in ("ceil", "floor", "round", "trunc") for kind in "iu"},
     **{(name, kind): partial(_truth, name == "isfinite") for name in ("isfinite", "isinf", "isnan") for kind in "iu"},
     ("bitwise_invert", "b"): function("logical_not"),
+    ("divide", "i"): _divide_integers,
+    ("divide", "u"): _divide_integers,
     ("floor_divide", "f"): _divide_floats,
     ("negative", "u"): _negate_unsigned,
     ("nextafter", "f"): _next_after,
