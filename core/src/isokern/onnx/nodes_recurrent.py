@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .node import Handler, Node, Operand, Output
+from .recurrence import is_usual, unroll
 
 USUAL = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
@@ -14,14 +15,9 @@ def recurrent(kind: str, states: int) -> Handler:
         attrs = node.attrs
         usual = USUAL[node.op_type]
         directions = 2 if attrs["direction"] == "bidirectional" else 1
-        chosen = [str(a).capitalize() for a in attrs.get("activations") or usual * directions]
-        if "clip" in attrs or attrs.get("input_forget", 0):
-            raise node.refuse("clip or input_forget", "neither")
         how: dict[str, object] = {"direction": attrs["direction"]}
-        if kind == "rnn" and len(set(chosen)) == 1 and chosen[0] in ("Tanh", "Relu"):
-            how["activation"] = chosen[0].lower()
-        elif chosen != usual * directions:
-            raise node.refuse(f"activations {chosen}", ", ".join(usual * directions))
+        if kind == "rnn" and attrs.get("activations"):
+            how["activation"] = str(attrs["activations"][0]).lower()
         if kind == "gru":
             how["linear_before_reset"] = bool(attrs.get("linear_before_reset", 0))
         first = bool(attrs.get("layout", 0))
@@ -30,7 +26,10 @@ def recurrent(kind: str, states: int) -> Handler:
             for n in (0, 5, *([6] if kind == "lstm" else [])):
                 x = inputs[n]
                 inputs[n] = None if x is None else node.transpose(x, (1, 0, 2))
-        y, *last = node.emit_all(kind, *inputs, **how)
+        if is_usual(node, usual, directions):
+            y, *last = node.emit_all(kind, *inputs, **how)
+        else:
+            y, *last = unroll(node, inputs, usual)
         if not first:
             return [y, *last[:states]]
         return [node.transpose(y, (2, 0, 1, 3)), *(node.transpose(s, (1, 0, 2)) for s in last[:states])]
