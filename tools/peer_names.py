@@ -36,7 +36,7 @@ def find_operators(handler: Callable[..., Any]) -> list[str]:
     """Return the operators that a handler was made for, empty if its factory names none."""
     from isokern.ops import all_operators
 
-    given = inspect.getclosurevars(handler).nonlocals
+    given = inspect.getclosurevars(inspect.unwrap(handler)).nonlocals
     kinds = given["kinds"].values() if "kinds" in given else [given["kind"]] if "kind" in given else []
     declared = {op.name for op in all_operators()}
     return list(kinds) if declared.issuperset(kinds) else []  # `conv` is the beginning of conv1d, conv2d, …

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def arithmetic(kind: str, right: tuple[str, int], left: tuple[str, int] | None) 
 def one_way(handler: Handler) -> Handler:
     """Return the handler of an operator of two inputs that broadcast the second one, along `axis`, before version 7."""
 
+    @wraps(handler)
     def handle(node: Node) -> Output | Sequence[Output]:
         if node.version >= 7:
             return handler(node)

@@ -15,7 +15,6 @@ from ..backend import Device, Stream
 from ..graph.ir import Graph, Value, spec_text
 from ..graph.resize import resize
 from ..process.forks import own_lock
-from ..process.imports import wait_before_forks
 from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .assemble import assemble
@@ -24,8 +23,6 @@ from .packed import frozen
 from .program import Program
 
 KEPT = 8  # programs that are kept besides the first: the most recently used
-
-wait_before_forks()
 
 
 class DynamicProgram:
