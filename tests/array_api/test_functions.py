@@ -71,7 +71,7 @@ def test_binary_functions(place, name):
         check(place, name, F, F[:, :1], rtol=2e-6)
         check(place, name, row, 2.0, rtol=2e-6)
         check(place, name, np.zeros((0, 4), np.float32), row)
-    if "i" in kinds:
+    if "i" in kinds and name != "divide":  # which gives the default float, see test_operators.py
         other = np.int16([2, 3, 1, 4])
         check(place, name, I, other)
         check(place, name, other, 3)

@@ -109,7 +109,7 @@ def main(name, forks):
         ended[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])] += 1
     stopped.append(1)
     thread.join(20)
-    print(dict(ended))
+    print(dict(ended), flush=True)
     os._exit(0)
 
 
