@@ -28,6 +28,7 @@ def run(words: list[str], redirect: str, **settings: str) -> tuple[int, str, str
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.quick("check", "version")
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_full_output_is_one_line_and_a_status(words: list[str]) -> None:
     status, _, errors = run(words, ">/dev/full")
@@ -37,6 +38,7 @@ def test_a_full_output_is_one_line_and_a_status(words: list[str]) -> None:
     assert "Exception ignored" not in errors
 
 
+@pytest.mark.quick(">&--check", "<&- >&--ops")
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize("redirect", [">&-", ">&- 2>&-", "<&- >&-"])
 def test_a_closed_output_is_no_error(words: list[str], redirect: str) -> None:
@@ -57,6 +59,7 @@ def test_a_closed_stream_does_not_become_a_file(tmp_path: Path) -> None:
     assert all(line.startswith('{"') for line in path.read_text().splitlines())
 
 
+@pytest.mark.quick("x")
 @pytest.mark.parametrize("columns", ["x", "", "-3", "0", "99999999999"])
 def test_columns_that_are_no_number(columns: str) -> None:
     status, out, errors = run(["why", "abs", "--device", "cpu:0"], "", COLUMNS=columns)
