@@ -15,6 +15,8 @@ import pytest
 
 from isokern.llm import Model, Tokenizer
 from isokern.llm.folder_tokenizer import add_tokenizer
+from isokern.llm.gguf import GGUF
+from isokern.llm.templates import find_template
 from isokern.llm.tokenizer_file import MAX_GROWTH
 from isokern.onnx import load
 from isokern.onnx.bounds import MAX_CALLS, MAX_DEPTH, MAX_NODES
@@ -295,3 +297,13 @@ def test_files_of_a_folder_that_have_no_end(name: str, kind: str, tmp_path: Path
     with pytest.raises(InvalidArgument, match=f"{name}.*is not a regular file"):
         Model.open(tmp_path, device="cpu:0")
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="a pipe has no path here")
+def test_a_template_that_a_user_names_may_be_a_pipe() -> None:
+    """As a shell's <(…): only files of a folder that came from elsewhere have to be regular."""
+    reading, writing = os.pipe()
+    os.write(writing, b"{{ messages }}")
+    os.close(writing)
+    assert find_template(GGUF.from_parts({}, {}), f"/dev/fd/{reading}")[0] == "{{ messages }}"
+    os.close(reading)

@@ -221,7 +221,7 @@ def test_options_reach_the_engine(client):
         (["--host", "256.0.0.1"], "256.0.0.1, port 0"),
         (["--host", "192.0.2.1"], "192.0.2.1, port 0"),
         (["--api-key-file", "/nowhere/key"], "/nowhere/key"),
-        (["--template", "nowhere"], "template 'nowhere'"),
+        (["--template", "nowhere"], "template nowhere"),
         (["--batch", "0"], "batch=0"),
         (["--queue", "-1"], "queue=-1"),
         (["--max-body", "0"], "body=0"),

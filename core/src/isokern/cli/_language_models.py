@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..arguments import read_text
 from ..status import InvalidArgument, OutOfMemory
 from ._output import note
 
@@ -90,7 +89,10 @@ def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:
     if path is None:
         return None
     kind = "json_schema" if schema else {".lark": "lark", ".regex": "regex"}.get(path.suffix, "gbnf")
-    text = read_text("generate", path, allowed="a text in UTF-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument("generate", f"{path}: {error}", allowed="a text in UTF-8") from None
     return Grammar(kind, text.rstrip("\n") if kind == "regex" else text)
 
 

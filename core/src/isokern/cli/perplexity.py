@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..arguments import read_text
+from ..status import InvalidArgument
 from ._language_models import Activations, Cache, Device, Prepack, load, with_room
 from ._output import Json, emit, quiet
 
@@ -30,7 +30,10 @@ def perplexity(
     from ..llm.session import Session
     from ..llm.statistics import negative_log_likelihood
 
-    text = read_text("perplexity", file, allowed="a text file in UTF-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument("perplexity", f"{file}: {error}", allowed="a text file in UTF-8") from None
     with quiet(json):
         loaded = load(model, device, activations, json, prepack)
         tokenizer = loaded.tokenizer()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ..arguments import read_text
 from ..status import InvalidArgument
 from .gguf import GGUF
 from .renderers import ask
@@ -90,9 +90,10 @@ def find_template(gguf: GGUF, given: str | None = None) -> tuple[str, tuple[str,
     names = f"{', '.join(NAMED)}, or a file with a Jinja template"
     if given is not None:
         try:
-            return read_text("chat", given, allowed=names), ()
-        except InvalidArgument as error:
-            raise InvalidArgument("chat", f"template {error.problem}", allowed=names) from None
+            return Path(given).read_text(encoding="utf-8"), ()
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InvalidArgument("chat", f"template {given}: {reason}", allowed=names) from None
     template = gguf.metadata.get("tokenizer.chat_template")
     if template is None:
         raise InvalidArgument("chat", "the model has no chat template", allowed=names, hint="give one: --template NAME")
