@@ -42,7 +42,7 @@ def test_a_full_output_is_one_line_and_a_status(words: list[str]) -> None:
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize("redirect", [">&-", ">&- 2>&-", "<&- >&-"])
 def test_a_closed_output_is_no_error(words: list[str], redirect: str) -> None:
-    """As a daemon's: what was asked for is done, and nobody reads what is printed."""
+    """As a daemon's: what was asked for is done, and what is printed goes nowhere."""
     status, _, errors = run(words, redirect)
     assert (status, "Traceback" in errors) == (0, False), errors
 

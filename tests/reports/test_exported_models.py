@@ -162,8 +162,13 @@ def test_a_condition_that_large_inputs_decide(sign: int) -> None:
 
 
 def test_branches_that_may_fail_or_differ_are_refused() -> None:
+    """A long loop is a graph of its own, whose operators are not looked at."""
     reads = "i = Constant<value_ints=[7]>() j = Cast<to=7>(x) b = Gather(x, j)"
-    for body in (reads, "k = Constant<value_ints=[50]>() l = Constant<value_ints=[0]>() b = Slice(x, l, k)"):
+    loop = (
+        "n = Constant<value_int=30000>() b = Loop(n, , x) <body = l (int64 i, bool c, float[100] p)"
+        " => (bool d, float[100] q) { d = Identity(c) k = Cast<to=7>(p) q = Gather(p, k) }>"
+    )
+    for body in (reads, loop, "k = Constant<value_ints=[50]>() l = Constant<value_ints=[0]>() b = Slice(x, l, k)"):
         with pytest.raises(UnsupportedModel, match="has to be known"):
             run(IF % body, np.ones(100, np.float32))
 

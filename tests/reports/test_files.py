@@ -92,7 +92,7 @@ EVERY = [path for path in places(onnx.ModelProto.DESCRIPTOR) if is_short(path)]
 def test_a_tensor_in_a_file_is_read_nowhere_but_as_an_initialiser(
     path: list[Any], form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library opens what a tensor names, relative to the working directory: there lies a file of the user."""
+    """The library opens what a tensor names, relative to the working directory, where the user has a file."""
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     Path("secret").write_bytes(SECRET)

@@ -126,13 +126,18 @@ class Construction(Draft):
         """Return whether the inputs that a value depends on are small enough to be part of a program."""
         return not self.origins[x] & self._unknowable
 
-    def count_emitted(self) -> int:
-        """Return how many operators the last segment has."""
-        return len(self.builder.graph.ops)
+    def count_emitted(self) -> tuple[int, int]:
+        """Return how many segments there are, and how many operators the last one has."""
+        return len(self.segments), len(self.builder.graph.ops)
 
-    def may_fail(self, first: int) -> bool:
-        """Return whether an operator of the last segment, from a number on, raises errors for what it reads."""
-        return any(op.operator.device_error for op in self.builder.graph.ops[first:])
+    def may_fail(self, since: tuple[int, int]) -> bool:
+        """Return whether an operator that was emitted since then raises errors for what it reads.
+
+        Those of a long loop, which is a segment of its own, count as such.
+        """
+        segments, first = since
+        loops = len(self.segments) > segments
+        return loops or any(op.operator.device_error for op in self.builder.graph.ops[first:])
 
     def _import(self, x: Value) -> Value:
         """Return the input of the last segment that stands for a value of an earlier one."""

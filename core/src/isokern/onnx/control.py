@@ -48,14 +48,14 @@ def run_if(node: Node, scope: OperandScope) -> list[Output]:
 
 def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output]:
     """Import both branches, and choose between their results: they have to be alike, and neither may fail."""
-    first = node.importer.count_emitted()
+    before = node.importer.count_emitted()
     (yes, node.each), (no, others) = (
         _run(node, node.graphs[name], scope, [], []) for name in ("then_branch", "else_branch")
     )
     pairs = list(zip(yes, no, strict=True))
     tensors = all(isinstance(x, (Value, np.ndarray)) for pair in pairs for x in pair)
     alike = tensors and all((shape_of(a), dtype_of(a)) == (shape_of(b), dtype_of(b)) for a, b in pairs)
-    if not alike or node.each != others or node.importer.may_fail(first):
+    if not alike or node.each != others or node.importer.may_fail(before):
         node.need(condition, "the condition")
     chosen = node.reshape(condition, ())
     return [node.emit("where", chosen, a, b) for a, b in pairs]
@@ -137,7 +137,7 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
 
 
 def run_sequence_map(node: Node, scope: OperandScope) -> list[Output]:
-    """Import the body once for each element of a sequence; further sequences are read beside it, tensors whole."""
+    """Import the body once for each element of a sequence; further sequences give theirs, tensors are whole."""
     body, first = node.graphs["body"], node.inputs[0]
     if not isinstance(first, Parts):
         raise InvalidArgument(node.op_type, "input 0 is not a sequence", allowed="a sequence")

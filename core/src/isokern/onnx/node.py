@@ -121,11 +121,11 @@ class NodeEmitter(Emits, Protocol):
     def may_be_known(self, x: Value) -> bool:
         """Return whether the inputs that a value depends on are small enough to be part of a program."""
 
-    def count_emitted(self) -> int:
-        """Return how many operators the graph under construction has."""
+    def count_emitted(self) -> tuple[int, int]:
+        """Return how many segments there are, and how many operators the last one has."""
 
-    def may_fail(self, first: int) -> bool:
-        """Return whether an operator of that graph, from a number on, raises errors for what it reads."""
+    def may_fail(self, since: tuple[int, int]) -> bool:
+        """Return whether an operator that was emitted since then raises errors for what it reads."""
 
     def run_graph(self, graph: Any, scope: OperandScope) -> None:
         """Import the nodes of a graph into a scope."""

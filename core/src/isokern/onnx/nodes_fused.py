@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from ..importing.products import multiply
 from ..status import InvalidArgument
 from .elements import Array
-from .node import Handler, Node, Operand, Output, dtype_of
+from .node import Handler, Node, Operand, Output, Parts, dtype_of
 from .nodes_normalisation import layer_normalization, rms_normalization
 from .nodes_products import conv
 
@@ -31,10 +32,9 @@ def skip_normalization(count: int, handler: Handler) -> Handler:
         total = node.emit("add", node.x(), node.x(1))
         if node.has(2 + count):
             total = node.emit("add", total, node.x(2 + count))
-        inner = Node(**vars(node))
-        inner.inputs = [total, *(node.tensor(2 + n) for n in range(count))]
-        inner.attrs = {"axis": -1, "epsilon": node.attrs.get("epsilon", 1e-12)}
-        inner.wanted = [True]
+        attrs = {"axis": -1, "epsilon": node.attrs.get("epsilon", 1e-12)}
+        given: list[Operand | Parts | None] = [total, *(node.tensor(2 + n) for n in range(count))]
+        inner = replace(node, inputs=given, attrs=attrs, wanted=[True])
         return [handler(inner), None, None, total]  # type: ignore[list-item]  # one result, as one is wanted
 
     return handle
@@ -86,10 +86,7 @@ def activate(node: Node, y: Operand) -> Operand:
 
 def fused_conv(node: Node) -> Output:
     """Convolve, add another tensor, and apply an activation."""
-    inner = Node(**vars(node))
-    inner.attrs = {"auto_pad": "NOTSET", "group": 1, **node.attrs}
-    inner.inputs = node.inputs[:3]
-    y = conv(inner)
+    y = conv(replace(node, inputs=node.inputs[:3], attrs={"auto_pad": "NOTSET", "group": 1, **node.attrs}))
     assert y is not None and not isinstance(y, (list, tuple))
     found: Operand = y  # type: ignore[assignment]  # one tensor
     return activate(node, node.emit("add", found, node.x(3)) if node.has(3) else found)
@@ -155,6 +152,5 @@ MICROSOFT: dict[str, Handler] = {
     "SkipLayerNormalization": skip_normalization(2, layer_normalization),
     "SkipSimplifiedLayerNormalization": skip_normalization(1, rms_normalization),
 }
-NODES: dict[str, Handler] = {
-    "SimplifiedLayerNormalization": normalize_simplified
-}  # in ONNX's own domain, without a definition
+# In ONNX's own domain, without a definition there
+NODES: dict[str, Handler] = {"SimplifiedLayerNormalization": normalize_simplified}
