@@ -102,10 +102,15 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    """Return an empty folder that has the examples."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    return tmp_path
+def desk(tmp_path, request):
+    """Return an empty folder that has the examples; it is below the checkout for a page that proves something there."""
+    folder = tmp_path
+    if "--ledger" in PAGES[request.node.callspec.params["page"]]:
+        folder = Path(request.config.cache.mkdir("desk"))
+        shutil.rmtree(folder)
+        folder.mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
 
 
 def environment_of(page: str) -> dict[str, str]:
