@@ -5,6 +5,7 @@ Every lock of the package is made here, so that there is none that a child would
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import weakref
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 Lock = TypeVar("Lock")
 _owned: dict[int, tuple[Callable[[], Any], str, Callable[[], Any] | None]] = {}  # by a number that rises
-_count = 0
+_numbers = itertools.count()  # which no two threads get the same of
 
 
 def renew_in_child(renew: Callable[[], None]) -> Callable[[], None]:
@@ -43,9 +44,7 @@ def tell_in_child(owner: Any, method: str) -> None:
 
 
 def _add(owner: Any, name: str, make: Callable[[], Any] | None) -> None:
-    global _count
-    _count += 1
-    number = _count
+    number = next(_numbers)
 
     def forget(_: object) -> None:
         _owned.pop(number, None)
