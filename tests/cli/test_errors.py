@@ -73,6 +73,14 @@ def test_unknown_setting(isokern_there):
     assert "ISOKERN_DEVICE" in done.err
 
 
+@pytest.mark.parametrize("command", [["devices"], ["why", "abs", "--device", "cpu:0"], ["ops", "abs"]], ids=" ".join)
+def test_a_level_that_is_no_number_is_one_line(isokern_there, command):
+    done = isokern_there(*command, env={"ISOKERN_DEBUG": "zzz"})
+    assert "Traceback" not in done.err
+    if command[0] != "ops":  # which asks for no setting
+        assert (done.code, done.err) == (2, "environment: ISOKERN_DEBUG=zzz; allowed: a level from 0 to 4\n")
+
+
 def test_traceback_on_request(isokern_there):
     done = isokern_there("why", "no_such_operator", env={"ISOKERN_DEBUG": "1"})
     assert done.code == 2

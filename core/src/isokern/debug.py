@@ -9,17 +9,8 @@ from __future__ import annotations
 import sys
 
 from . import settings
-from .status import InvalidArgument
 
-
-def _level() -> int:
-    text = settings.get("ISOKERN_DEBUG") or "0"
-    if not text.isdecimal():
-        raise InvalidArgument("environment", f"ISOKERN_DEBUG={text}", allowed="a level from 0")
-    return int(text)
-
-
-LEVEL = _level()
+LEVEL = settings.debug_level()
 
 
 def say(text: str) -> None:

@@ -50,8 +50,17 @@ def get(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def debug_level() -> int:
+    """Return the level of ISOKERN_DEBUG; 0 if it is no number, which `check` refuses."""
+    given = get("ISOKERN_DEBUG") or ""
+    return int(given) if given.isdecimal() else 0
+
+
 def check() -> None:
-    """Raise InvalidArgument for an ISOKERN_* variable that is not declared."""
+    """Raise InvalidArgument for an ISOKERN_* variable that is not declared, and for a level that is no number."""
+    level = get("ISOKERN_DEBUG") or "0"
+    if not level.isdecimal():
+        raise InvalidArgument("environment", f"ISOKERN_DEBUG={level}", allowed="a level from 0 to 4")
     for name in os.environ:
         if name.startswith("ISOKERN_") and name not in _TABLE:
             near = ", ".join(difflib.get_close_matches(name, _TABLE, 2, 0.7)) or ", ".join(_TABLE)

@@ -87,7 +87,7 @@ def progress(steps: int, out: Console | None = None) -> Iterator[Callable[[str],
 
 def debugging() -> bool:
     """Return whether ISOKERN_DEBUG asks for tracebacks."""
-    return (settings.get("ISOKERN_DEBUG") or "0") != "0"
+    return settings.debug_level() > 0
 
 
 def emit(document: Any) -> None:
