@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +42,10 @@ class Aspect(str, Enum):
 
 class _Enough(Exception):
     """Raised to stop: there are as many failures as are wanted, or the time is over."""
+
+
+class _Ended(BaseException):
+    """Raised by a signal that asks the process to end; its argument is the signal's number."""
 
 
 def check(
@@ -158,7 +163,7 @@ def check(
     """Judge devices: their kernels by the declarations of the operators, and their runtime.
 
     Exits with 0 when cases ran and none failed, or when the ledger proves all of them, 1 for a failure, 3 for no such
-    device, 4 when no case ran.
+    device, 4 when no case ran. Ctrl-C and SIGTERM end it like --budget, with reports, and exit with 130 and 143.
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.expected_failures import ExpectedFailures
@@ -202,11 +207,12 @@ def check(
     end = None if budget is None else time.monotonic() + budget
     workers = jobs or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     reports: list[Report] = []
+    ended = 0  # by this signal
 
     def is_enough() -> bool:
         """Return whether the failures of all devices are as many as are wanted, or the time is over."""
         full = wanted is not None and sum(len(r.failures) for r in reports) >= wanted
-        return full or (end is not None and time.monotonic() > end)
+        return full or ended > 0 or (end is not None and time.monotonic() > end)
 
     with quiet(json), _progress(json) as bar:
         for d, cases in work:
@@ -231,7 +237,7 @@ def check(
 
             reports.append(found)
             try:
-                with suppress(_Enough):
+                with suppress(_Enough), _raising_signals():
                     run(
                         d,
                         cases,
@@ -240,6 +246,9 @@ def check(
                         isolated=isolation,
                         patience=patience,
                     )
+            except _Ended as signalled:
+                ended = signalled.args[0]
+                note(f"ended by {signal.Signals(ended).name}")
             finally:
                 if proving is not None:
                     proving.write()
@@ -270,8 +279,31 @@ def check(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-    if code:
-        raise typer.Exit(code)
+    if code or ended:
+        raise typer.Exit(128 + ended if ended else code)
+
+
+@contextmanager
+def _raising_signals() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM raise `_Ended` in a block of the main thread; one that comes again ends the process."""
+
+    def end(number: int, _: object) -> None:
+        for name in kept:
+            signal.signal(name, signal.SIG_DFL)
+        raise _Ended(number)
+
+    kept = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for name in kept:
+            signal.signal(name, end)
+    except ValueError:  # another thread, which gets no signals
+        kept = {}
+    try:
+        yield
+    finally:
+        for name, handler in kept.items():
+            if signal.getsignal(name) is end:
+                signal.signal(name, handler)
 
 
 def _open_ledger(

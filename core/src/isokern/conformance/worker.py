@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -27,6 +28,8 @@ from .runtime.processes import ENDS, STARTS
 START = 300.0  # seconds in which a worker has to begin
 END = 30.0  # seconds in which it has to end after its last answer
 CRASHES = 10  # cases in a row after which a worker is not started again
+# A terminal and a CI send these to all processes of a group: the parent ends its workers itself
+ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
 def run_isolated(device: str, cases: Sequence[Item], heard: Any, jobs: int, patience: float) -> None:
@@ -80,6 +83,7 @@ class _Crew(threading.Thread):
 
     def run(self) -> None:
         """Start workers until no case is left."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # a worker begins with it, and ends it in `main`
         try:
             while self.cases and not self.stopped:
                 self._one_worker()
@@ -196,6 +200,9 @@ class _Crew(threading.Thread):
 
 def main() -> None:
     """Run the worker: read the job, and answer on the original stdout."""
+    for number in ENDING:
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which processes that a case starts would inherit
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     job = json.loads(sys.stdin.readline())
