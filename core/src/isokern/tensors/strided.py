@@ -18,7 +18,14 @@ from ..backend.discovery import device as find_device
 from ..declare.conversion import convert
 from ..dtypes import BLOCKS, COMPLEX, PLAIN, STORED_BLOCKS, DType, dtype, names
 from ..layout import TensorDesc
-from ..status import BadTensorDtype, BadTensorShape, BadTensorStrides, InvalidArgument, quote
+from ..status import (
+    BadTensorDtype,
+    BadTensorShape,
+    BadTensorStrides,
+    InvalidArgument,
+    NotImplementedOnDevice,
+    quote,
+)
 from . import cuda_array, dlpack, dlpack_device
 from .operators import Operators, functions
 from .views import find_view, has_arrays, key_of_index
@@ -286,15 +293,46 @@ class Tensor(Operators, BufferView):
         assert self.dtype.numpy is not None
         _check_real(array, self.dtype)
         converted = array if array.dtype == self.dtype.numpy else convert(array, self.dtype.numpy)
-        low, high = self.desc.byte_range
         if self.desc.is_contiguous:
-            self.buffer.write(converted, low)
-            return self
-        raw = self.buffer.read(low, high - low)
-        start = self.desc.offset - low // self.dtype.itemsize
-        _as_strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = converted
-        self.buffer.write(raw, low)
+            self.buffer.write(converted, self.desc.byte_range[0])
+        elif self.desc.numel:
+            self._write_elements(converted)
         return self
+
+    def _write_elements(self, array: Array) -> None:
+        """Write an array of this shape and dtype, and no byte between the elements: another thread may write there."""
+        buffer, (low, high) = self.buffer, self.desc.byte_range
+        if buffer.view is not None:
+            buffer._check("copy_from")
+            buffer.sync_device()
+            _as_strided(buffer.view, self.desc)[...] = array
+            buffer.memory.count_copy(array.nbytes)
+        elif self.desc.overlaps_itself or array.nbytes == high - low:  # all bytes of the range are elements
+            raw = np.empty(high - low, np.uint8) if array.nbytes == high - low else buffer.read(low, high - low)
+            start = self.desc.offset - low // self.dtype.itemsize
+            _as_strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = array
+            buffer.write(raw, low)
+        elif not self._write_by_kernel(array):
+            inner = self.ndim  # the dims from here on lie in one run
+            while inner and TensorDesc(self.dtype, self.shape[inner - 1 :], self.strides[inner - 1 :]).is_contiguous:
+                inner -= 1
+            for index in np.ndindex(*self.shape[:inner]):
+                place = self.desc.offset + sum(i * s for i, s in zip(index, self.strides, strict=False))
+                buffer.write(array[index], place * self.dtype.itemsize)
+
+    def _write_by_kernel(self, array: Array) -> bool:
+        """Write by the device's own operator `copy`; False if it has none, or records what is called now."""
+        stream = self.device.default_stream
+        if stream.recording is not None:
+            return False
+        source = empty(self.shape, self.dtype, device=self.device).copy_from(array)
+        try:
+            with stream:
+                functions().indexing.assign(self, source)
+        except NotImplementedOnDevice:
+            return False
+        self.device.synchronize()
+        return True
 
     def _blocks_of(self, source: Any) -> Array:
         """Return the raw blocks that hold `source`: as they are where it has this type, else quantised."""
