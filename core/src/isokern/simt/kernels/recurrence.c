@@ -34,11 +34,13 @@ enum { PARTS = 16 };
 /* Part i of the workspace: h before and after a step, c, or what is kept and z; then r transposed. */
 #define STATE(i) ((IK_GLOBAL ik_c *)workspace + (ik_i64)(i) * p.size)
 
+#ifdef IK_COMPUTE_FLOAT /* recurrence_check may have lengths alone */
 static IK_INLINE ik_c sigmoid(ik_c x)
 {
     const ik_c e = IK_FN(exp)(-IK_FN(abs)(x));
     return (x >= 0 ? (ik_c)1 : e) / (1 + e);
 }
+#endif
 
 /* Items: the elements of r, as [direction, term, gate and unit]. */
 IK_ENTRY(recurrence_transpose)(IK_PARAMS)
