@@ -259,7 +259,7 @@ def _gemm_scale(
     a: Any, b: Any, bias: Any, c: Any, *, trans_a: bool, trans_b: bool, alpha: float, beta: float, activation: str
 ) -> Any:
     size = abs(alpha) * accumulated_magnitude(a.mT if trans_a else a, b.mT if trans_b else b)
-    size = size if c is None else size + 2 * abs(beta) * np.abs(c)
+    size = size if c is None or beta == 0 else size + 2 * abs(beta) * np.abs(c)
     return 4 * (size if bias is None else size + 2 * np.abs(bias))
 
 
