@@ -169,11 +169,12 @@ static IK_INLINE int32_t ik_floor_log2(float x)
 {
     const uint32_t bits = ik_bits(x);
     const int32_t above = (int32_t)(bits >> 23) - 126, rest = 0x800000 - (int32_t)(bits & 0x7fffffu);
-    int32_t size = above < 0 ? -above : above, unit = 1;
-    if (above > 0 && (size & (size - 1)) == 0)
-        size >>= 1; /* units are half as large below a power of two */
+    const int32_t size = above < 0 ? -above : above;
+    int32_t unit = 1;
     while (2 * unit <= size)
         unit *= 2;
+    if (above > 1 && unit == size)
+        unit /= 2; /* units are half as large below a power of two */
     const int32_t limit = 177 * unit >> 8; /* floor(unit ln 2) for units up to 64 */
     return bits >= 0x800000u && rest <= limit ? above : above - 1;
 }
