@@ -10,7 +10,10 @@ import pytest
 
 import isokern
 
-DEVICES = [d.name for d in isokern.devices() if not d.name.startswith("cuda:")]
+# Oclgrind crashes where several threads use it
+DEVICES = [
+    d.name for d in isokern.devices() if not d.name.startswith("cuda:") and d.properties.get("platform") != "Oclgrind"
+]
 ROUNDS = 20
 VIEWS: dict[str, Callable[[isokern.Tensor], isokern.Tensor]] = {
     "steps": lambda t: t[::2],
@@ -34,7 +37,7 @@ def test_a_copy_changes_the_elements_of_a_view_alone(device: str, element: str) 
         else:
             given = np.random.default_rng(0).integers(0, 2, view(t).shape).astype(wanted.dtype)
             view(wanted)[...] = given  # type: ignore[arg-type, index]  # an array has the same views
-        assert view(t).copy_from(given) is not None
+        view(t).copy_from(given)
         assert np.array_equal(t.numpy(), wanted)
 
 
@@ -53,19 +56,35 @@ def test_threads_that_write_between_each_other_lose_nothing(device: str) -> None
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_copy_while_a_stream_records_is_made_at_once(device: str) -> None:
-    """The device's kernel would be recorded: such a copy goes run by run."""
-    t, x, y = (
-        isokern.zeros((4, 6), device=device),
-        isokern.zeros((3,), device=device),
-        isokern.zeros((3,), device=device),
-    )
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_copy_while_a_stream_records_is_made_at_once(
+    device: str, view: Callable[[isokern.Tensor], isokern.Tensor]
+) -> None:
+    """The device's kernel would be recorded: such a copy goes run by run, and no replay repeats it."""
+    t, x = isokern.zeros((6, 8, 4), device=device), isokern.zeros((3,), device=device)
+    wanted = np.zeros((6, 8, 4), np.float32)
+    if view is not VIEWS["repeated"]:  # NumPy's copy of it is read-only
+        view(wanted)[...] = 1  # type: ignore[arg-type, index]
+    else:
+        wanted[:, :, 0] = 1
     add = isokern.create("add", [x.desc, x.desc], device=device)
     stream = isokern.device(device).default_stream
     try:
         with stream.capture() as recording:
-            add.calculate([x, x], y)
-            t[:, 1::2].copy_from(np.ones((4, 3), np.float32))
+            add.calculate([x, x], x)
+            view(t).copy_from(np.ones(view(t).shape, np.float32))
     except isokern.NotImplementedOnDevice as error:
         pytest.skip(str(error))
-    assert t.numpy().sum() == 12 and recording is not None
+    assert np.array_equal(t.numpy(), wanted)
+    t.copy_from(np.zeros((6, 8, 4), np.float32))
+    recording.replay()
+    assert not t.numpy().any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_view_that_repeats_elements_leaves_the_others(device: str) -> None:
+    """It has as many elements as its range, and yet not all of them."""
+    t = isokern.tensor(np.arange(4, dtype=np.float32), device=device)
+    repeated = t[::3].broadcast_to(2, 2)
+    repeated.copy_from(np.full((2, 2), 9, np.float32))
+    assert t.numpy().tolist() == [9, 1, 2, 9]

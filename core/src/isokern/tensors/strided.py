@@ -307,15 +307,16 @@ class Tensor(Operators, BufferView):
             buffer.sync_device()
             _as_strided(buffer.view, self.desc)[...] = array
             buffer.memory.count_copy(array.nbytes)
-        elif self.desc.overlaps_itself or array.nbytes == high - low:  # all bytes of the range are elements
-            raw = np.empty(high - low, np.uint8) if array.nbytes == high - low else buffer.read(low, high - low)
+        elif array.nbytes == high - low and not self.desc.overlaps_itself:  # all bytes of the range are elements
+            raw = np.empty(high - low, np.uint8)
             start = self.desc.offset - low // self.dtype.itemsize
             _as_strided(raw, TensorDesc(self.dtype, self.shape, self.strides, start))[...] = array
             buffer.write(raw, low)
-        elif not self._write_by_kernel(array):
-            inner = self.ndim  # the dims from here on lie in one run
-            while inner and TensorDesc(self.dtype, self.shape[inner - 1 :], self.strides[inner - 1 :]).is_contiguous:
+        elif self.desc.overlaps_itself or not self._write_by_kernel(array):
+            inner, run = self.ndim, 1  # the dims from `inner` on lie in one run
+            while inner and (self.shape[inner - 1] == 1 or self.strides[inner - 1] == run):
                 inner -= 1
+                run *= self.shape[inner]
             for index in np.ndindex(*self.shape[:inner]):
                 place = self.desc.offset + sum(i * s for i, s in zip(index, self.strides, strict=False))
                 buffer.write(array[index], place * self.dtype.itemsize)
