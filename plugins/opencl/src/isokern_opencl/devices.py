@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,17 @@ def traits_of(device: cl.Device) -> Traits:
 def _power(n: int) -> int:
     """Return the largest power of two up to n."""
     return 1 << (n.bit_length() - 1)
+
+
+def _with_arguments(function: Function, given: Iterable[Any]) -> cl.Kernel:
+    """Return a new kernel object whose arguments are set.
+
+    One by one: `set_args` generates a module of Python, which two threads may do at once, with a warning.
+    """
+    kernel = cl.Kernel(function.program, function.entry)
+    for at, value in enumerate(given):
+        kernel.set_arg(at, value)
+    return kernel
 
 
 class Function:
@@ -260,8 +271,7 @@ class ClDevice(ClPlace):
         assert isinstance(stream, ClStream)
         given = self._arguments(launch, handles, workspace, stream)
         try:
-            kernel = cl.Kernel(function.program, function.entry)
-            kernel.set_args(*given, launch.record)
+            kernel = _with_arguments(function, (*given, launch.record))
         except (cl.Error, TypeError) as error:
             raise typed_error("bind", self.name, error) from None
         size, local = (launch.groups * launch.local,), (launch.local,)
@@ -271,8 +281,7 @@ class ClDevice(ClPlace):
         def on(target: ClStream, kept: Any = kept) -> None:
             own = kernel
             if reports and target is not stream:
-                own = cl.Kernel(function.program, function.entry)
-                own.set_args(*given[:-1], target.error, launch.record)
+                own = _with_arguments(function, (*given[:-1], target.error, launch.record))
             target.may_fail |= reports
             self._run(target, own, size, local)
 

@@ -23,6 +23,8 @@ from .work import Chain
 ROOM = 1 << 27  # bytes that the process may grow by while a memory is filled
 LARGEST, SMALLEST = 1 << 25, 1 << 22  # bytes of a piece, in a memory of that size: a quarter, and a 32nd of it
 MARK = 4096  # bytes at both ends of a piece that are written, and read again
+PERIOD = 251  # a prime, so that a mark of another piece never looks like this one's
+MARKS = (np.arange(PERIOD + MARK) * 7 % PERIOD + 1).astype(np.uint8)
 REFUSALS = 64  # requests that have to be refused between two fillings
 STATUS = Path("/proc/self/status")
 
@@ -56,7 +58,9 @@ def _limit_process() -> Iterator[bool]:
 
 
 def _mark(piece: int, end: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    return ((np.arange(MARK) * 7 + piece * 31 + end * 101) % 251 + 1).astype(np.uint8)
+    """Return what an end of a piece holds: a view, since there may be no memory left."""
+    start = (piece * 31 + end * 101) % PERIOD
+    return MARKS[start : start + MARK]
 
 
 def _fill(device: Device, kind: str, size: int) -> tuple[list[Buffer], bool]:
