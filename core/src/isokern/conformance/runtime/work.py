@@ -39,6 +39,8 @@ UNARY: dict[str, Callable[[Floats], Floats]] = {  # in the order in which they a
 LONG = 0.01  # seconds that a chain takes, at least
 LARGEST = 1 << 20  # elements of a chain's tensors, at most
 LENGTH = 40  # calls
+MEASUREMENTS = 5  # of a chain: on a busy machine one of them alone can be too long
+ATTEMPTS = 3  # to see what depends on which of two threads is faster
 THREADS = 8
 SWITCH = 5e-6  # seconds after which the interpreter lets another thread go on
 
@@ -94,6 +96,14 @@ class Chain:
         return f"{wrong} of {got.size} elements are not those of the finished work" if wrong else ""
 
 
+def _measure(chain: Chain, stream: Stream) -> float:
+    """Return the seconds that a chain takes."""
+    start = time.perf_counter()
+    chain.enqueue(stream)
+    stream.synchronize()
+    return time.perf_counter() - start
+
+
 def make_long_chain(device: Device) -> Chain:
     """Return a chain that keeps the device busy for some time; how large it must be is measured once a device."""
     elements = _long.get(device, 1 << 12)
@@ -104,10 +114,7 @@ def make_long_chain(device: Device) -> Chain:
         stream = device.stream()
         chain.enqueue(stream)  # programs are built by now
         stream.synchronize()
-        start = time.perf_counter()
-        chain.enqueue(stream)
-        stream.synchronize()
-        if time.perf_counter() - start >= LONG or elements >= LARGEST:
+        if elements >= LARGEST or all(_measure(chain, stream) >= LONG for _ in range(MEASUREMENTS)):
             _long[device] = elements
             return Chain(device, elements)
         elements *= 4
