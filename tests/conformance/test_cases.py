@@ -10,7 +10,8 @@ import pytest
 
 import isokern
 from isokern.backend import Device
-from isokern.conformance.derive import choices, device_cases, operator_cases, shorten
+from isokern.conformance.derive import choices, device_cases, operator_cases
+from isokern.conformance.edges import resize
 from isokern.declare.operator import Sample
 from isokern.declare.samples import assignments, describe, slots
 from isokern.dtypes import ALL, BF16, BOOL, F8E4M3FN, F16, F32, F64, I32, PLAIN, STORED_BLOCKS
@@ -55,7 +56,7 @@ def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case], cpu: Dev
         strided = (c for c in long if any(not d.is_contiguous for d in _placed(c)))
         assert len(list(islice(strided, wanted))) == wanted, (pair, wanted)
         assert few or any(c.layout == "offset" for c in own), pair
-        assert any(c.values == "special" for c in own) or not own[0].operator.signature.inputs, pair
+        assert any(c.values.startswith("special") for c in own) or not own[0].operator.signature.inputs, pair
         if own[0].operator.aliases and not chosen:
             assert any(c.alias for c in own), pair
     assert {c.operator.name for c in cases if c.error is not None} == {o.name for o in all_operators()}
@@ -64,7 +65,7 @@ def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case], cpu: Dev
 def test_every_dim_is_short_once_where_the_declaration_takes_that_and_no_index_is_left() -> None:
     def shapes(name: str, sample: Sample, length: int = 0) -> list[tuple[tuple[int, ...], ...]]:
         operator = find(name)
-        return [tuple(s.shapes.values()) for s in shorten(operator, sample, choices(operator)[0], length)]
+        return [tuple(s.shapes.values()) for s in resize(operator, sample, choices(operator)[0], length)]
 
     product = Sample({"a": (2, 3), "b": (3, 2)})
     assert shapes("matmul", product) == [((0, 3), (3, 0)), ((2, 0), (0, 2)), ((0, 3), (3, 2)), ((2, 3), (3, 0))]
@@ -122,7 +123,7 @@ def test_every_wide_and_long_sample_is_called(cases: list[Case]) -> None:
 
 
 def test_quick_cases_have_every_layout(cases: list[Case]) -> None:
-    assert {c.layout for c in cases if c.quick} == set(LAYOUTS)
+    assert {c.layout for c in cases if c.quick} == set(LAYOUTS) - {"far"}, "that one takes 64 MiB a tensor"
 
 
 def test_every_variant_is_forced(cases: list[Case], cpu: Device) -> None:

@@ -12,6 +12,7 @@ import conformance
 import environments
 import pytest
 
+import isokern
 from isokern.backend import Device
 from isokern.conformance.derive import OTHERS, device_cases
 from isokern.conformance.suite import Choice, Part, quick
@@ -66,11 +67,19 @@ def test_quick_cases_are_every_operator_in_f32_and_a_few_other_dtypes(cpu: Devic
     assert {calls[o] for o in lowered} == {0, 1}
 
 
+def test_some_device_calls_each_operator_that_none_has_a_kernel_for() -> None:
+    every = [d for d in isokern.devices() if d.name in ("cpu:0", "opencl:0", "cuda_sim:0", "kunlun_sim:0")]
+    if len(every) < 4:
+        pytest.skip("not every backend of the checkout is installed")
+    called = {c.operator for d in every for c in device_cases(d, quick=True) if c.calls}
+    assert called == set(all_operators())
+
+
 def test_choices(cases: list[Case]) -> None:
     assert Choice().of(cases) == cases
     assert Choice(quick=True).of(cases) == quick(cases)
     small = Choice(quick=True, small=True).of(cases)
-    large = {c.id for c in cases if c.sample.size in ("wide", "long")}
+    large = {c.id for c in cases if c.sample.size in ("wide", "long", "edge")}
     assert large
     assert ids(small) == [i for i in ids(quick(cases)) if i not in large]
     assert {c.operator for c in small} == {c.operator for c in cases}

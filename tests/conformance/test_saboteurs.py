@@ -19,6 +19,7 @@ from isokern.ops import find
 from isokern.oracle.verdicts import Outcome, Verdict
 
 SHARE, SHARE_OF_ALL = 0.95, 1.0
+SHARE_AT_EDGES = 0.65  # by the quick cases: at some lengths there are none
 QUICK = Choice(quick=True)
 
 
@@ -72,7 +73,10 @@ def test_quick_cases_catch_saboteurs(caught: dict[str, str], capsys: pytest.Capt
         share = _tell(caught, "quick cases")
     assert len(caught) >= 20
     assert not [how for how in caught.values() if "has no kernel" in how], "a saboteur without a kernel proves nothing"
-    assert share >= SHARE
+    at_edges = [bool(caught[name]) for name in saboteurs.AT_EDGES]
+    others = [bool(how) for name, how in caught.items() if name not in saboteurs.AT_EDGES]
+    assert sum(others) / len(others) >= SHARE, share
+    assert sum(at_edges) / len(at_edges) >= SHARE_AT_EDGES, share
 
 
 @pytest.mark.full

@@ -9,14 +9,13 @@ that bypass the caches) and long rows run in a few dtypes. Variants that the dev
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from ..backend import Device
 from ..declare.operator import LENGTHS, Operator, Sample
@@ -26,16 +25,20 @@ from ..ops import all_operators
 from ..oracle.cases import Case, dtype_text, samples
 from ..oracle.layouts import DENSE, OVERLAPS, STRIDED, arrangements, place
 from ..oracle.values import CHECKED
-from ..status import IsokernError
+from . import edges
+from .edges import resize
 
 SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
-LIMITED = ("index", "length", "slots", "offsets", "rois")  # domains whose values other dims limit
 WIDE_TYPES = (F32, F16, I32, Q4_0)
 # Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
 # cut into parts
 ALIGNED = (2048, 40_000)
 OTHERS = 12  # one in so many of the choices of dtypes after the first has quick cases
 SHARED = 4  # quick calls in another choice, and of an operator that shares its kernel with others
+SLICED = ("reduction", "normalization", "pooling", "attention", "loss", "sampling")  # families that look at rows
+COMBINED = 3  # quick cases in which all dims have lengths at edges
+EDGES = 8  # the place of the quick case among those of one kind is drawn from so many
+PLAIN = ("elementwise", "movement", "conversion", "reduction", "normalization")  # families whose work is their elements
 LOWERED = 3  # one in so many operators that a device has no kernel for has a quick call there
 
 
@@ -69,6 +72,15 @@ def _shape(operator: Operator, sample: Sample, types: Mapping[str, DType]) -> Sh
     return Shape(sample, most, tuple(n for n in STRIDED if has_strides(n)), has_strides("repeated"), aliases)
 
 
+def _count_elements(sample: Sample) -> int:
+    """Return the elements of the tensors of a sample that are not variadic."""
+    return sum(math.prod(s) for s in sample.shapes.values() if all(isinstance(d, int) for d in s))
+
+
+def _list_dims(sample: Sample) -> set[int]:
+    return {d for s in sample.shapes.values() for d in s if isinstance(d, int)}
+
+
 @lru_cache(maxsize=65536)
 def _is_strided(kind: str, element: DType, shape: tuple[int, ...]) -> bool:
     return not place(kind, element, shape)[0].is_contiguous
@@ -89,7 +101,10 @@ class _Derivation:
         # Values of a sample's own, such as matrices that have an inverse, would be others where they repeat
         repeated = (s.sample for s in (self.spread, *self.small) if s.repeats and not s.sample.values)
         self.repeated = next(repeated, None)
-        self.leads = operator.name == min(o.name for o in all_operators() if o.stem == operator.stem)
+        alike = [o for o in all_operators() if o.stem == operator.stem]
+        self.leads = operator.name == min(o.name for o in alike)
+        inputs = len(operator.signature.inputs)
+        self.stands = operator.name == min(o.name for o in alike if len(o.signature.inputs) == inputs)
 
     def pair(self, types: tuple[DType, ...], position: int, quick: bool) -> list[Case]:
         """Return the cases of one (operator, dtypes) pair with the device's own choice of variant; at least the quick.
@@ -111,7 +126,55 @@ class _Derivation:
         if any(d.storage for d in types):
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
-        return cases + list(self._short(types, turn, quick)) if position == 0 else cases
+        if F64 in types and types[0] is F64:
+            cases += [Case(self.operator, types, s, "offset") for s in self._refined(types)]
+        return [*cases, *self._short(types, turn, quick)] if position == 0 else cases
+
+    def _refined(self, types: tuple[DType, ...]) -> Iterator[Sample]:
+        bound = dict(zip(self.operator.signature.types, types, strict=True))
+        return edges.refine_attributes(self.operator, self.large.sample, bound)
+
+    def edges(self, types: tuple[DType, ...], alone: bool) -> Iterator[Case]:
+        """Yield the cases of isokern.conformance.edges.
+
+        They are all of products, and of the first operator of a kernel with so many inputs, and one in `EDGES` of the
+        others. One of each kind is quick, but for the two that need much memory. `alone` leaves out the others.
+        """
+        op, turn = self.operator, zlib.crc32(self.operator.name.encode())
+        whole = self.stands or op.family == "contraction"
+        bound = dict(zip(op.signature.types, types, strict=True))
+        small, base = [s.sample for s in self.small], self.spread.sample
+        several = [s for s in small if len(next(iter(s.shapes.values()), ())) > 1 and not {0, 1} & _list_dims(s)]
+        smallest = min(several, key=_count_elements, default=base)
+        known = {s.text for s in small}
+
+        def each(samples: Iterable[Sample], *layouts: str, values: str = "drawn", quick: bool = True) -> Iterator[Case]:
+            new = (s for s in samples if values != "drawn" or s.text not in known or layouts == ("far",))
+            first = list(itertools.islice(new, EDGES))
+            for n, sample in enumerate(first if alone else itertools.chain(first, new)):
+                chosen = n == turn % len(first)
+                if chosen or (whole and not alone):
+                    own = replace(sample, size="edge")
+                    yield Case(op, types, own, layouts[n % len(layouts)], values, quick=quick and chosen)
+
+        for n in range(COMBINED if self.stands else 1):
+            for s in edges.lengthen_all(op, base, bound, turn + n):
+                yield Case(op, types, replace(s, size="edge"), DENSE[n % len(DENSE)], quick=True)
+        yield from each(edges.lengthen(op, base, bound), "contiguous", "offset", "rows")
+        yield from each(edges.deepen(op, smallest, bound), "gaps")
+        yield from each(edges.pair_attributes(op, small, bound), "offset")
+        yield from each(edges.turn_axes(op, small, bound), "offset", "gaps")
+        for name in [o.name for o in op.signature.inputs]:
+            having = [
+                s
+                for s in small
+                if name in s.shapes and not {**op.domains, **s.values}.get(name, "").startswith(CHECKED)
+            ]
+            yield from each(edges.neutralise_attributes(op, having, bound), "contiguous", values=f"nan_{name}")
+        if not alone and self.stands:
+            yield from each([base], "far", quick=False)
+            for s in self.wide[:1] if op.family in PLAIN else ():
+                yield from each(edges.widen(op, s.sample, bound), "contiguous", quick=False)
 
     def _short(self, types: tuple[DType, ...], turn: int, alone: bool) -> Iterator[Case]:
         """Yield the small samples with dims of 0 and 1, dense and strided in turn.
@@ -125,7 +188,7 @@ class _Derivation:
             quick = s is self.spread and length == turn % 2
             if alone and not quick:
                 continue
-            for n, sample in enumerate(shorten(self.operator, s.sample, bound, length)):
+            for n, sample in enumerate(resize(self.operator, s.sample, bound, length)):
                 if sample.text not in known:
                     yield Case(self.operator, types, sample, ("contiguous", "gaps")[n % 2], quick=quick)
 
@@ -142,6 +205,8 @@ class _Derivation:
                 yield Case(self.operator, types, s.sample, layout, quick=k == 0 and (s is self.spread or i in turned))
         yield Case(self.operator, types, self.spread.sample, "offset", quick=True)
         yield Case(self.operator, types, self.spread.sample, "mixed", quick=turn % 2 == 0)
+        if "crossed" in self.spread.strided:
+            yield Case(self.operator, types, self.spread.sample, "crossed", quick=turn % 2 == 1)
         if self.repeated is not None:
             yield Case(self.operator, types, self.repeated, "repeated", quick=position == 0)
 
@@ -153,6 +218,8 @@ class _Derivation:
             yield Case(op, types, spread, "rows" if "rows" in self.spread.strided else "gaps", "special")
         if op.family == "contraction":
             yield Case(op, types, large, "contiguous", "special_2", quick=True)
+        if op.family in SLICED:
+            yield Case(op, types, large, DENSE[turn % 2], "special_slices", quick=position == 0)
         wrong = [
             s.sample
             for s in (self.spread, self.large, *self.small)
@@ -244,32 +311,6 @@ class _Derivation:
             yield replace(case, variant=variant, quick=quick and n < 2)
 
 
-def shorten(operator: Operator, sample: Sample, types: Mapping[str, DType], length: int) -> Iterator[Sample]:
-    """Yield a sample with one longer dim changed to `length`, each in turn, and with all dims of one size changed.
-
-    What the declaration refuses is left out. So is what keeps indices, which are drawn for the sample's own dims.
-    """
-    given = [s for s in slots(operator, sample, types) if s.shape is not None]
-    dims = {(n, axis): dim for n, s in enumerate(given) for axis, dim in enumerate(s.shape or ()) if dim > length}
-    alike = [frozenset(at for at, dim in dims.items() if dim == size) for size in dims.values()]
-    domains = {**operator.domains, **sample.values}
-    for changed in dict.fromkeys([*alike, *(frozenset([at]) for at in dims)]):
-        shapes: dict[str, Any] = {}
-        for n, slot in enumerate(given):
-            shape = tuple([length if (n, axis) in changed else dim for axis, dim in enumerate(slot.shape or ())])
-            if slot.operand.variadic:
-                shapes.setdefault(slot.operand.name, []).append(shape)
-            else:
-                shapes[slot.operand.name] = shape
-            if 0 not in shape and domains.get(slot.operand.name, "").startswith(LIMITED):
-                break
-        else:
-            found = replace(sample, shapes=shapes, outputs={})
-            with suppress(IsokernError):
-                describe(operator, found, types)
-                yield found
-
-
 def choices(operator: Operator) -> list[dict[str, DType]]:
     """Return the choices of dtypes to judge.
 
@@ -292,9 +333,15 @@ def _is_judged(operator: Operator, bound: Mapping[str, DType]) -> bool:
 
 
 def operator_cases(
-    operator: Operator, variants: Sequence[str] = (), quick: Collection[tuple[DType, ...]] | None = None
+    operator: Operator,
+    variants: Sequence[str] = (),
+    quick: Collection[tuple[DType, ...]] | None = None,
+    at_edges: bool = True,
 ) -> Iterator[Case]:
-    """Yield all cases of one operator, or at least those that are quick in some dtypes; force the `variants`."""
+    """Yield all cases of one operator, or at least those that are quick in some dtypes; force the `variants`.
+
+    `at_edges` are those of isokern.conformance.edges, too, which follow a kernel's loops.
+    """
     kept: dict[tuple[int, ...], _Derivation] = {}
     every = operator.samples()
     for position, bound in enumerate(choices(operator)):
@@ -309,6 +356,8 @@ def operator_cases(
         derivation = kept[key]
         pair = derivation.pair(types, position, quick is not None)
         yield from pair
+        if at_edges and position == 0:
+            yield from derivation.edges(types, quick is not None)
         yield Case(operator, types, derivation.small[0].sample, values="claim", quick=True)
         for variant in variants:
             yield from derivation.force_variant(pair, variant, quick=position == 0)
@@ -342,13 +391,19 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None, qu
         lowered, shares = ranked == [], operator.name in rows[1:]
         every = [tuple(bound.values()) for bound in choices(operator)]
         chosen = _choose_types(operator, every, lowered, shares)
-        cases = unique(operator_cases(operator, (ranked or [])[1:], {*chosen, every[0]} if quick else None))
+        needed = {*chosen, every[0]} if quick else None
+        cases = unique(operator_cases(operator, (ranked or [])[1:], needed, at_edges=not lowered))
         if lowered or shares:
             cases = list(_once_wide(_thin(cases, every[0]) if lowered else cases))
-        called = not lowered or zlib.crc32(f"{device.name.partition(':')[0]}/{operator.name}".encode()) % LOWERED == 0
+        called = not lowered or _share_of(operator.name) == _share_of(device.name)
         most = SHARED if shares else None if not lowered else int(called)
         result += [c for c in _thin_quick(operator, cases, chosen, most) if c.quick or not quick]
     return result
+
+
+def _share_of(name: str) -> int:
+    """Return which of `LOWERED` shares of the lowered operators an operator is in, or a device calls."""
+    return zlib.crc32(name.encode()) % LOWERED
 
 
 def _thin(cases: Sequence[Case], first: tuple[DType, ...]) -> Iterator[Case]:
@@ -375,8 +430,8 @@ def _choose_types(
 
     A device that compiles a program for each operator and dtypes spends its time on these. The other choices are one in
     `OTHERS`, at least one, spread over the operators; those of dtypes that no operator before this one takes; and for
-    conversions all from F32 and I64, and to F32, since each pair of dtypes has rules of its own. Other operators stand
-    for one that is lowered, or that shares its kernel: they have fewer.
+    conversions all from F32, F64 and I64, and to F32, since each pair of dtypes has rules of its own. Other operators
+    stand for one that is lowered, or that shares its kernel: they have fewer.
     """
     first = next((types for types in every if types[0] is F32), every[0])
     others = [types for types in every if types != first]
@@ -390,7 +445,7 @@ def _choose_types(
     if shares:  # rows have loops of their own for integers
         chosen.update(dict.fromkeys(types for types in every if types[0] is I32))
     if operator.family == "conversion":
-        chosen.update(dict.fromkeys(t for t in every if t[0] in (F32, I64) or t[-1] is F32))
+        chosen.update(dict.fromkeys(t for t in every if t[0] in (F32, F64, I64) or t[-1] is F32))
     return chosen
 
 
@@ -431,7 +486,7 @@ def _spread(calls: Sequence[Case], most: int, start: int) -> list[Case]:
     """Return up to `most` calls, each of a kind of its own: special values, strided, in place, broadcast, dense."""
     plain = [c for c in calls if c.values == "drawn" and not c.alias]
     kinds = [
-        [c for c in calls if c.values == "special"],
+        [c for c in calls if c.values in ("special", "special_slices")],
         [c for c in plain if c.layout in STRIDED and c.layout != "broadcast"],
         [c for c in calls if c.alias],
         [c for c in plain if c.layout == "broadcast"],

@@ -19,10 +19,10 @@ from ..dtypes import DType
 class Case:
     """One call to try.
 
-    `values` is drawn, special, special_2 (special values in the second operand) or out_of_range; error where create
-    must refuse the call, and claim where only the device's answers at create are checked. `alias` is the input whose
-    memory the output takes, `variant` the forced one, empty for the device's choice, and `quick` whether `--quick` runs
-    the case.
+    `values` is drawn, special, special_2 (special values in the second operand), special_slices (whole slices of them),
+    nan_ and an input's name (it is NaN alone) or out_of_range; error where create must refuse the call, and claim where
+    only the device's answers at create are checked. `alias` is the input whose memory the output takes, `variant` the
+    forced one, empty for the device's choice, and `quick` whether `--quick` runs the case.
     """
 
     operator: Operator

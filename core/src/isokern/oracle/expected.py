@@ -97,7 +97,7 @@ class Problems:
 
     def _make(self, case: Case, given: list[Slot], outputs: list[TensorDesc], repeats: Sequence[int | None]) -> Problem:
         rng = values.generator(case.problem_id)
-        arrays = _arrays(case, given, rng, self.subnormal)
+        arrays = _arrays(case, given, outputs, rng, self.subnormal)
         for i, axis in enumerate(repeats):
             array = arrays[i]
             if axis is not None and array is not None:
@@ -152,7 +152,9 @@ def can_broadcast(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(n in (1, d) for n, d in zip(reversed(shape), reversed(to), strict=False))
 
 
-def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: bool) -> list[Array | None]:
+def _arrays(
+    case: Case, given: list[Slot], outputs: list[TensorDesc], rng: np.random.Generator, subnormal: bool
+) -> list[Array | None]:
     op = case.operator
     domains = {**op.domains, **case.sample.values}
     present = [(i, s, s.shape) for i, s in enumerate(given) if s.shape is not None]
@@ -169,11 +171,29 @@ def _arrays(case: Case, given: list[Slot], rng: np.random.Generator, subnormal: 
                 strict=True,
             ):
                 arrays[i] = array
+            if op.family == "conversion":
+                i, s, _ = free[0]
+                arrays[i] = values.append_conversions(arrays[i], s.dtype, outputs[0].dtype)
         elif free:
             i, s, _ = free[min(case.values == "special_2", len(free) - 1)]
             plain = arrays[i]
             assert plain is not None
             arrays[i] = values.sprinkle_specials(plain, s.dtype, rng, subnormal, op.exact or s.dtype.block == 1)
+    if case.sample.size == "edge" and case.values == "drawn":
+        for i, s, shape in present:
+            if domains.get(s.operand.name, "any") == "any" and s.dtype.kind == "f" and 0 not in shape:
+                arrays[i] = values.weight_tails(arrays[i], s.dtype, 1 if len(case.sample.text) % 2 else -1)
+    if case.values.startswith("nan_"):
+        for i, s, shape in present:
+            if s.operand.name == case.values[4:] and s.dtype.kind == "f":
+                arrays[i] = np.full(shape, np.nan, s.dtype.numpy)
+    if case.values == "special_slices":
+        for i, s, _ in present:
+            plain = arrays[i]
+            checked = domains.get(s.operand.name, "").startswith(values.CHECKED)
+            if plain is not None and s.dtype.block == 1 and not checked:
+                arrays[i] = values.special_slices(plain, s.dtype)
+                break
     if case.values == "out_of_range":
         for i, s, shape in present:
             domain = domains.get(s.operand.name, "")

@@ -18,6 +18,8 @@ from ..layout import TensorDesc, contiguous_strides
 
 GUARD = 128  # bytes on both sides of a tensor
 FAR_GUARD = GUARD + 8192  # the same where no protected page ends a write that goes further; alignments are the same
+FAR = (1 << 24) + 1  # elements before a far tensor: an offset that F32 does not hold
+ODD = 10_007  # stride of dims of 1, which nothing may depend on
 Array = np.ndarray[Any, Any]
 
 # The arrangement of the outputs, then those of the inputs in turn (repeated)
@@ -38,9 +40,11 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "gaps_in": ("offset", "gaps"),
     "gaps_out": ("gaps", "offset"),
     "mirrored": ("offset", "negative"),
+    "crossed": ("turned_back", "turned", "turned_back"),
+    "far": ("far",),
 }
 DENSE = ("contiguous", "offset", "bare", "offset_in")
-STRIDED = ("gaps", "permuted_in", "negative", "mixed", "rows", "broadcast", "permuted", "permuted_out")
+STRIDED = ("gaps", "permuted_in", "negative", "mixed", "rows", "broadcast", "permuted", "permuted_out", "crossed")
 OVERLAPS = ("offset", "negative", "gaps", "gaps_in", "gaps_out", "mirrored")  # those that `windows` implements
 
 
@@ -66,6 +70,7 @@ def place(arrangement: str, dtype: DType, shape: Sequence[int], guard: int = GUA
         strides, lead = (*(s * (width + spare) for s in outer), 1), lead * block
     low = sum((d - 1) * s for d, s in zip(shape, strides, strict=True) if s < 0 and 0 not in shape)
     start = (0 if arrangement in ("bare", "exact") else -(-guard // size) * block) + lead - low
+    start += FAR if arrangement == "far" and block == 1 else 0
     desc = TensorDesc(dtype, shape, strides, start)
     end = desc.byte_range[1]
     return desc, end if arrangement == "exact" and end else -(-(end + guard) // 64) * 64
@@ -73,8 +78,11 @@ def place(arrangement: str, dtype: DType, shape: Sequence[int], guard: int = GUA
 
 def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """Return (strides, elements before the first) of an arrangement."""
-    if arrangement in ("contiguous", "bare", "exact"):
+    if arrangement in ("contiguous", "bare", "exact", "far"):
         return contiguous_strides(shape), 0
+    if arrangement in ("turned", "turned_back"):  # every second dim backwards, from the first or from the second
+        turned = 0 if arrangement == "turned" else 1
+        return tuple(-s if i % 2 == turned else s for i, s in enumerate(contiguous_strides(shape))), 0
     if arrangement == "offset":
         return contiguous_strides(shape), 1
     if arrangement == "permuted":
@@ -88,7 +96,7 @@ def _strides(arrangement: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
     steps, step = [], {"rows": 1, "gaps": 2}[arrangement]
     # rows: three unused elements behind each row; gaps: every second element is unused as well
     for d in reversed(shape):
-        steps.append(step)
+        steps.append(ODD if d == 1 and arrangement == "gaps" else step)
         step = step * max(d, 1) + 3
     return tuple(reversed(steps)), 0
 

@@ -373,3 +373,87 @@ def sprinkle_specials(
         count = max(1, min(6, flat.size // 8))
         flat[rng.choice(flat.size, count, replace=False)] = rng.choice(choices, count)
     return np.asarray(flat.reshape(plain.shape))
+
+
+def special_slices(plain: Array, dtype: DType) -> Array:
+    """Return plain values in which every second slice along the first dim is of one special value alone.
+
+    The first slice along the last dim, and all of rank 1, is of -Inf or the lowest integer: nothing in it counts.
+    """
+    assert dtype.numpy is not None
+    if dtype.kind == "b":
+        whole = np.array([False, True])
+    elif dtype.kind == "f":
+        whole = np.array([-np.inf, np.nan, 0.0, np.inf, -0.0], np.float64).astype(dtype.numpy)
+    else:
+        whole = np.array([np.iinfo(dtype.numpy).min, 0, np.iinfo(dtype.numpy).max], dtype.numpy)
+    array = plain.copy()
+    for n, at in enumerate(range(0, len(array) if array.ndim > 1 else 0, 2)):
+        array[at] = whole[n % len(whole)]
+    if array.ndim:
+        array[..., : array.shape[-1] if array.ndim == 1 else 1] = whole[0]
+    return array
+
+
+def weight_tails(array: Any, dtype: DType, sign: int) -> Array:
+    """Return plain values with the largest, or the lowest, in the last place of each row: who loses it shows it."""
+    weighted = np.array(array)
+    if weighted.ndim:
+        weighted[..., -1] = sign * (2 * float(np.max(np.abs(weighted.astype(np.float64)))) + 1)
+    return weighted
+
+
+def append_conversions(array: Any, source: DType, target: DType) -> Array:
+    """Return the values of a conversion's input with `conversion_values` in its last elements."""
+    flat = np.array(array).reshape(-1)
+    edges = conversion_values(source, target)[: flat.size // 2]
+    flat[flat.size - len(edges) :] = edges
+    return flat.reshape(np.shape(array))
+
+
+def conversion_values(source: DType, target: DType) -> Array:
+    """Return values of `source` at which rounding to `target`, or its range, decides.
+
+    These are ties between neighbours of the target, and the values beside them; the ends of the target's range and
+    what is half a step beyond; NaN of several payloads; and for integers the same ends.
+    """
+    assert source.numpy is not None
+    if not {source.kind, target.kind} <= {"f", "i", "u"}:
+        return np.zeros(0, source.numpy)
+    if target.kind == "f":
+        limits = limits_of(target)
+        bits, top = int(limits.nmant), float(limits.max)
+        step = 2.0 ** (math.frexp(top)[1] - 1 - bits)
+        exact = [1.0, 1.5, 2.0 - 2.0**-bits, 2.0**bits, 3.0 * 2.0 ** (bits + 2), float(limits.tiny), top - step]
+        exact += [2.0**60, 3.0 * 2.0**29] if top > 2.0**61 else []
+        ties = [v + n * 2.0 ** (math.frexp(v)[1] - 2 - bits) for v in exact for n in (1, 2, 3)]
+        least = float(limits.smallest_subnormal)
+        ends = [top, top + step / 4, top + step / 2, top + step * 0.75, top + step, least, least / 2, least * 1.5]
+        wanted = [*ties, *ends]
+    else:
+        assert target.numpy is not None
+        info = np.iinfo(target.numpy)
+        ends = [float(info.min), float(info.max), float(info.max) + 1]
+        wanted = [e + d for e in ends for d in (-1.0, -0.5, 0.0, 0.5, 1.0)] + [0.5, 1.5, 2.5, -0.5, -1.5]
+    return _beside(np.array([*wanted, *(-v for v in wanted)]), source)
+
+
+def _beside(wanted: Array, source: DType) -> Array:
+    """Return the values of a dtype nearest to numbers, those before and after them, and NaN of several payloads."""
+    assert source.numpy is not None
+    if source.kind != "f":
+        info = np.iinfo(source.numpy)
+        whole = [int(v) + d for v in wanted if math.isfinite(v) for d in (-1, 0, 1)]
+        return np.array(sorted({v for v in whole if info.min <= v <= info.max}), source.numpy)
+    with np.errstate(over="ignore"):
+        near = wanted.astype(source.numpy)
+    unsigned = np.dtype(f"u{source.itemsize}")
+    bits = near.view(unsigned)
+    ones = unsigned.type(1)
+    finite = np.isfinite(near.astype(np.float64)) & (bits << ones != 0)
+    around = np.concatenate([bits, bits[finite] - ones, bits[finite] + ones])
+    nan = np.array([np.nan], np.float64).astype(source.numpy).view(unsigned)
+    infinity = np.array([np.inf], np.float64).astype(source.numpy).view(unsigned)
+    if source.itemsize > 1:  # the payload in the lowest bit alone, in the highest, and both
+        around = np.concatenate([around, infinity | ones, nan, nan | ones])
+    return around.view(source.numpy)
