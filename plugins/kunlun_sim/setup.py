@@ -114,8 +114,14 @@ def write_ninja(cxx, work, sources):
             w.build(str(target), "cxx", str(source), implicit=list(map(str, needs)), variables={"flags": words(flags)})
             return target
 
-        def link(target, objects, command):
-            w.build(str(target), "link", list(map(str, objects)), variables={"command": words(command)})
+        def link(target, objects, command, needed=()):
+            w.build(
+                str(target),
+                "link",
+                list(map(str, objects)),
+                implicit=list(map(str, needed)),
+                variables={"command": words(command)},
+            )
 
         emulation = [f"-I{GENERATED}", f"-I{GENERATED / 'emulation'}"]
         units = [
@@ -123,7 +129,8 @@ def write_ninja(cxx, work, sources):
             for unit in compiling.runtime_units(work / "xpurt")
         ]
         library = work / "libxpurt.so"
-        link(library, units, [cxx, *compiling.LINK, *units, "-o", library])
+        link(library, units, compiling.runtime_command(cxx, library, units))
+        runtime = library
         include = [PACKAGE / "native", GENERATED]
         host = []
         for source in (
@@ -152,7 +159,8 @@ def write_ninja(cxx, work, sources):
                 for source, cpp in written
             ]
             library = work / LIBRARY.format(mode)
-            link(library, [*host, *objects], compiling.link_command(cxx, library, [*host, *objects], mode))
+            made = [*host, *objects]
+            link(library, made, compiling.link_command(cxx, library, made, mode, [runtime]), [runtime])
 
 
 class AnyPython(bdist_wheel):

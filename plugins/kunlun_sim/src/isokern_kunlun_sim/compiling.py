@@ -127,12 +127,15 @@ def library(cxx: str, target: Path, objects: Sequence[Path], mode: str = "fast",
         strip(target)
 
 
-def link_command(cxx: str, target: Path, objects: Sequence[Path], mode: str) -> list[str | Path]:
-    """Return the command that links objects to a library of kernels.
+def link_command(
+    cxx: str, target: Path, objects: Sequence[Path], mode: str, needed: Sequence[Path] = ()
+) -> list[str | Path]:
+    """Return the command that links objects to a library of kernels, which finds those that it needs in its own folder.
 
     For a checked library, call `lines` to get its table of source lines before `strip`.
     """
-    return [cxx, *LINK, *objects, *ENDS, *(TOUCHES if mode == "checked" else []), "-o", target]
+    beside = ["-Wl,--no-as-needed", *needed, "-Wl,-rpath,$ORIGIN"] if needed else []
+    return [cxx, *LINK, *objects, *ENDS, *(TOUCHES if mode == "checked" else []), *beside, "-o", target]
 
 
 def strip(target: Path) -> None:
@@ -265,5 +268,16 @@ def runtime(cxx: str, folder: Path, generated: Path) -> Path:
     for unit in runtime_units(folder):
         objects.append(folder / f"{unit.stem}.o")
         run([cxx, *RUNTIME, f"-I{generated}", f"-I{generated / 'emulation'}", "-c", unit, "-o", objects[-1]])
-    run([cxx, *LINK, *objects, "-o", folder / "libxpurt.so"])
+    run(runtime_command(cxx, folder / "libxpurt.so", objects))
     return folder / "libxpurt.so"
+
+
+def runtime_command(cxx: str, target: Path, objects: Sequence[Path]) -> list[str | Path]:
+    """Return the command that links the runtime library, which exports its interface alone.
+
+    A function of the standard library, such as a vector's, would else stand for the host's own.
+    """
+    exports = target.with_suffix(".exports")
+    write_changed(exports, "{ global: xpu_*; xpusim_*; __tsan_*; __ubsan_*; __wrap_*; local: *; };\n")
+    hidden = f"-Wl,--version-script={exports}"
+    return [cxx, *LINK, hidden, "-Wl,-soname,libxpurt.so", *objects, "-o", target]
