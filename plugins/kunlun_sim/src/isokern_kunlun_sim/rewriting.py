@@ -36,7 +36,8 @@ _SCOPE = re.compile(
     r"(?P<space>\bnamespace\b\s*(?P<name>[\w:]*)[^;{}=]*)?\{|\}|"
     rf"(?:\b__global__|\b__attribute__\(\(xpusim_kernel\)\)){_WORDS}\s*(?P<kernel>\w+)\s*\("
 )
-_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]+>\s*(?:(?:static|inline)\s+)*$")
+# A template, or an explicit instantiation of one
+_TEMPLATE = re.compile(r"\btemplate\s*(?:<[^;{}]+>\s*)?(?:(?:static|inline)\s+)*$")
 _NARROW = re.compile(r"\b(?:long|size_t|ssize_t|ptrdiff_t|intptr_t|uintptr_t)\b")
 # Instructions, without commas, and what they mean: the fences by their names; a load that links a word of shared memory
 # and a store that gives 0 if it happened, by the atomic additions in FastDeploy (update_repeat_times.xpu: atomic_add)
@@ -250,7 +251,7 @@ def _arrays(text: str, checked: bool) -> str:
                 fresh = "".join(
                     f" ::xpusim::fresh(&{one[1]}, sizeof {one[1]}, {one[1]}{'[0]' * one[2].count('[')});"
                     for one in re.finditer(rf"(\w+)({_DIMS})", local[1])
-                    if one[2]
+                    if one[2] or checked
                 )
                 out.append(text[at:end] + fresh)
                 at = end

@@ -20,10 +20,18 @@ from .counts import describe_findings, describe_launches, record
 
 _MAIN = re.compile(r"\bint\s+main\s*\(")
 PROGRAM = """
-import ctypes, os, signal, sys
+import ctypes, os, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
-program, given = ctypes.CDLL(sys.argv[2]), [os.fsencode(a) for a in sys.argv[2:]]
+try:
+    program, given = ctypes.CDLL(sys.argv[2]), [os.fsencode(a) for a in sys.argv[2:]]
+except OSError as error:  # it names what is missing
+    missing = str(error).rpartition("undefined symbol: ")[2]
+    try:
+        missing = subprocess.run(["c++filt", missing], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    sys.exit(f"no file of the program has {missing}: name the file that has it, --with FILE")
 sys.exit(program.main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given, None)) & 255)
 """
 

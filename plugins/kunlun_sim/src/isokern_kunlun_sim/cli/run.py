@@ -70,6 +70,12 @@ def run(
             min=1, max=INT, help=f"How many schedules to try, from --seed on; {SCHEDULES} with --check and no --seed."
         ),
     ] = None,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="Another file of a program with main(), repeatable.", dir_okay=False
+        ),
+    ] = None,
     define: Define = None,
     include: Include = None,
 ) -> None:
@@ -78,7 +84,10 @@ def run(
     os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(schedules[0])
     mode, options = "checked" if check else "fast", compiler_options(define, include)
     if not kernel and has_main(read(source)):
-        raise typer.Exit(run_program(compile_kernels(source, [], mode, options), arguments or [], schedules, check))
+        program = compile_kernels(source, [], mode, options, others or [])
+        raise typer.Exit(run_program(program, arguments or [], schedules, check))
+    if others:
+        raise InvalidArgument("run", f"--with {others[0]}", hint=f"{source} has no main(): kernels are one file")
     launches = find_launches(source, arguments or [], kernel, clusters, cores, options)
     session = Session(open_emulator(), compile_kernels(source, kernels_of(launches), mode, options), launches)
     with default_interrupt(), record() as recorded:
@@ -174,10 +183,16 @@ def find_compiler() -> str:
     return cxx
 
 
-def compile_kernels(source: Path, wanted: Sequence[str], mode: str, options: Sequence[str]) -> Path:
-    """Return the library of a source with an entry for each kernel, cached by content in the user's disk cache."""
+def compile_kernels(
+    source: Path, wanted: Sequence[str], mode: str, options: Sequence[str], others: Sequence[Path] = ()
+) -> Path:
+    """Return the library of a source with an entry for each kernel, cached by content in the user's disk cache.
+
+    `others` are further files of it.
+    """
     cxx = find_compiler()
     text = preprocess(cxx, source, mode, [], options)
+    further = [preprocess(cxx, other, mode, [], options) for other in others]
     for i, kernel in enumerate(wanted):
         text += (
             f'\n# 1 "isokern-xpu run"\nextern "C" int isokern_xpu_run_{i}'
@@ -185,7 +200,7 @@ def compile_kernels(source: Path, wanted: Sequence[str], mode: str, options: Seq
             f'{{ return ::xpusim::run_kernel(::{kernel}, "{kernel}", clusters, cores, stream, given, count); }}\n'
         )
     key = hashlib.sha256(
-        f"{text}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
+        f"{text}{further}{mode}{source.resolve()}{EMULATOR.stat().st_mtime_ns}".encode(errors="surrogateescape")
     )
     key.update(run_compiler([cxx, "--version"]).encode())
     disk_cache, name = user_cache("xpu"), f"{source.stem}-{key.hexdigest()[:16]}.so"
@@ -194,6 +209,8 @@ def compile_kernels(source: Path, wanted: Sequence[str], mode: str, options: Seq
         return disk_cache.folder / name
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, name)
-        built = expanded_object(cxx, source, mode, Path(folder), text)
-        library(cxx, made, [built], mode, ENTRIES if wanted else "")
+        built = [expanded_object(cxx, source, mode, Path(folder), text)]
+        for n, (other, own) in enumerate(zip(others, further, strict=True)):
+            built.append(expanded_object(cxx, other, mode, Path(folder, str(n)), own))
+        library(cxx, made, built, mode, ENTRIES if wanted else "")
         return disk_cache.place({kept: made.with_name(kept).read_bytes() for kept in names}) / name

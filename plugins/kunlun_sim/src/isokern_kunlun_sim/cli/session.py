@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ EMULATOR_CDEF = """
 int xpu_kernel_debug(void *stream);
 int xpu_kernel_debug_reset(void);
 void xpusim_set_seed(uint64_t seed);
+void xpusim_result(const void *from, uint64_t bytes, const char *name);
 """
 WANTED = {
     ord("p"): "an array, or null",
@@ -150,6 +152,7 @@ class Session:
                 assert argument.array is not None
                 result = argument.array if not argument.save else np.empty_like(argument.array)
                 if argument.save:
+                    lib.xpusim_result(addresses[argument], result.nbytes, os.fsencode(argument.save))
                     at = ffi.cast("void *", result.ctypes.data)
                     self._check(lib.xpu_memcpy(at, addresses[argument], result.nbytes, TO_HOST), "xpu_memcpy")
                 results.append(result)

@@ -202,7 +202,7 @@ void xpusim_group_shared(const void *object, uint64_t bytes, xpusim_site site)
 {
     const At runtime(IN_RUNTIME);
     check::record_group_shared(object, bytes);
-    const int group = self() / 4;
+    const int group = self() / width_of_groups(xpusim_current->cores);
     std::vector<const void *> &objects = cluster.objects[group];
     if (std::find(objects.begin(), objects.end(), object) != objects.end())
         return;

@@ -299,6 +299,7 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
     state.sm_written.assign(state.sm_bytes, 0);
     state.sm_cells.clear();
     state.sm_used = 0;
+    state.sm_has_lock = false;
     const std::size_t initialised = std::min(state.library->initialised_bytes(), state.sm_bytes);
     std::fill_n(state.sm_written.begin(), initialised, std::uint8_t{ 1 });
     if (state.sm != nullptr)
@@ -455,7 +456,8 @@ void record_group_shared(const void *object, std::uint64_t bytes)
 {
     const auto *at = static_cast<const char *>(object);
     if (self != nullptr && at >= state.sm && at < state.sm + state.sm_bytes)
-        state.groups_own[static_cast<std::size_t>(at - state.sm)] = { bytes, self->id / 4 };
+        state.groups_own[static_cast<std::size_t>(at - state.sm)] = { bytes,
+            self->id / width_of_groups(state.launch->cores) };
 }
 
 void resume(const xpusim_core &core) { self = &state.cores[core.core]; }

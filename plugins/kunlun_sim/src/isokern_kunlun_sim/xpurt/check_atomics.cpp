@@ -81,5 +81,7 @@ void xpurt::check::record_atomic(const void *address, int bytes, int space, xpus
         return;
     if (address != nullptr)
         check_word(*self, address, static_cast<std::size_t>(bytes), space, site);
+    else
+        use_lock(*self, site);
     atomic(*self, static_cast<char *>(const_cast<void *>(address)), static_cast<std::size_t>(bytes), site);
 }

@@ -215,6 +215,7 @@ static void fence(Core &c, int spaces)
         } else if ((source_of(f.direction) & spaces) != 0) {
             take(c, f);
             release(c, f);
+            f.fenced = true;
         }
     }
     c.flights.erase(std::remove_if(c.flights.begin(), c.flights.end(), [](const Flight &f) { return f.bytes == 0; }),
@@ -315,9 +316,13 @@ static void copy(Core &c, xpusim_direction d, const char *from, std::size_t from
     c.counts.lines[d] += (gm + bytes - 1) / 64 - gm / 64 + 1;
     begin_end(c, source, const_cast<char *>(from), bytes, false, d, asynchronous, site, nullptr);
     begin_end(c, target, to, bytes, true, d, asynchronous, site, from);
-    Flight f{ d, from, to, bytes, site, false, false, {}, {} };
+    Flight f{ d, from, to, bytes, site, false, false, {}, {}, false, false };
     if (!asynchronous) {
         land(c, f);
+        for (Flight &earlier : c.flights) { /* its wait is a fence, which drains what the core has in flight */
+            move(c, earlier);
+            earlier.drained = true;
+        }
         return;
     }
     if (seed() != 0 && (state.random() & 1) != 0)
@@ -351,7 +356,7 @@ bool xpurt::record_gm_read(const void *from, std::uint64_t bytes)
         f.place = { blank->deed->cluster, blank->deed->core, blank->deed->where, blank->deed->what };
         f.bytes = plural(count, "byte") + " that nobody wrote, at offset " + std::to_string(begin) + " of "
             + plural(a->bytes, "byte") + " of device memory, which the host reads";
-        const bool rounding = begin + count == a->bytes;
+        const bool rounding = begin + count == a->bytes && count < 64; /* copies are rounded up to 64 bytes */
         report_once(rounding ? rules::uninitialised_rounding : rules::uninitialised_copy, std::move(f));
         valid = valid && rounding;
     }
@@ -362,6 +367,22 @@ using namespace xpurt;
 using namespace xpurt::check;
 
 extern "C" {
+
+void xpusim_result(const void *from, std::uint64_t bytes, const char *name)
+{
+    const auto a = memory().find(from);
+    if (a == nullptr || a->shadow == nullptr)
+        return;
+    const std::uint8_t *const begin = a->shadow->written + (static_cast<const char *>(from) - a->start),
+                              *const end = begin + bytes, *const missing = std::find(begin, end, 0);
+    if (missing == end)
+        return;
+    ik_emulation::Finding f;
+    f.place.what = "the kernels end";
+    f.bytes = plural(static_cast<std::uint64_t>(std::count(missing, end, 0)), "byte")
+        + " that nobody wrote, the first at offset " + std::to_string(missing - begin) + " of " + name;
+    report_once(rules::unwritten, std::move(f));
+}
 
 void xpusim_copy(xpusim_direction direction, const void *from, size_t from_rest, void *to, size_t to_rest,
     int64_t bytes, int asynchronous, xpusim_site site)

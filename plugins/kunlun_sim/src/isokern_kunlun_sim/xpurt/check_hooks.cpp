@@ -9,6 +9,18 @@ namespace xpurt::check
 
 static constexpr std::uint8_t USABLE = WRITTEN | VECTOR | TARGET; /* a load requires only the first */
 
+/* Count bytes of shared memory that the cluster uses from now on. */
+static void count_sm(Core &c, const Site &site, std::uint64_t bytes, const std::string &what)
+{
+    state.sm_used += bytes;
+    if (state.sm_used <= state.model.sm || state.sm_reported)
+        return;
+    state.sm_reported = true;
+    report(rules::sm_overflow, c, site, what,
+        "the shared arrays in use are " + std::to_string(state.sm_used) + " bytes, a cluster has "
+            + std::to_string(state.model.sm));
+}
+
 bool use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, const std::string &what)
 {
     const auto stray = [&](const char *whose) {
@@ -21,7 +33,7 @@ bool use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
     if (const auto next = state.groups_own.upper_bound(offset); next != state.groups_own.begin()) {
         const auto &[start, object] = *std::prev(next);
         if (offset < start + object.bytes) {
-            if (object.group != c.id / 4)
+            if (object.group != c.id / width_of_groups(state.launch->cores))
                 return stray(", which is another group's");
             return offset + bytes <= start + object.bytes || stray("");
         }
@@ -34,14 +46,16 @@ bool use_sm(Core &c, const Site &site, std::size_t offset, std::size_t bytes, co
     if (s->used == state.serial)
         return true;
     s->used = state.serial;
-    state.sm_used += (s->bytes + 63) / 64 * 64;
-    if (state.sm_used > state.model.sm && !state.sm_reported) {
-        state.sm_reported = true;
-        report(rules::sm_overflow, c, site, what,
-            "the shared arrays in use are " + std::to_string(state.sm_used) + " bytes, a cluster has "
-                + std::to_string(state.model.sm));
-    }
+    count_sm(c, site, (s->bytes + 63) / 64 * 64, what);
     return true;
+}
+
+void use_lock(Core &c, const Site &site)
+{
+    if (state.sm_has_lock || state.model.name != "KUNLUN3")
+        return;
+    state.sm_has_lock = true;
+    count_sm(c, site, 64, "takes the lock of the cluster");
 }
 
 /* Judge an access outside the core's own local memory, or one that the fast path cannot handle. */

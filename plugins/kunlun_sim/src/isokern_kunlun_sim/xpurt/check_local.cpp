@@ -89,7 +89,8 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
     if ((seen & TARGET) != 0) {
         const Flight *f = flight_at(c, at, bytes, true);
         const Site other = f == nullptr ? Site() : f->site;
-        report(rules::copy_destination, c, site, what, explain(at, bytes), c, other,
+        report(f != nullptr && f->drained ? rules::copy_drained : rules::copy_destination, c, site, what,
+            explain(at, bytes), c, other,
             "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
             "mfence_lm() on this core between the two");
     }
@@ -154,8 +155,11 @@ static bool meet(Core &c, char *at, std::size_t bytes, const Site &site, const c
             const Flight *f = flight_at(c, at, bytes, target);
             const Site other = f == nullptr ? Site() : f->site;
             const std::string name = std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC";
-            report(target ? rules::copy_destination : rules::copy_source, c, site, what, there, c, other,
-                (target ? "still writes there by " : "still reads there by ") + name,
+            const bool drained = f != nullptr && f->drained;
+            report(drained   ? rules::copy_drained
+                    : target ? rules::copy_destination
+                             : rules::copy_source,
+                c, site, what, there, c, other, (target ? "still writes there by " : "still reads there by ") + name,
                 "mfence_lm() on this core between the two");
         }
     if ((seen & FRAME) != 0)
@@ -246,9 +250,11 @@ void leave_function(Core &c, const void *pc)
     if (c.depth == 0) { /* the kernel itself ends: land its copies while its arrays still exist */
         const At runtime(IN_RUNTIME);
         for (const Flight &f : c.flights)
-            report(rules::copy_end, c, f.site,
-                std::string("copies by ") + name_of(f.direction) + "_ASYNC and returns from the kernel without a fence",
-                plural(f.bytes, "byte"));
+            if (!f.drained && !f.fenced)
+                report(rules::copy_end, c, f.site,
+                    std::string("copies by ") + name_of(f.direction)
+                        + "_ASYNC and returns from the kernel without a fence",
+                    plural(f.bytes, "byte"));
         land_all(c);
         return;
     }
@@ -261,7 +267,7 @@ void leave_function(Core &c, const void *pc)
             const bool target = f.to >= from && f.to < top, source = !f.read && f.from >= from && f.from < top;
             if (!target && !source)
                 continue;
-            report(rules::copy_scope, c, Site(pc), "returns from a function",
+            report(f.drained ? rules::copy_drained : rules::copy_scope, c, Site(pc), "returns from a function",
                 describe(c, where(c, target ? f.to : f.from), target ? f.to : f.from, f.bytes), c, f.site,
                 std::string(target ? "still writes its array by " : "still reads its array by ") + name_of(f.direction)
                     + "_ASYNC");

@@ -13,6 +13,9 @@ using ik_emulation::Severity;
 inline constexpr Rule copy_destination{ "copy-destination", Severity::error,
     "the destination of an asynchronous copy may be used only after a fence with its space in the mask, by the core that issued the copy [data movement]",
     "fence the destination's space on the issuing core between the copy and the use" };
+inline constexpr Rule copy_drained{ "copy-drained", Severity::note,
+    "possible on hardware: published kernels use what an asynchronous copy moved after a synchronous one of the same core, which nothing public promises [data movement]",
+    "fence the copy's space before its bytes are used" };
 inline constexpr Rule copy_source{ "copy-source", Severity::error,
     "the source of an asynchronous copy may be rewritten only after a fence with the source's or the destination's space in the mask, by the core that issued the copy [data movement]",
     "fence on the issuing core before the source is used again" };
@@ -96,6 +99,9 @@ inline constexpr Rule uninitialised_rounding{ "uninitialised-rounding", Severity
     "possible: the last bytes of an array that reach the host were written by nobody, which is right if only a copy was rounded up [unspecified]",
     "let the host read the valid part alone" };
 
+inline constexpr Rule unwritten{ "unwritten", Severity::note,
+    "kernels write all of an array that is saved [unspecified]", "write all of the result, or begin it with zeros:" };
+
 /* Order within a core */
 inline constexpr Rule vector_unfenced{ "vector-unfenced", Severity::error,
     "what a vector store wrote to local memory is seen by scalar loads and by copies only after mfence_lm() [scalar and SIMD]",
@@ -123,8 +129,8 @@ inline constexpr Rule divergent{ "barrier-divergent", Severity::error,
 inline constexpr Rule lock_held{ "lock-held", Severity::error,
     "a core that returns with the cluster's lock leaves the others waiting for it [ordering]",
     "ticket_unlock_mix() on every path" };
-inline constexpr Rule exited{ "barrier-exited", Severity::error,
-    "all cores take part in the same number of barriers: not in a loop whose length differs between cores [barriers]",
+inline constexpr Rule exited{ "barrier-exited", Severity::note,
+    "possible on hardware: a published kernel relies on it that a core which has ended holds up no barrier; else all cores take part in the same number of barriers [barriers]",
     "make the number of rounds the same for all cores; idle ones go through the barrier, too" };
 inline constexpr Rule deadlock{ "barrier-deadlock", Severity::error,
     "a barrier that others never reach holds its cores until the driver ends the kernel [barriers]",

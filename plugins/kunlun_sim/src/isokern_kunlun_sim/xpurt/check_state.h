@@ -99,6 +99,7 @@ struct Flight {
     bool read = false, landed = false; /* read: the source was read; landed: the destination was written */
     std::vector<char> data;            /* the bytes that were read, until they land */
     std::vector<std::uint8_t> written;
+    bool drained = false, fenced = false; /* a synchronous copy of this core came after it, or a fence of its source */
 };
 
 /* A write to the same bytes as another core's write, which is a race unless it leaves the bytes as they were. */
@@ -113,7 +114,7 @@ struct Suspicion {
 struct Beyond {
     xpusim_site site{}; /* without a file: there is none */
     const char *pointer = nullptr; /* null for an index */
-    const char *type = nullptr;    /* the array's, for an index */
+    const char *type = nullptr; /* the array's, for an index */
     long long index = 0;
 };
 
@@ -139,7 +140,7 @@ struct Core {
     /* The watched stack: [low, base) is local memory, parameters lie above. */
     char *low = nullptr, *base = nullptr, *high = nullptr;
     std::uint8_t *state = nullptr; /* of the bytes from `low` on */
-    char *stale = nullptr;         /* what the bytes held when they became unwritten */
+    char *stale = nullptr; /* what the bytes held when they became unwritten */
     /* The lowest address touched: by the functions that are active, and ever. */
     char *deepest = nullptr, *mark = nullptr;
     char *fast = nullptr; /* accesses from here on are judged by their bytes' states alone: `mark`, or above it all */
@@ -205,7 +206,7 @@ struct Where {
     /* From the start of SM or of an allocation; it wraps before the start */
     std::size_t offset = 0;
     std::shared_ptr<const Allocation> allocation; /* for global memory */
-    int owner = -1;                               /* for another core's local memory */
+    int owner = -1; /* for another core's local memory */
 };
 
 struct State {
@@ -215,7 +216,7 @@ struct State {
     Library *library = nullptr;
     ik_emulation::Group *group = nullptr;
     int cluster = 0, count = 0; /* the running cluster, and how many cores it has */
-    std::uint64_t serial = 0;   /* the number of the cluster in the process */
+    std::uint64_t serial = 0; /* the number of the cluster in the process */
     Core cores[ik_emulation::MAX_MEMBERS];
     std::mt19937_64 random; /* whether copies land early or late */
 
@@ -226,7 +227,7 @@ struct State {
     std::map<std::size_t, GroupShared> groups_own; /* by offset in the segment */
     /* Bytes of the shared arrays that a cluster touched: this one, and the largest number. */
     std::uint64_t sm_used = 0, sm_max = 0;
-    bool sm_reported = false;
+    bool sm_reported = false, sm_has_lock = false;
     int interval = 0;
     std::vector<Stager> stagers; /* by interval between barriers */
 
@@ -308,6 +309,9 @@ void settle(Core &);
 /* Use a shared array: it counts towards the cluster's budget. Returns whether it contains [offset, offset + bytes), and
  * reports if it does not. */
 bool use_sm(Core &, const Site &, std::size_t offset, std::size_t bytes, const std::string &what);
+
+/* The cluster's lock is used: on KUNLUN3 the compiler keeps a line of shared memory for it in kernels that have one. */
+void use_lock(Core &, const Site &);
 
 /* Report what was announced as beyond its array, if anything, now that an access of `bytes` bytes at `at` follows, or
  * none (null). Returns whether there was anything. */

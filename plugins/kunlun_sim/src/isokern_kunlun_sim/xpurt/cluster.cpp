@@ -372,7 +372,7 @@ void xpusim_barrier(int64_t groups, xpusim_site site)
 {
     ik_emulation::Barrier barrier;
     if (groups != -1)
-        barrier.width = 4, barrier.mask = static_cast<std::uint64_t>(groups);
+        barrier.width = width_of_groups(xpusim_current->cores), barrier.mask = static_cast<std::uint64_t>(groups);
     barrier.site = &site;
     stop_at(site, [&] { lane->group.wait(barrier); });
     go_on();

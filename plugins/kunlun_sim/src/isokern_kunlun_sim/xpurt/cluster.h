@@ -22,6 +22,10 @@ struct Launch {
     std::vector<char> parameters;
 };
 
+/* The cores of a group, which share local memory: with 16 cores a cluster each has a group's own, as published launches
+ * rely on (FastDeploy, eb_adjust_batch.cpp). */
+inline int width_of_groups(int cores) { return cores == 16 ? 1 : 4; }
+
 /* Run a launch to its end, in the caller's thread and in helpers. */
 Status run_launch(const Launch &);
 

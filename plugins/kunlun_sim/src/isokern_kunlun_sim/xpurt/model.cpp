@@ -17,7 +17,7 @@ static constexpr int MAX_DEVICES = 64;
 
 /* KL2: boards of 32 GB. The size of KL3's parameter block is not public, so KL2's 128 dwords are assumed. */
 static Model kl2() { return { "KUNLUN2", 8, 64, 6, 8 * KiB, 256 * KiB, 64 * MiB - 4 * KiB, 32 * GiB, 512, 10000 }; }
-static Model kl3() { return { "KUNLUN3", 12, 64, 12, 8 * KiB, 256 * KiB - 64, 96 * MiB, 96 * GiB, 512, 10000 }; }
+static Model kl3() { return { "KUNLUN3", 12, 64, 12, 8 * KiB, 256 * KiB, 96 * MiB, 96 * GiB, 512, 10000 }; }
 
 /* Parse a whole number within [low, high] from all of `text`. */
 static bool number(const std::string &text, long long low, long long high, long long &value)

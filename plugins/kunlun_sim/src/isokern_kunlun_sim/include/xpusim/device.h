@@ -102,6 +102,9 @@ void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site
 /* Choose the schedule of the launches from now on, which are numbered anew; no work is in flight. */
 void xpusim_set_seed(uint64_t seed);
 
+/* Kernels have made a result, which is saved: what nobody wrote of it is told in checked mode. */
+void xpusim_result(const void *from, uint64_t bytes, const char *name);
+
 /* Format output of one core, which is kept until the host asks for it; returns what vprintf returns. */
 int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0)));
 }

@@ -58,6 +58,9 @@ XPUSIM_RUNTIME int physical_cluster_id() { return xpusim_current->physical_clust
  * card's. */
 XPUSIM_RUNTIME int get_clock() { return static_cast<int>(xpusim_clock()); }
 
+/* The group of the core: of four, or with 16 cores a cluster of the core alone. */
+XPUSIM_RUNTIME int xpusim_group() { return core_num() == 16 ? core_id() : core_id() / 4; }
+
 /* What a `__group_shared__` declaration becomes: one object for each of a cluster's 16 groups, of which a core uses its
  * group's own. */
 template <class T>
@@ -67,7 +70,7 @@ struct alignas(64) xpusim_padded {
 template <class T>
 XPUSIM_RUNTIME T &xpusim_of_group(xpusim_padded<T> (&all)[16], XPUSIM_HERE)
 {
-    T &mine = all[core_id() / 4].object;
+    T &mine = all[xpusim_group()].object;
     xpusim_group_shared(&mine, sizeof mine, XPUSIM_SITE);
     return mine;
 }
@@ -110,6 +113,6 @@ XPUSIM_NOT_MODELLED(mfence_local, "no public source has it; the fence of local m
 
 XPUSIM_RUNTIME void sync_cluster(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_all(XPUSIM_HERE) { xpusim_barrier(-1, XPUSIM_SITE); }
-XPUSIM_RUNTIME void sync_local(XPUSIM_HERE) { xpusim_barrier(int64_t{ 1 } << core_id() / 4, XPUSIM_SITE); }
+XPUSIM_RUNTIME void sync_local(XPUSIM_HERE) { xpusim_barrier(int64_t{ 1 } << xpusim_group(), XPUSIM_SITE); }
 XPUSIM_RUNTIME void sync_group(unsigned groups, XPUSIM_HERE) { xpusim_barrier(groups & 0xffffu, XPUSIM_SITE); }
 #endif
