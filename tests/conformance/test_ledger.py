@@ -143,7 +143,7 @@ def check(monkeypatch: pytest.MonkeyPatch, *arguments: str, where: Path = ROOT) 
     monkeypatch.chdir(where)
     app = typer.Typer()
     app.command()(isokern.cli.check.check)
-    chosen = ["--device", "cpu", "--no-isolation", "--op", "iota", "--op", "causal_softmax", "--op", "var_mean"]
+    chosen = ["--device", "cpu", "--no-isolation", "--op", "iota", "--op", "causal_softmax", "--op", "std"]
     return CliRunner().invoke(app, [*chosen, *arguments])
 
 
@@ -162,9 +162,9 @@ def test_what_is_proved_does_not_run_again(cpu: Device, tmp_path: Path, monkeypa
     cases = judged(first)
     assert cases > 50
     entries = {line.split("\t")[0]: line.split("\t") for line in path.read_text().splitlines()[1:]}
-    assert set(entries) == {"cpu-quick/iota", "cpu-quick/causal_softmax", "cpu-quick/var_mean"}
+    assert set(entries) == {"cpu-quick/iota", "cpu-quick/causal_softmax", "cpu-quick/std"}
     assert sum(int(fields[2]) for fields in entries.values()) == cases
-    assert "reduce_mean" in entries["cpu-quick/var_mean"][6].split(), "what its calls are lowered to"
+    assert "reduce_mean" in entries["cpu-quick/std"][6].split(), "what its calls are lowered to"
     again = check(monkeypatch, *options)
     assert (again.exit_code, judged(again)) == (0, 0), again.output
     assert "3 of 3 subjects are proved" in again.stderr
@@ -207,7 +207,7 @@ def test_a_part_of_what_is_proved_runs_again_and_a_failure_removes_its_line(
     found = check(monkeypatch, *options, "--recheck", "100")
     assert found.exit_code == 1
     subjects = [line.split("\t")[0] for line in path.read_text().splitlines()[1:]]
-    assert subjects == ["cpu-quick/causal_softmax", "cpu-quick/var_mean"]
+    assert subjects == ["cpu-quick/causal_softmax", "cpu-quick/std"]
     assert check(monkeypatch, *options).exit_code == 1, "a failure writes no proof"
     assert len(path.read_text().splitlines()) == 3
 
@@ -277,7 +277,7 @@ def test_a_run_that_ends_early_keeps_what_it_proved(
     real, count = Runner.run, iter(range(100_000))
 
     def interrupt(self: Runner, case: object) -> object:
-        if case.operator.name == "var_mean" and next(count) == 3:
+        if case.operator.name == "std" and next(count) == 3:
             raise KeyboardInterrupt
         return real(self, case)
 

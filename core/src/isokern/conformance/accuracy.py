@@ -93,7 +93,7 @@ def measure_cases(device: Device, operators: Sequence[Operator]) -> Iterator[Acc
 
         runner = Runner(device, observe=observe)
         for case in device_cases(device, [operator]):
-            if case.quick and case.values == "drawn":
+            if case.quick and case.values == "drawn" and case.sample.size != "edge":  # those judge rare rows
                 runner.run(case)
         yield from rows.values()
 
