@@ -99,7 +99,7 @@ class Attr:
     def _body(self, where: str, given: Any) -> str:
         try:
             return stack_code.normal_form(given)
-        except (TypeError, ValueError, SyntaxError) as error:
+        except (TypeError, ValueError) as error:
             raise InvalidArgument(
                 where, f"attribute {self.name}={quote(given)}: {error}", allowed=self.allowed
             ) from None

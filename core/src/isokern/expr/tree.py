@@ -184,6 +184,8 @@ def _parse(text: str) -> Expr:
 
     try:
         body = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"expression {text!r}: {error.msg}") from None
     except (RecursionError, MemoryError):  # Python's parser gives up on such a text
         body = None
     if body is None or (len(text) > DEEPEST - 2 and not _is_shallow(body)):  # a level takes a character
