@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
 from isokern import settings
-from isokern.backend import Stream, Unavailable
+from isokern.backend import Stream, Unavailable, own_lock
 from isokern.simt import Folder, GroupTooLarge, Launch, Traits
 from isokern.status import InvalidArgument
 
@@ -76,15 +77,13 @@ def _power(n: int) -> int:
     return 1 << (n.bit_length() - 1)
 
 
-def _with_arguments(function: Function, given: Iterable[Any]) -> cl.Kernel:
-    """Return a new kernel object whose arguments are set.
+_creating = own_lock(sys.modules[__name__], "_creating")
 
-    One by one: `set_args` generates a module of Python, which two threads may do at once, with a warning.
-    """
-    kernel = cl.Kernel(function.program, function.entry)
-    for at, value in enumerate(given):
-        kernel.set_arg(at, value)
-    return kernel
+
+def _create_kernel(program: cl.Program, entry: str) -> cl.Kernel:
+    """Return a new kernel object; pyopencl generates code for it, and warns if two threads do so at once."""
+    with _creating:
+        return cl.Kernel(program, entry)
 
 
 class Function:
@@ -106,7 +105,7 @@ class Function:
         try:
             return self.free.pop()
         except IndexError:
-            kernel = cl.Kernel(self.program, self.entry)
+            kernel = _create_kernel(self.program, self.entry)
             kernel.set_arg(self.record_at, self.record)
             return kernel
 
@@ -271,7 +270,8 @@ class ClDevice(ClPlace):
         assert isinstance(stream, ClStream)
         given = self._arguments(launch, handles, workspace, stream)
         try:
-            kernel = _with_arguments(function, (*given, launch.record))
+            kernel = _create_kernel(function.program, function.entry)
+            kernel.set_args(*given, launch.record)
         except (cl.Error, TypeError) as error:
             raise typed_error("bind", self.name, error) from None
         size, local = (launch.groups * launch.local,), (launch.local,)
@@ -281,7 +281,8 @@ class ClDevice(ClPlace):
         def on(target: ClStream, kept: Any = kept) -> None:
             own = kernel
             if reports and target is not stream:
-                own = _with_arguments(function, (*given[:-1], target.error, launch.record))
+                own = _create_kernel(function.program, function.entry)
+                own.set_args(*given[:-1], target.error, launch.record)
             target.may_fail |= reports
             self._run(target, own, size, local)
 
