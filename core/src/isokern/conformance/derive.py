@@ -127,10 +127,10 @@ class _Derivation:
             large = self.large.sample.text
             cases = [replace(c, quick=c.quick and c.sample.text == large and not c.alias) for c in cases]
         if F64 in types and types[0] is F64:
-            cases += [Case(self.operator, types, s, "offset") for s in self._refined(types)]
+            cases += [Case(self.operator, types, s, "offset") for s in self._refine_attributes(types)]
         return [*cases, *self._short(types, turn, quick)] if position == 0 else cases
 
-    def _refined(self, types: tuple[DType, ...]) -> Iterator[Sample]:
+    def _refine_attributes(self, types: tuple[DType, ...]) -> Iterator[Sample]:
         bound = dict(zip(self.operator.signature.types, types, strict=True))
         return edges.refine_attributes(self.operator, self.large.sample, bound)
 
