@@ -3,20 +3,24 @@
 Text is split as by the reference libraries.
 """
 
+import dataclasses
 import functools
 import json
 import random
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gguf_write import write_gguf
 
-from isokern.llm import GGUF, Tokenizer
+from isokern.llm import GGUF, Tokenizer, tokenizer as tokenizers_file
+from isokern.llm.chat import GUARD
 from isokern.llm.pre_tokenizers import CUTS
+from isokern.llm.tokenizer import WHOLE
 from isokern.llm.vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, _alphabet
 from isokern.status import InvalidArgument
 
@@ -170,6 +174,65 @@ def test_the_users_tokens_are_always_found(tokenizer):
     ids = tokenizer.encode("a<|mine|>b")
     assert ids.count(mine) == 1
     assert tokenizer.decode(ids).replace(" ", "") == "a<|mine|>b"
+
+
+def test_a_long_text_has_the_tokens_that_it_has_in_one_piece(tokenizer, monkeypatch):
+    long = "".join(TEXTS) * (1 + (WHOLE // len("".join(TEXTS)))) + "a</s>b<|mine|>" * 400
+    found = tokenizer.encode(long, special=True), tokenizer.guard_text(long, GUARD)
+    monkeypatch.setattr(tokenizers_file, "WHOLE", 1 << 30)
+    monkeypatch.setattr(tokenizers_file, "STRETCH", 1 << 30)
+    assert found == (tokenizer.encode(long, special=True), tokenizer.guard_text(long, GUARD))
+    assert found[0].count(tokenizer.eos) == long.count("</s>") >= 400
+
+
+def test_the_library_lets_other_threads_run_while_it_encodes_a_long_text(tokenizer, monkeypatch):
+    """A server's streams go on meanwhile: the library holds Python's lock for one text, and not for a batch."""
+    library, turns = tokenizer._vocabulary.library, []
+
+    class Watched:
+        def encode(self, text, **options):
+            assert len(text) <= WHOLE
+            return library.encode(text, **options)
+
+        def encode_batch(self, texts, **options):
+            began, ended = threading.Event(), threading.Event()
+
+            def count():
+                count = 0
+                began.set()
+                while not ended.wait(0.001):
+                    count += 1
+                turns.append(count)
+
+            thread = threading.Thread(target=count)
+            thread.start()
+            began.wait()
+            try:
+                return library.encode_batch(texts, **options)
+            finally:
+                ended.set()
+                thread.join()
+
+    monkeypatch.setattr(tokenizer, "_vocabulary", dataclasses.replace(tokenizer._vocabulary, library=Watched()))
+    tokenizer.encode("a" * (WHOLE - 1), special=True)
+    assert not turns
+    tokenizer.encode("and he said " * 20_000)
+    assert len(turns) == 1 and turns[0] > 3
+
+
+@pytest.mark.parametrize("stretch", range(1, 8))
+def test_a_search_in_stretches_finds_what_one_search_finds(monkeypatch, stretch):
+    monkeypatch.setattr(tokenizers_file, "STRETCH", stretch)
+    rng, ids = random.Random(stretch), ["<a>", "<a", "aa<a", "<"]
+    cutter = re.compile("|".join(sorted(ids, key=len, reverse=True)))
+    for _ in range(300):
+        text = "".join(rng.choice("<a>") for _ in range(rng.randrange(30)))
+        each = [found.span() for found in tokenizers_file._find_each(cutter, ids, text)]
+        assert each == [found.span() for found in cutter.finditer(text)], text
+
+
+def test_no_token_is_longer_than_the_longest(tokenizer):
+    assert tokenizer.longest == max(len(tokenizer.piece(i, special=True)) for i in range(len(tokenizer)))
 
 
 def test_the_alphabet_is_the_librarys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,10 @@ ENDS = {
 # What tokens of a folder that strip take: Unicode's White_Space
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f")
 WHITE_SPACES = re.compile(f"[{WHITE_SPACE}]*")
+# While the library encodes a text, or a pattern is searched for, no other thread of Python runs: for 10 ms at most with
+# these lengths, whatever the text is
+WHOLE = 1 << 14  # letters that are encoded as one text; for a batch, the library lets other threads run
+STRETCH = 1 << 12  # letters that are searched at once
 
 
 class Tokenizer:
@@ -31,7 +35,8 @@ class Tokenizer:
 
     `tokens` are the vocabulary's texts as the file has them; `bos`, `eos` and `unknown` are ids or None; `ends` are the
     ids after which there is nothing more to generate, some known by their texts; `add_bos` and `add_eos` are whether
-    `encode` puts BOS first, and `last` at the end, by default; `len()` is the size of the vocabulary.
+    `encode` puts BOS first, and `last` at the end, by default; `longest` is the bytes of the longest token; `len()` is
+    the size of the vocabulary.
     """
 
     def __init__(self, metadata: Mapping[str, Value]) -> None:
@@ -63,6 +68,7 @@ class Tokenizer:
         self.add_eos = keys.get("add_sep_token" if made.sep else "add_eos_token", bool, made.add_last)
         if self.add_eos and self.last is None:
             raise keys.wrong("eos_token_id", "is missing, and add_eos_token asks for it", "the id of a token")
+        self.longest = max(map(len, made.pieces))
         self._cutters: dict[bool, list[tuple[re.Pattern[str], dict[str, int]]]] = {}
 
     def _find_ends(self) -> set[int]:
@@ -117,8 +123,9 @@ class Tokenizer:
         """Return `text` with `guard`, one character, inside each text of a control token: `encode` takes it out."""
         for cutter, ids in self._list_cutters(special=True):
             control = {found for found, i in ids.items() if self._types[i] != USER_DEFINED}
-            parts = cutter.split(text)
-            text = "".join(f"{part[0]}{guard}{part[1:]}" if part in control else part for part in parts)
+            inside = [found.start() + 1 for found in _find_each(cutter, ids, text) if found[0] in control]
+            parts = [text[at:stop] for at, stop in zip([0, *inside], [*inside, len(text)], strict=True)]
+            text = guard.join(parts)
         return text
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
@@ -155,7 +162,7 @@ class Tokenizer:
     def _cut(self, text: str, cutter: re.Pattern[str], ids: Mapping[str, int]) -> Iterator[str | int]:
         """Give the tokens that the cutter finds, with the spaces that they take, and the text between them."""
         at = 0
-        for found in cutter.finditer(text):
+        for found in _find_each(cutter, ids, text):
             start, stop = found.span()
             left, right = self._vocabulary.strips.get(ids[found[0]], (False, False))
             if left:
@@ -191,8 +198,25 @@ class Tokenizer:
             text = made.prefix + text.replace(" ", SPACE)
         library = made.library if first or made.rest is None else made.rest
         with refuse_errors("Tokenizer.encode", "the text has no tokens"):
-            ids: list[int] = library.encode(text, add_special_tokens=False).ids
+            if len(text) > WHOLE and hasattr(library, "encode_batch"):  # not our own, which are written in Python
+                found = library.encode_batch([text], add_special_tokens=False)[0]
+            else:
+                found = library.encode(text, add_special_tokens=False)
+            ids: list[int] = found.ids
         return ids
+
+
+def _find_each(cutter: re.Pattern[str], ids: Collection[str], text: str) -> Iterator[re.Match[str]]:
+    """Give what `cutter.finditer(text)` gives, in stretches; the cutter finds the texts `ids` and nothing else."""
+    longest, at = max(map(len, ids)), 0
+    while at < len(text):
+        end = at + STRETCH
+        for found in cutter.finditer(text, at, end + longest):
+            if found.start() >= end:  # it may be cut off
+                break
+            yield found
+            at = found.end()
+        at = max(at, end)
 
 
 class TextStream:
