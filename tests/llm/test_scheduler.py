@@ -10,6 +10,7 @@ from isokern.llm.pages import ROOT, PagePool
 from isokern.llm.request import CANCELLED, LENGTH, Request
 from isokern.llm.scheduler import Scheduler, count_near
 from isokern.llm.speculation import Lookup
+from isokern.llm.turns import AHEAD
 
 
 def request(prompt, most=4, priority=0):
@@ -238,6 +239,34 @@ def test_a_higher_priority_takes_the_place_of_a_lower_one():
     assert simulation.step() == [high]
     simulation.run()
     assert low.tokens == alone([1, 2], 8) and high.tokens == alone([3, 4], 2)
+
+
+@pytest.mark.parametrize("priority", [1, 3])
+def test_a_request_waits_only_so_long_for_those_of_higher_priority(priority):
+    """One more of these comes whenever one ends, and without end."""
+    simulation = Simulation(batch=1)
+    low, steps = request([1, 2], 5), 0
+    simulation.scheduler.add(low)
+    while not low.done:
+        if not any(state.request is not low for state in simulation.scheduler.waiting):
+            simulation.scheduler.add(request([3, steps], 4, priority=priority))
+        simulation.step()
+        steps += 1
+        assert steps < 2000
+    assert low.tokens == alone([1, 2], 5)
+    assert AHEAD * priority <= steps <= AHEAD * priority + 20
+
+
+def test_a_request_that_came_much_earlier_gives_its_place_to_none():
+    simulation = Simulation(batch=1, pages=60)
+    low, high = request([1, 2], AHEAD + 40), request([3, 4], 2, priority=1)
+    simulation.scheduler.add(low)
+    for _ in range(AHEAD + 1):
+        simulation.step()
+    simulation.scheduler.add(high)
+    assert simulation.step() == [low]
+    simulation.run()
+    assert simulation.computed[low] == 2 + AHEAD + 39, "it is never interrupted"
 
 
 def test_cancelled_requests_end_wherever_they_are():

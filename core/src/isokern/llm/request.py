@@ -24,8 +24,8 @@ class Request:
     `tokens` are those so far. `reason` is empty until the text is complete; then it is `stop` (the model ended it, and
     the token that says so is not in `tokens`), `length` (it has `most` tokens), `cancelled`, or `error`, and `error`
     has the exception, which iterating and `result` raise. Several may iterate at once, and each sees all tokens.
-    Requests of higher `priority` go first. With `top`, `logprobs` has how likely each token was, and the so many
-    likeliest ones.
+    A request goes before those of lower `priority`, unless they came much earlier (`turns.AHEAD`). With `top`,
+    `logprobs` has how likely each token was, and the so many likeliest ones.
     """
 
     prompt: Sequence[int]

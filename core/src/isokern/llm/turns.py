@@ -12,6 +12,7 @@ from .request import CANCELLED, FAILED, Request
 from .speculation import Lookup
 
 NO_SLOT = -1
+AHEAD = 64  # steps by which one more of priority puts a request before others
 BY_RANK = attrgetter("rank")
 
 
@@ -26,10 +27,13 @@ class SequenceState:
 
     `slot` is where the states after `computed` tokens are, or will be after the step that is being planned, which reads
     those before from `source`; NO_SLOT where there are none. The pool knew its states after `known` tokens last.
+
+    It is the request of this `number`, and came after `step` steps.
     """
 
     request: Request
     number: int
+    step: int
     tokens: list[int]
     computed: int = 0
     pages: list[int] = field(default_factory=list)
@@ -46,8 +50,11 @@ class SequenceState:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The order in which requests are served: by priority, then as they came."""
-        return -self.request.priority, self.number
+        """The order in which requests are served: as they came, each AHEAD steps earlier for one of its priority.
+
+        So a request waits for later ones of higher priority, but not for those that come without end.
+        """
+        return self.step - AHEAD * self.request.priority, self.number
 
     @property
     def pending(self) -> int:
@@ -73,20 +80,20 @@ class Turns(ABC):
 
     Every running request that makes its text has one token in each step, and what is left of a step reads prompts, in
     order of rank. A request waits until there is room for it; nobody of lower rank overtakes it, and those that run
-    with a lower priority make room. A text that is made has up to `drafts` more tokens in a step, which followed in it
-    before; `tokens` are at least `batch` times all of these.
+    with a lower rank and priority make room. A text that is made has up to `drafts` more tokens in a step, which
+    followed in it before; `tokens` are at least `batch` times all of these.
     """
 
     def __init__(self, tokens: int, batch: int, drafts: int = 0) -> None:
         self.tokens, self.batch, self.drafts = tokens, batch, drafts
         self.running: list[SequenceState] = []
         self.waiting: list[SequenceState] = []  # by rank
-        self._count = 0
+        self._count = self._steps = 0
 
     def add(self, request: Request) -> None:
         """Have a request wait for its turn."""
         self._count += 1
-        insort(self.waiting, SequenceState(request, self._count, list(request.prompt)), key=BY_RANK)
+        insort(self.waiting, SequenceState(request, self._count, self._steps, list(request.prompt)), key=BY_RANK)
 
     def plan(self) -> dict[SequenceState, int]:
         """Return how many tokens of each request the next step computes; none where there is nothing to do.
@@ -98,6 +105,7 @@ class Turns(ABC):
         plan = self._fill()
         if not plan.parts:  # who waited for a page of one that then gave way, does so no more
             plan = self._fill()
+        self._steps += bool(plan.parts)
         self._place(plan)
         return plan.parts
 
@@ -130,12 +138,12 @@ class Turns(ABC):
     def _admit(self, state: SequenceState, plan: StepParts) -> bool:
         """Let a waiting request run if there is room for it, and return whether it does.
 
-        Running ones of lower priority make room.
+        Running ones of lower rank and priority make room.
         """
         self._share(state)
         while not self._has_room(state) or len(self.running) == self.batch:
             worst = max(self.running, key=BY_RANK, default=state)
-            if worst.request.priority >= state.request.priority:
+            if worst.request.priority >= state.request.priority or worst.rank < state.rank:
                 self._give_back(state)
                 return False
             self._preempt(worst, plan)
