@@ -1,6 +1,7 @@
 """Test clients that go away: their texts are cancelled, whatever was being done, and others are as before."""
 
 import contextlib
+import json
 import socket
 import struct
 import threading
@@ -16,7 +17,7 @@ LONG = {"prompt": "In the beginning", "max_tokens": 500, "temperature": 0}
 @pytest.fixture(scope="module")
 def slow(serve):
     """Return a server whose texts of 500 tokens take ten seconds, which nobody waits for here."""
-    made = serve(engine={"batch": 2}, limits={"queue": 6})
+    made = serve(engine={"batch": 2}, limits={"queue": 6, "priority": 10})
     made.slow_down()
     return made
 
@@ -143,16 +144,81 @@ def test_a_request_of_higher_priority_goes_first(slow):
     assert [answer.texts for answer in found] == [alone, alone]
 
 
-def test_half_closed_connections_get_their_answer(slow):
-    """A client may say that it sends no more, and still read: many tools in a pipe do."""
-    with slow.post_raw("/v1/completions", fields(slow, max_tokens=3)) as connection:
+def read_all(connection):
+    """Return what a socket has until the other side closes it."""
+    found = b""
+    while part := connection.recv(65536):
+        found += part
+    return found
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_client_that_sends_no_more_gets_its_answer(slow, path, stream):
+    """Many tools in a pipe close their side when they have sent all; the server closes the other behind the answer."""
+    asked = fields(slow, max_tokens=80, stream=stream)  # 1.6 s: it is asked meanwhile whether it still reads
+    if path != "/v1/completions":
+        asked["messages"] = [{"role": "user", "content": asked.pop("prompt")}]
+    with slow.post_raw(path, asked) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        found = read_all(connection)
+    interim = b"HTTP/1.1 100 \r\n\r\n"
+    *before, answer = found.split(interim)
+    assert not any(before) and answer.startswith(b"HTTP/1.1 200 ")
+    assert before or stream  # of a stream that has begun each token asks
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n" if stream else b"}")
+    slow.assert_idle()
+
+
+def test_a_waiting_stream_is_asked_by_comments(slow):
+    """It has said who speaks, and waits for its first token: a client that is gone would hold its place."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(slow.post_raw("/v1/completions", fields(slow)))
+        slow.wait_for(lambda: slow.engine.running == 2)
+        asked = fields(slow, messages=[{"role": "user", "content": "a"}], stream=True, max_tokens=50)
+        del asked["prompt"]
+        connection = stack.enter_context(slow.post_raw("/v1/chat/completions", asked))
         connection.shutdown(socket.SHUT_WR)
         found = b""
-        with contextlib.suppress(ConnectionResetError):
-            while b"completion_tokens" not in found and (part := connection.recv(65536)):
-                found += part
-    assert found.startswith(b"HTTP/1.1 200 ") or found == b""
+        while b"\r\n:\n\n\r\n" not in found:
+            part = connection.recv(65536)
+            assert part
+            found += part
+        assert slow.engine.waiting == 1
+        connection.close()
+        slow.wait_for(lambda: slow.engine.waiting == 0)
+        assert slow.engine.running == 2
     slow.assert_idle()
+
+
+def test_an_old_client_that_sends_no_more_is_not_asked(slow):
+    """HTTP/1.0 has no interim responses (RFC 9110, 15.2)."""
+    body = json.dumps(fields(slow, max_tokens=50)).encode()
+    head = b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with slow.connect() as connection:
+        connection.sendall(head + body)
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+    slow.assert_idle()
+
+
+def test_a_client_that_sends_half_of_a_body_and_no_more(slow):
+    with slow.connect() as connection:
+        head = (
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        )
+        connection.sendall(head + b"{")
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection) == b""
+    slow.assert_idle()
+
+
+def test_pipelined_requests_of_a_client_that_sends_no_more(slow):
+    with slow.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection).count(b'{"status":"ok"') == 3
 
 
 def test_pipelined_requests_are_answered_in_order(slow):

@@ -56,7 +56,7 @@ class TextEndpoint(ABC):
             try:
                 await self.service.run_aside(lambda: self._prepare(wanted, choices))
                 if options.stream:
-                    await self._stream(choices, send)
+                    await self._stream(choices, scope, send)
                 else:
                     await self._send_whole(choices, scope, send)
             finally:
@@ -83,9 +83,9 @@ class TextEndpoint(ABC):
         response = JSONResponse(self.answer(False).show_whole(pairs, choices.usage()))
         await response(scope, _never, send)
 
-    async def _stream(self, choices: Choices, send: Send) -> None:
+    async def _stream(self, choices: Choices, scope: Scope, send: Send) -> None:
         """Send the pieces as they come; an error after the first one is the last event, without `[DONE]`."""
-        events, answer = EventWriter(send), self.answer(choices.options.usage)
+        events, answer = EventWriter(scope, send), self.answer(choices.options.usage)
         for choice in choices.made:
             begin = answer.show_begin(choice)
             if begin is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -14,11 +14,15 @@ HEADERS = [
 ]
 
 
+PROBING = "isokern.probing"  # in a request's scope: bytes that a server may send between two parts of the answer
+
+
 class EventWriter:
     """A response of events, each of which is a JSON document; the first one sends the status 200: `begun`."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self._send, self.begun = send, False
+        scope[PROBING] = b":\n\n"  # a comment, which clients skip
 
     async def write(self, document: dict[str, Any]) -> None:
         """Send a document; in ASCII, so that no client takes a character for the end of a line."""

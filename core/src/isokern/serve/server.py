@@ -11,13 +11,16 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..status import InvalidArgument
+from .events import PROBING
 
 LATE = 10  # seconds that are left for answers after their texts were cancelled
+PROBE = 0.5  # seconds between two questions whether a client that sends no more still reads
 SPARE = 512  # connections beside those that texts may need: who has one more is told 503, and nothing else
 
 
@@ -107,11 +110,17 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
 
     It closes one whose client takes longer than `seconds` for the headers of a request or the rest of a body that
     nobody reads, or does not read what is sent to it. A body that is read is the application's to limit.
+
+    A client that sends no more may still read its answer, or be gone: TCP tells one from the other when something is
+    sent. So it is asked from time to time, by an interim response (RFC 9110, 15.2.1) before the answer, and within a
+    stream by what the application has for that (`PROBING`).
     """
 
     class TimedProtocol(H11Protocol):
         _reading: asyncio.TimerHandle | None = None
         _writing: asyncio.TimerHandle | None = None
+        _probing: asyncio.TimerHandle | None = None
+        _half_closed = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -121,15 +130,26 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
             super().data_received(data)
             self._watch()
 
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """Keep the connection open while a request that came whole is answered."""
+            self._half_closed = self._answering and not self.cycle.more_body
+            if self._half_closed and self._probing is None:
+                self._probing = self.loop.call_later(PROBE, self._probe)
+            return self._half_closed
+
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._watch()
+            if self._half_closed and not self._answering:
+                self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._unset_keepalive_if_required()
             self._stop_reading()
             self._stop_writing()
+            if self._probing is not None:
+                self._probing.cancel()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -139,10 +159,27 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
             super().resume_writing()
             self._stop_writing()
 
+        @property
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _probe(self) -> None:
+            """Send something that changes no answer: where nobody reads, the second time the connection is lost."""
+            self._probing = self.loop.call_later(PROBE, self._probe)
+            if self.transport.is_closing() or self._writing is not None or not self._answering:
+                return
+            if self.cycle.response_started:
+                between = self.cycle.scope.get(PROBING)
+                sent = None if between is None else self.conn.send(h11.Data(data=between))
+            else:
+                modern = self.conn.their_http_version != b"1.0"
+                sent = self.conn.send(h11.InformationalResponse(status_code=100, headers=[])) if modern else None
+            if sent:
+                self.transport.write(sent)
+
         def _watch(self) -> None:
             """Let the time run while the client has to send something; between requests it has uvicorn's."""
-            answering = self.cycle is not None and not self.cycle.response_complete
-            if answering or self.timeout_keep_alive_task is not None or self.transport.is_closing():
+            if self._answering or self.timeout_keep_alive_task is not None or self.transport.is_closing():
                 self._stop_reading()
             elif self._reading is None:
                 self._reading = self.loop.call_later(seconds, self.transport.abort)
