@@ -152,7 +152,7 @@ def test_extensions_and_defaults(served):
     assert served.complete(max_tokens=12, temperature=2, min_p=1, seed=1).texts == top
     assert served.complete(max_tokens=12, temperature=2, top_p=1e-9, seed=1).texts == top
     assert served.complete(max_tokens=40, repetition_penalty=5).texts != served.complete(max_tokens=40).texts
-    assert served.complete(max_tokens=12, priority=3).texts == top
+    assert served.complete(max_tokens=12, priority=-3).texts == top
     assert served.complete().document["usage"]["completion_tokens"] == 16
     first = served.complete(max_tokens=1).texts[0]
     token = served.tokenizer.encode(first, bos=False, eos=False)[0]

@@ -114,7 +114,7 @@ def check(answer, shown):
 
 
 def test_bodies_that_are_wrong_in_any_way(serve):
-    served = serve(limits={"tokens": 8, "queue": 200})
+    served = serve(limits={"tokens": 8, "queue": 200, "priority": 2})
     rng = random.Random(5)
     drawn = [draw_body(rng) for _ in range(900)]
 
@@ -131,7 +131,7 @@ def test_bodies_that_are_wrong_in_any_way(serve):
 
 def test_what_comes_over_the_wire_is_wrong_in_any_way(serve):
     """The requests themselves are damaged, headers and all; the server goes on."""
-    served = serve(limits={"seconds": 0.5, "tokens": 8})
+    served = serve(limits={"seconds": 0.5, "tokens": 8, "priority": 2})
     rng = random.Random(6)
     good = json.dumps(TEXT).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
@@ -176,7 +176,9 @@ def resident():
 @pytest.mark.full
 def test_a_soak(serve):
     """Of thousands of requests many are broken off: every text is what it is alone, and nothing stays."""
-    served = serve(engine={"batch": 8, "positions": 1024, "exact": True}, limits={"queue": 300, "tokens": 200})
+    served = serve(
+        engine={"batch": 8, "positions": 1024, "exact": True}, limits={"queue": 300, "tokens": 200, "priority": 2}
+    )
     prompts = ["In the beginning", "And David said unto the people,", "Blessed is the man " * 8, "", "Thou shalt not"]
     asked = [
         {"prompt": p, "max_tokens": most, "n": n, "stop": stop}

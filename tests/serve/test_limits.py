@@ -11,6 +11,7 @@ import pytest
 from isokern.status import InvalidArgument
 
 application = pytest.importorskip("isokern.serve").application
+Limits = pytest.importorskip("isokern.serve").Limits
 READING = pytest.importorskip("isokern.serve.service").READING
 KEY = "sk-a-secret-of-this-test"
 
@@ -230,6 +231,76 @@ def test_a_cap_on_tokens(narrow):
     assert narrow.complete(max_tokens=20).document["usage"]["completion_tokens"] == 20
     usage = narrow.chat("a", logit_bias={str(narrow.tokenizer.eos): -100}).document["usage"]
     assert usage["completion_tokens"] == 20
+
+
+@pytest.fixture(scope="module")
+def wide(serve):
+    return serve(limits={"body": 5 << 20, "priority": 2})
+
+
+def test_a_prompt_without_room_is_refused_by_its_bytes(wide, monkeypatch):
+    """Before it is made tokens, which takes as long as it is."""
+    longest, room = wide.tokenizer.longest, wide.service.room
+    whole = next(wide.tokenizer.decode([i]) for i in range(2048) if len(wide.tokenizer.piece(i)) == longest)
+    wide.service.check_room(whole * room, "prompt")
+    wide.service.check_room([1] * room, "prompt")
+
+    def fail(self, *given, **named):
+        raise AssertionError("it was encoded")
+
+    monkeypatch.setattr(type(wide.tokenizer), "encode", fail)
+    monkeypatch.setattr(type(wide.tokenizer), "decode", fail)
+    monkeypatch.setattr(type(wide.service.template), "encode", fail)
+    for path, field, given, allowed in (
+        (
+            "/v1/completions",
+            "prompt",
+            whole * room + "a",
+            f"{room * longest} bytes, {room} tokens of at most {longest}",
+        ),
+        ("/v1/completions", "prompt", "é" * (len(whole) * room), f"{room * longest} bytes, {room} tokens"),
+        ("/v1/completions", "prompt", [1] * (room + 1), f"{room} in all, the context"),
+        (
+            "/v1/chat/completions",
+            "messages",
+            [{"role": "user", "content": whole * room}] * 2,
+            f"{room * longest} bytes",
+        ),
+    ):
+        answer = wide.request("POST", path, {field: given})
+        assert (answer.status, answer.error["code"]) == (400, "context_length_exceeded")
+        assert answer.error["param"] == field and f"; allowed: {allowed}" in answer.error["message"]
+
+
+def test_a_prompt_of_megabytes_leaves_the_others_alone(wide, monkeypatch):
+    """They are answered while it is made tokens, as where there is a long context."""
+    monkeypatch.setattr(wide.service, "check_room", lambda prompt, field: None)
+    answers, ended = [], threading.Event()
+
+    def send():
+        answers.append(wide.complete("and he said unto them " * ((4 << 20) // 22), max_tokens=1))
+        ended.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    healthy = 0
+    while not ended.is_set():
+        healthy += wide.get("/health").status == 200
+    thread.join()
+    assert answers[0].error["code"] == "context_length_exceeded" and "tokens" in answers[0].error["message"]
+    assert healthy > 10
+
+
+def test_a_priority_up_to_the_servers(wide):
+    for priority, status in ((2, 200), (0, 200), (-1000, 200), (3, 400), (1000, 400), (-1001, 400)):
+        for answer in (wide.complete(max_tokens=1, priority=priority), wide.chat(max_tokens=1, priority=priority)):
+            assert answer.status == status
+            if status == 400:
+                assert answer.error["param"] == "priority"
+                assert "allowed: an integer from -1000 to 2" in answer.error["message"]
+    for wrong in (-1, 1001, 0.5):
+        with pytest.raises(InvalidArgument, match="priority"):
+            Limits(priority=wrong)
 
 
 def test_a_full_queue(serve):

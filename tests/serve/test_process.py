@@ -226,6 +226,7 @@ def test_options_reach_the_engine(client):
         (["--queue", "-1"], "queue=-1"),
         (["--max-body", "0"], "body=0"),
         (["--max-tokens", "0"], "tokens=0"),
+        (["--max-priority", "-1"], "priority=-1"),
         (["--timeout", "0"], "seconds=0"),
         (["--timeout", "nan"], "seconds=nan"),
         (["--grace", "-1"], "--grace -1"),

@@ -46,6 +46,9 @@ def serve(
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", help="Tokens of one text at most; the context.")
     ] = None,
+    max_priority: Annotated[
+        int, typer.Option("--max-priority", help="The highest priority that a request may ask for.")
+    ] = 0,
     max_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request at most.")] = 4 << 20,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that a client may take for a request.")] = 30,
     grace: Annotated[
@@ -69,7 +72,7 @@ def serve(
     integer("serve", "--port", port, 0, 65535)
     if not 0 <= grace < 1e6:
         raise InvalidArgument("serve", f"--grace {grace}", allowed="seconds, 0 or more")
-    limits = serving.Limits(max_body, timeout, max_tokens, queue)
+    limits = serving.Limits(max_body, timeout, max_tokens, queue, max_priority)
     loaded = load(model, device, activations, False, prepack)
     tokenizer = loaded.tokenizer()
     chat = _find_template(loaded, tokenizer, template)

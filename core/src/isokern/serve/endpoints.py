@@ -114,12 +114,14 @@ class CompletionEndpoint(TextEndpoint):
 
     def read(self, body: bytes) -> tuple[TextOptions, int, CompletionBody]:
         """Return the checked body."""
-        read = read_completion(read_document(body), self.service.cap)
+        read = read_completion(read_document(body), self.service.cap, self.service.limits.priority)
         return read.options, len(read.prompts), read
 
     def prepare(self, wanted: CompletionBody, choices: Choices) -> None:
         """Submit the prompts; texts begin as the vocabulary wants it, and control tokens in them are text."""
         tokenizer = self.service.tokenizer
+        for prompt in wanted.prompts:
+            self.service.check_room(prompt, self.field)
         ids = [tokenizer.encode(p, eos=False) if isinstance(p, str) else p for p in wanted.prompts]
         size = len(tokenizer)
         for i, prompt in enumerate(wanted.prompts):
@@ -146,7 +148,7 @@ class ChatEndpoint(TextEndpoint):
         if self.service.template is None:
             message = "the model has no chat template; the server takes one: isokern serve --template NAME"
             raise ApiError(400, message, code="no_chat_template")
-        read = read_chat(read_document(body), self.service.cap)
+        read = read_chat(read_document(body), self.service.cap, self.service.limits.priority)
         return read.options, 1, read
 
     def prepare(self, wanted: ChatBody, choices: Choices) -> None:
@@ -157,6 +159,7 @@ class ChatEndpoint(TextEndpoint):
         template = self.service.template
         assert template is not None
         stop: Sequence[str] = (*wanted.options.stop, *template.stop)
+        self.service.check_room("".join(message["content"] for message in wanted.messages), self.field)
         choices.submit([template.encode(wanted.messages)], [""], stop, self.field)
 
     def answer(self, counted: bool) -> ChatAnswer:

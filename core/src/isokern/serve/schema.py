@@ -14,6 +14,7 @@ from .errors import ApiError, wrong_value
 from .fields import Fields
 
 MOST_CHOICES = 128
+HIGHEST_PRIORITY = 1000
 MOST_STOPS, LONGEST_STOP = 16, 256  # a text is searched for all of them at each token
 LOWEST_SEED, HIGHEST_SEED = -(1 << 63), (1 << 63) - 1
 COMPLETION_TOKENS = 16  # OpenAI's default
@@ -87,8 +88,11 @@ class ChatBody:
     options: TextOptions
 
 
-def read_completion(document: dict[str, Any], cap: int) -> CompletionBody:
-    """Return the checked body of POST /v1/completions, of at most `cap` tokens; ApiError 400 names what is wrong."""
+def read_completion(document: dict[str, Any], cap: int, highest: int) -> CompletionBody:
+    """Return the checked body of POST /v1/completions, of at most `cap` tokens and a priority of at most `highest`.
+
+    ApiError 400 names what is wrong.
+    """
     fields = Fields(document)
     prompts = _read_prompts(fields.require("prompt"))
     most = fields.integer("max_tokens", None, 1, cap)
@@ -100,12 +104,13 @@ def read_completion(document: dict[str, Any], cap: int) -> CompletionBody:
     if echo and logprobs is not None:
         raise fields.wrong("logprobs", logprobs, "null where echo is true: those of a prompt are not computed")
     fields.refuse_unsupported(_COMPLETION)
-    body = CompletionBody(prompts, echo, _read_options(fields, most, min(COMPLETION_TOKENS, cap), count, logprobs))
+    options = _read_options(fields, most, min(COMPLETION_TOKENS, cap), count, logprobs, highest)
+    body = CompletionBody(prompts, echo, options)
     fields.end()
     return body
 
 
-def read_chat(document: dict[str, Any], cap: int) -> ChatBody:
+def read_chat(document: dict[str, Any], cap: int, highest: int) -> ChatBody:
     """Return the checked body of POST /v1/chat/completions; as `read_completion`."""
     fields = Fields(document)
     messages = _read_messages(fields.require("messages"))
@@ -118,12 +123,14 @@ def read_chat(document: dict[str, Any], cap: int) -> ChatBody:
     if top and not asked:
         raise fields.wrong("top_logprobs", top, "0 where logprobs is not true")
     fields.refuse_unsupported(_CHAT)
-    body = ChatBody(messages, _read_options(fields, most or old, cap, count, (top or 0) if asked else None))
+    body = ChatBody(messages, _read_options(fields, most or old, cap, count, (top or 0) if asked else None, highest))
     fields.end()
     return body
 
 
-def _read_options(fields: Fields, most: int | None, usual: int, count: int, logprobs: int | None) -> TextOptions:
+def _read_options(
+    fields: Fields, most: int | None, usual: int, count: int, logprobs: int | None, highest: int
+) -> TextOptions:
     """Take what both endpoints have."""
     for hint in ("user", "safety_identifier", "prompt_cache_key"):  # nothing here depends on who asks
         fields.text(hint)
@@ -157,7 +164,7 @@ def _read_options(fields: Fields, most: int | None, usual: int, count: int, logp
         sampling,
         _read_bias(fields.take("logit_bias")),
         _read_grammar(fields.take("response_format"), fields.take("grammar")),
-        fields.integer("priority", 0, -1000, 1000),
+        fields.integer("priority", 0, -HIGHEST_PRIORITY, highest),
         stream,
         usage,
         logprobs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from ..llm import Engine, Template, Tokenizer
 from ..process.forks import own_lock
 from ..status import InvalidArgument, quote
 from .errors import ApiError
+from .schema import HIGHEST_PRIORITY
 
 T = TypeVar("T")
 READING = 64  # bodies that are read at once, beside those of texts that may be made: they take memory
@@ -26,17 +27,20 @@ class Limits:
     """What a server takes from its clients.
 
     `body` is the bytes of a request at most, `seconds` how long a client may take to send it, `tokens` the tokens of a
-    text at most (None: the engine's context), and `queue` how many texts may wait beside those that the engine makes.
+    text at most (None: the engine's context), `queue` how many texts may wait beside those that the engine makes, and
+    `priority` the highest that a request may ask for: with 0, none goes before those that came earlier.
     """
 
     body: int = 4 << 20
     seconds: float = 30
     tokens: int | None = None
     queue: int = 64
+    priority: int = 0
 
     def __post_init__(self) -> None:
         integer("Limits", "body", self.body, 1)
         integer("Limits", "queue", self.queue, 0)
+        integer("Limits", "priority", self.priority, 0, HIGHEST_PRIORITY)
         if self.tokens is not None:
             integer("Limits", "tokens", self.tokens, 1)
         if not 0 < self.seconds < float("inf"):
@@ -61,6 +65,22 @@ class Service:
     def room(self) -> int:
         """The positions that a prompt and its text may have together; the last token of a text needs none."""
         return self.engine.room
+
+    def check_room(self, prompt: str | Sequence[int], field: str) -> None:
+        """Refuse a prompt, which stands in `field`, that has no room, before work is done that grows with it.
+
+        A text is judged by its bytes: each token has at most those of the longest one. ApiError 400.
+        """
+        if isinstance(prompt, str):
+            size, most, longest = len(prompt.encode()), self.room * self.tokenizer.longest, self.tokenizer.longest
+            allowed = f"{most} bytes, {self.room} tokens of at most {longest} bytes each"
+            given = f"{size} bytes"
+        else:
+            size, most = len(prompt), self.room
+            allowed, given = f"{most} in all, the context", f"{size} tokens"
+        if size > most:
+            message = f"the prompt has {given}; allowed: {allowed}"
+            raise ApiError(400, message, param=field, code="context_length_exceeded")
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:
