@@ -52,7 +52,7 @@ class Commands(TyperGroup):
                 group = typer.main.get_group(found)
                 group.name = cmd_name
                 return group
-            single = typer.Typer(add_completion=False)
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(found)
             return typer.main.get_command(single)
         return _groups().get(cmd_name)
@@ -92,6 +92,7 @@ app = typer.Typer(
     name="isokern",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help is text as it is, too
     help="One operator library for every device.",
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ..status import InvalidArgument, OutOfMemory
-from ._output import note
+from ._output import console, note
 
 if TYPE_CHECKING:
     from ..llm.gguf import GGUFTensor
@@ -146,11 +146,10 @@ def mib(nbytes: int) -> str:
 
 
 def _bar(tensors: Iterable[GGUFTensor], total: int) -> Iterator[GGUFTensor]:
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    out = Console(stderr=True)
-    with Progress(TextColumn("loading"), BarColumn(), DownloadColumn(), console=out, transient=True) as bar:
+    columns = TextColumn("loading", markup=False), BarColumn(), DownloadColumn()
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         for held in tensors:
             yield held

@@ -22,13 +22,18 @@ MOST_COLUMNS = 10_000
 WIDE = 200  # columns where the output is no terminal, so that long lines are not folded early
 
 
-def console() -> Console:
-    """Return a console on stdout for people, with or without a terminal."""
+def console(stderr: bool = False) -> Console:
+    """Return a console on stdout or stderr for people, with or without a terminal.
+
+    It prints text as it is: `x[batch]`, `[/b]` and `:a:` are no markup, wherever they come from. What has a style is a
+    `rich.text.Text`.
+    """
     from rich.console import Console
 
     given = os.environ.get("COLUMNS", "")
     wide = int(given) if given.isdecimal() and 0 < int(given) < MOST_COLUMNS else WIDE
-    return Console(width=None if sys.stdout.isatty() else wide, highlight=False, soft_wrap=False)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else wide
+    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, soft_wrap=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[str] = ()) -> None:
@@ -64,15 +69,13 @@ def progress(steps: int, out: Console | None = None) -> Iterator[Callable[[str],
 
     The block calls the function that it is given with the name of each step as it begins.
     """
-    from rich.console import Console
-
-    shown = Console(stderr=True) if out is None else out
+    shown = console(stderr=True) if out is None else out
     if not shown.is_terminal:
         yield lambda name: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=shown, transient=True) as bar:
         task = bar.add_task("", total=steps)
         begun = 0

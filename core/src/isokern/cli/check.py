@@ -387,11 +387,10 @@ def _list(work: Sequence[tuple[Device, list[Item]]], json: bool) -> None:
 
 
 def _progress(json: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    from rich.console import Console
-
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = sys.stderr.isatty() and not json
-    return Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True)
+    return Progress(*columns, console=console(stderr=True), disable=not shown, transient=True)
 
 
 def document(reports: Sequence[Report]) -> dict[str, Any]:

@@ -32,7 +32,11 @@ Passes = Annotated[
     str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
 ]
 GGUF, ONNX = ".gguf", ".onnx"
-graph = typer.Typer(help="Graphs of operators: print them, and see what a device makes of them.", no_args_is_help=True)
+graph = typer.Typer(
+    help="Graphs of operators: print them, and see what a device makes of them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @graph.command()

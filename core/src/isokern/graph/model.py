@@ -168,7 +168,7 @@ class Model:
             total, work = total + held, work + flops
         table.add_section()
         table.add_row("", "", "", f"{total:,}", f"{work / 1e6:.3g}")
-        console = Console(width=120, file=io.StringIO())
+        console = Console(width=120, file=io.StringIO(), markup=False, emoji=False, highlight=False)
         with console.capture() as shown:
             console.print(table)
         return shown.get()

@@ -80,7 +80,12 @@ class Commands(KernelCommands):
 
 
 app = typer.Typer(
-    cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
+    cls=Commands,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help=__doc__,
 )
 
 

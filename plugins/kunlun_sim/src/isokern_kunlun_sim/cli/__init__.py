@@ -19,7 +19,12 @@ class Commands(KernelCommands):
 
 
 app = typer.Typer(
-    cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__
+    cls=Commands,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help=__doc__,
 )
 app.command(context_settings={"ignore_unknown_options": True})(run)  # -2.5 is an argument
 app.command(context_settings={"ignore_unknown_options": True})(profile)
