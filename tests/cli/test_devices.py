@@ -133,3 +133,27 @@ def test_conditions_are_shown(isokern_there):
     source = (Path(__file__).parent / "numpy_backend.py").read_text()
     (row,) = isokern_there("devices", "--json", numpy=source, env={"ISOKERN_PLUGINS": "numpy"}).document
     assert row["properties"] == {"emulated": True, "conditions": {"slow": "it is NumPy"}}
+
+
+DEADLY = {
+    "leaves": "import os\nos._exit(0)\n",
+    "crashes": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+    "aborts": "import os\nos.abort()\n",
+}
+
+
+@pytest.mark.quick("leaves", "crashes")
+@pytest.mark.parametrize("name", DEADLY)
+def test_a_plugin_whose_import_ends_the_process_is_named(isokern_there, name):
+    """Every other command ends with it; `isokern devices` imports each in a process of its own first."""
+    env = {"ISOKERN_PLUGINS": f"{name},absent"}
+    done = isokern_there("devices", "--json", env=env, absent=ABSENT, **{name: DEADLY[name]})
+    assert done.code == 0, done.err
+    rows = {row["backend"]: row for row in done.document}
+    assert (rows["absent"]["status"], rows[name]["status"]) == ("unavailable", "broken")
+    cause = {"leaves": "status 0", "crashes": "the signal SIGSEGV", "aborts": "the signal SIGABRT"}[name]
+    assert f"its import ends the process, with {cause}" in rows[name]["reason"]
+    done = isokern_there("why", "abs", env=env)
+    assert f"plugin_{name}" in done.err
+    if name == "leaves":
+        assert done.err == "isokern: the import of plug-in leaves (plugin_leaves) ends the process by os._exit(0)\n"

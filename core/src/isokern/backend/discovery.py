@@ -6,10 +6,11 @@ Plug-ins are third-party code: whatever one raises, and whatever it returns as a
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 from typing import Any
 
 import pluggy
@@ -17,10 +18,12 @@ import pluggy
 from .. import settings
 from ..declare.operator import Operator
 from ..declare.registry import is_offered, list_declared, withdraw
+from ..process.crashes import name_at_exit
 from ..process.forks import own_lock
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
+from .import_probe import find_deadly
 from .register import Backend, Register, describe, trace_of
 
 GROUP = "isokern"
@@ -51,8 +54,11 @@ def _choose_entries() -> list[EntryPoint]:
     return [e for e in found if e.name in names]
 
 
-def discover(entries: Sequence[EntryPoint]) -> Registry:
-    """Load each entry point on its own: one that fails is quarantined, and the others go on."""
+def discover(entries: Sequence[EntryPoint], deadly: Mapping[str, str] = MappingProxyType({})) -> Registry:
+    """Load each entry point on its own: one that fails is quarantined, and the others go on.
+
+    Those in `deadly`, which says why, are not imported.
+    """
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hooks)
     brought: dict[Register, list[Operator]] = {}  # the operators of each plug-in that was loaded
@@ -65,7 +71,10 @@ def discover(entries: Sequence[EntryPoint]) -> Registry:
         try:
             if second:
                 raise RuntimeError(f"it is the second plug-in called {entry.name}: uninstall one of the distributions")
-            plugin = entry.load()
+            if entry.name in deadly:
+                raise RuntimeError(deadly[entry.name])
+            with name_at_exit(f"the import of plug-in {entry.name} ({entry.value})"):
+                plugin = entry.load()
             manager.register(plugin, entry.name)
             manager.check_pending()
             others = [p for p in manager.get_plugins() if p is not plugin]
@@ -137,9 +146,22 @@ def registry() -> Registry:
         return _registry()
 
 
+_deadly: dict[str, str] = {}
+
+
+def probe_imports() -> None:
+    """Import each plug-in in a process of its own first: one that ends the process is quarantined, and named.
+
+    Nothing where they were imported already.
+    """
+    with _finding:
+        if not _registry.cache_info().currsize:
+            _deadly.update(find_deadly(_choose_entries()))
+
+
 @cache
 def _registry() -> Registry:
-    found = discover(_choose_entries())
+    found = discover(_choose_entries(), _deadly)
     if all(b.open is not None for b in found.backends):  # a plug-in that failed to load has not declared its settings
         settings.check()
     return found

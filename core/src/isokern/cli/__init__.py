@@ -7,6 +7,7 @@ own.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import os
 import pkgutil
@@ -117,6 +118,8 @@ def _version(asked: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code; 1 where what it prints cannot be written."""
     open_closed_streams()
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2)  # where a plug-in's code crashes, the traceback has its file
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A character that the terminal lacks is shown as '?', and the command goes on

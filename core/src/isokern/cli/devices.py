@@ -29,9 +29,10 @@ def devices(json: Json = False) -> None:
 
 def rows() -> list[dict[str, Any]]:
     """Return one object for each device, and one for each backend that is not usable (its device is null)."""
-    from ..backend.discovery import backends
+    from ..backend.discovery import backends, probe_imports
     from ..backend.register import describe, trace_of
 
+    probe_imports()
     found: list[dict[str, Any]] = []
     for backend in backends():
         try:
