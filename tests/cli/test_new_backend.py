@@ -81,6 +81,15 @@ def test_the_next_commands_are_printed(isokern_here, tmp_path, monkeypatch):
     assert (tmp_path / "isokern-my_chip" / "pyproject.toml").exists()
 
 
+def test_a_native_one_is_built_with_the_core_that_is_installed(isokern_here, tmp_path):
+    """A build in isolation would look for `isokern[build]` in an index, where a clone is not."""
+    done = isokern_here("new-backend", "my_chip", "--native", "--into", tmp_path / "a", "--json")
+    assert done.document["commands"][:2] == [
+        "pip install 'isokern[build]'",
+        f"pip install --no-build-isolation '{tmp_path / 'a'}[test]'",
+    ]
+
+
 def test_another_folder_and_a_document(isokern_here, tmp_path):
     folder = tmp_path / "a b" / "c"
     folder.mkdir(parents=True)  # an empty folder will do

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import os
 import re
@@ -151,6 +152,22 @@ def test_what_a_page_shows_is_compared():
     assert not shows("a\n…\nd 1…3\n", "a\nb\nc\nd 124\n")
     assert not shows("a\n", "a\nb\n")
     assert commands("$ x \\\n  y\n$ z\n1\n2\n") == [("x \\\n  y", ""), ("z", "1\n2\n")]
+
+
+@pytest.mark.parametrize(
+    ("command", "shown", "right"),
+    [
+        ("echo acme:0: 3 pass", "acme:0: … pass…\n", True),
+        ("echo acme:0: 3 pass, 18 fail-value; (exit 1)", "acme:0: … pass…\n", False),
+        ("echo acme:0: 3 pass, 18 fail-value; (exit 1)", "acme:0: … pass, … fail-value\n", True),
+        ("echo acme:0: no device; (exit 2)", "acme:0: no device\n", True),
+        ("echo acme:0: no device; (exit 2)", "", False),
+        ("echo acme:0: 3 pass", "acme:0: 4 pass\n", False),
+    ],
+)
+def test_a_command_that_fails_is_no_pass(command, shown, right, tmp_path):
+    with contextlib.nullcontext() if right else pytest.raises(AssertionError):
+        check_console([(command, shown)], tmp_path, dict(os.environ))
 
 
 @pytest.mark.full  # builds the plug-in three times

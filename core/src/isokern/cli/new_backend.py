@@ -46,10 +46,15 @@ def new_backend(
 
 
 def list_commands(kind: str, name: str, folder: Path) -> list[str]:
-    """Return the commands that install a new package, judge it, and run its tests."""
+    """Return the commands that install a new package, judge it, and run its tests.
+
+    A native one is built with the core that is installed here, which a build in isolation would look for in an index.
+    """
     where = folder if folder.is_absolute() else f"./{folder}"
+    package = shlex.quote(f"{where}[test]")
+    native = ["pip install 'isokern[build]'", f"pip install --no-build-isolation {package}"]
     return [
-        f"pip install {shlex.quote(f'{where}[test]')}",
+        *(native if kind == "native" else [f"pip install {package}"]),
         f"isokern check --device {name}:0 --claimed{' --quick' if kind == 'simt' else ''}",
         f"pytest {shlex.quote(str(where))}",
     ]
