@@ -8,8 +8,9 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 import h11
 import uvicorn
@@ -169,7 +170,8 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
             if self.transport.is_closing() or self._writing is not None or not self._answering:
                 return
             if self.cycle.response_started:
-                between = self.cycle.scope.get(PROBING)
+                scope: Mapping[str, Any] = self.cycle.scope
+                between = scope.get(PROBING)
                 sent = None if between is None else self.conn.send(h11.Data(data=between))
             else:
                 modern = self.conn.their_http_version != b"1.0"
