@@ -10,7 +10,7 @@ from ..graph.ir import Value
 from ..status import BadTensorDtype
 from .elements import NARROW, Array, element_name, name_of, our_dtype
 from .importer import Importer
-from .node import Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of
+from .node import Maps, Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of
 from .reader import Source
 from .segments import Segment
 
@@ -57,7 +57,9 @@ def build(
     results = []
     for value in source.message.graph.output:
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)
-        if found is None or isinstance(found, Parts):
+        if isinstance(found, Maps) and value.type.HasField("sequence_type"):
+            found = found.value
+        if found is None or isinstance(found, (Parts, Maps)):
             raise UnsupportedModel(value.name, "the result is no tensor", allowed="tensors")
         _check_type(value, found.value if isinstance(found, Ragged) else found, narrow)
         if isinstance(found, Ragged):

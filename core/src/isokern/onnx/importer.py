@@ -16,9 +16,9 @@ from .functions import bind_function, function_of
 from .node import Handler, Node, OperandScope, Output, Ragged, UnsupportedModel, describe
 from .nodes_microsoft import NODES as MICROSOFT
 from .reader import DOMAINS, Source, subgraphs, versions_of
-from .table import NODES
+from .table import ML_NODES, NODES
 
-DOMAIN_NODES = {"": NODES, "com.microsoft": MICROSOFT}
+DOMAIN_NODES = {"": NODES, "ai.onnx.ml": ML_NODES, "com.microsoft": MICROSOFT}
 MOVES = frozenset({
     "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice",
     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",

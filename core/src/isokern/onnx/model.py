@@ -33,7 +33,7 @@ from .importer import list_unknown
 from .node import ConstantNeeded, UnsupportedModel
 from .reader import Source, read
 from .segments import Table
-from .tensor_info import TensorInfo, describe_tensor, dims_of, free_leading
+from .tensor_info import TensorInfo, describe_result, describe_tensor, dims_of, free_leading
 
 wait_before_forks()
 KEPT = 8  # programs of a model
@@ -82,7 +82,7 @@ class Model:
         inputs = tuple(describe_tensor(source.where, v, dims) for v in graph.input if v.name not in held)
         self.inputs = free_leading(source.where, inputs, dynamic)
         self._dtypes = {t.name: OURS[t.element].numpy for t in self.inputs if t.element in OURS}
-        self.outputs = tuple(describe_tensor(source.where, v, dims, result=True) for v in graph.output)
+        self.outputs = tuple(describe_result(source.where, v, dims, graph.node) for v in graph.output)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
         if unknown := set(dims) - {d for v in graph.input for d in dims_of(v)}:

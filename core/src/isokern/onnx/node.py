@@ -22,6 +22,7 @@ from .segments import LoopSegment, Source
 __all__ = [
     "ConstantNeeded",
     "Handler",
+    "Maps",
     "Node",
     "NodeEmitter",
     "Operand",
@@ -62,7 +63,15 @@ class Parts:
     elements: tuple[Operand, ...]
 
 
-Output: TypeAlias = "Operand | Ragged | Parts | None"
+@dataclass(frozen=True)
+class Maps:
+    """A map for each row of a table, from labels to what stands in the row."""
+
+    value: Operand
+    labels: tuple[int | str, ...]
+
+
+Output: TypeAlias = "Operand | Ragged | Parts | Maps | None"
 Handler: TypeAlias = "Callable[[Node], Output | Sequence[Output]]"
 
 
@@ -141,7 +150,7 @@ class Node(Emission):
     op_type: str
     name: str
     version: int
-    inputs: list[Operand | Parts | None]
+    inputs: list[Operand | Parts | Maps | None]
     attrs: Mapping[str, Any]
     wanted: list[bool]  # whether the output has a name
     importer: NodeEmitter
@@ -156,14 +165,14 @@ class Node(Emission):
         """Return whether input i is given."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
-    def get(self, i: int) -> Operand | Parts | None:
+    def get(self, i: int) -> Operand | Parts | Maps | None:
         """Return input i, or None."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def tensor(self, i: int) -> Operand | None:
         """Return input i, or None; InvalidArgument where it is a sequence."""
         found = self.get(i)
-        if isinstance(found, Parts):
+        if isinstance(found, (Parts, Maps)):
             raise InvalidArgument(self.op_type, f"input {i} is a sequence", allowed="a tensor")
         return found
 

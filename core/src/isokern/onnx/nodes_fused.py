@@ -10,7 +10,7 @@ import numpy as np
 from ..importing.products import multiply
 from ..status import InvalidArgument
 from .elements import Array
-from .node import Handler, Node, Operand, Output, Parts, dtype_of
+from .node import Handler, Maps, Node, Operand, Output, Parts, dtype_of
 from .nodes_normalisation import layer_normalization, rms_normalization
 from .nodes_products import conv
 
@@ -33,7 +33,7 @@ def skip_normalization(count: int, handler: Handler) -> Handler:
         if node.has(2 + count):
             total = node.emit("add", total, node.x(2 + count))
         attrs = {"axis": -1, "epsilon": node.attrs.get("epsilon", 1e-12)}
-        given: list[Operand | Parts | None] = [total, *(node.tensor(2 + n) for n in range(count))]
+        given: list[Operand | Parts | Maps | None] = [total, *(node.tensor(2 + n) for n in range(count))]
         inner = replace(node, inputs=given, attrs=attrs, wanted=[True])
         return [handler(inner), None, None, total]  # type: ignore[list-item]  # one result, as one is wanted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,14 @@ Dim = int | str
 class TensorInfo:
     """An input or a result: its name, the type of its elements in ONNX's words, and dims.
 
-    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`.
+    A name stands for any dim; where a model does not say the dims of a result, they are one name, `...`. A result that
+    is a map for each row, from `labels` to numbers, is a table of the numbers, whose columns have the labels' order.
     """
 
     name: str
     element: str
     shape: tuple[Dim, ...]
+    labels: tuple[int | str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.element}[{', '.join(map(str, self.shape))}]"
@@ -58,6 +60,17 @@ def describe_tensor(where: str, value: Any, dims: Mapping[str, int], *, result: 
     if not result and math.prod(d for d in shape if isinstance(d, int)) >= MAX_ELEMENTS:
         raise BadTensorShape(at, f"dims {shape}", allowed=f"fewer than {MAX_ELEMENTS} elements")
     return TensorInfo(value.name, element, tuple(shape))
+
+
+def describe_result(where: str, value: Any, dims: Mapping[str, int], nodes: Iterable[Any]) -> TensorInfo:
+    """Return what a model says of a result, which may be what a ZipMap among the nodes gives."""
+    if value.type.HasField("sequence_type"):
+        for node in nodes:
+            if node.op_type == "ZipMap" and value.name in node.output:
+                words = (s.decode("utf-8", "replace") for a in node.attribute for s in a.strings)
+                labels = [*(v for a in node.attribute for v in a.ints), *words]
+                return TensorInfo(value.name, "FLOAT", (f"{value.name}.0", len(labels)), tuple(labels))
+    return describe_tensor(where, value, dims, result=True)
 
 
 def free_leading(where: str, inputs: tuple[TensorInfo, ...], dynamic: bool | Collection[str]) -> tuple[TensorInfo, ...]:
