@@ -49,8 +49,7 @@ def classifier(node: Node) -> list[Output]:
     if labels.size != 2:
         return [pick_of_two(node, positive, (0, 1)), transform(node, scores, name)]
     label = pick_of_two(node, positive, [int(v) for v in labels])
-    # ONNX Runtime takes this one for a share, whatever the post transform is
-    return [label, add_second_class(node, scores, "PROBIT" if name == "PROBIT" else "NONE", shares=True)]
+    return [label, add_second_class(node, scores, name, shares=True)]
 
 
 def regressor(node: Node) -> Output:

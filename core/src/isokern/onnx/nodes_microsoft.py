@@ -11,8 +11,11 @@ import numpy as np
 from ..dtypes import F32
 from ..status import InvalidArgument, quote
 from .attributes import definition_of
+from .nests import square_distances
 from .node import Handler, Node, Operand, Output, dtype_of, shape_of
+from .nodes_cached_attention import MICROSOFT as CACHED
 from .nodes_fused import MICROSOFT as FUSED
+from .recurrence import unroll
 from .table import NODES as DEFAULT
 
 OPSET = 21  # of the nodes that these consist of
@@ -107,8 +110,41 @@ def dynamic_quantize_matmul(node: Node) -> Output:
     return _multiply(node, [a, node.x(1), zero, node.tensor(3)], scale, node.x(2), 4)
 
 
+def dynamic_quantize_lstm(node: Node) -> Output | list[Output]:
+    """Run an LSTM whose weights are quantised and transposed; what they multiply is quantised to U8 by its range."""
+    weights = []
+    for w, scale in ((1, 8), (2, 10)):
+        x, dims = node.x(w), node.shape(scale)
+        zero = node.cast(node.x(scale + 1), F32) if node.has(scale + 1) else node.full(dims, 0, F32)
+        spread = (dims[0], 1, dims[1] if len(dims) > 1 else 1)
+        wide = node.emit("sub", node.cast(x, F32), node.reshape(zero, spread))
+        wide = node.emit("mul", wide, node.reshape(node.x(scale), spread))
+        weights.append(node.transpose(wide, (0, 2, 1)))
+
+    def read(x: Operand) -> Operand:
+        return node.emit("dequantize_linear", *node.emit_all("dynamic_quantize_linear", x))
+
+    attrs = _complete(node, "LSTM", node.attrs)
+    attrs.pop("layout")
+    inner = replace(node, op_type="LSTM", attrs=attrs)
+    given = [node.x(), *weights, *(node.tensor(n) for n in range(3, 8))]
+    return list(unroll(inner, given, ["Sigmoid", "Tanh", "Tanh"], read))
+
+
+def distances(node: Node) -> Output:
+    """Return the distance of each row of the first input from each of the second, or its square."""
+    metric = node.attrs.get("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise InvalidArgument(node.op_type, f"metric {quote(metric)}", allowed="euclidean or sqeuclidean")
+    y = square_distances(node, node.x(), node.x(1))
+    return node.emit("sqrt", y) if metric == "euclidean" else y
+
+
 NODES: dict[str, Handler] = {
+    **CACHED,
     **FUSED,
+    "CDist": distances,
+    "DynamicQuantizeLSTM": dynamic_quantize_lstm,
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,
     "MatMulIntegerToFloat": matmul_integer_to_float,
     "QGemm": gemm,

@@ -147,7 +147,7 @@ def _decide(node: Node, scores: Operand, forest: Forest, named: int, labels: Arr
     positive = node.emit("greater", column(node, score, 0), node.full((), 0.5 if shares else 0.0, F32))
     label = pick_of_two(node, positive, [int(v) for v in labels])
     if named == 0:
-        return [label, add_second_class(node, score, name, shares=shares and name != "LOGISTIC")]
+        return [label, add_second_class(node, score, name, shares=shares)]
     return [label, transform(node, node.cast(scores, F32), name)]
 
 

@@ -69,8 +69,13 @@ def read_activations(node: Node, usual: Sequence[str], directions: int) -> list[
     return [made[d * len(usual) : (d + 1) * len(usual)] for d in range(directions)]
 
 
-def unroll(node: Node, inputs: Sequence[Operand | None], usual: Sequence[str]) -> list[Operand]:
-    """Return the outputs and the last states, of inputs that have the time first."""
+def unroll(
+    node: Node, inputs: Sequence[Operand | None], usual: Sequence[str], read: Activate = lambda x: x
+) -> list[Operand]:
+    """Return the outputs and the last states, of inputs that have the time first.
+
+    `read` is applied to what weights are multiplied by: the input, and the hidden state of each step.
+    """
     x, w = inputs[0], inputs[1]
     assert x is not None and w is not None
     steps, batch, _ = shape_of(x)
@@ -82,7 +87,7 @@ def unroll(node: Node, inputs: Sequence[Operand | None], usual: Sequence[str]) -
         raise InvalidArgument(node.op_type, f"direction {node.attrs['direction']!r} of W {list(shape_of(w))}")
     outputs, last = [], []
     for d, (backwards, activations) in enumerate(zip(named, read_activations(node, usual, directions), strict=True)):
-        layer = _Direction(node, inputs, d, hidden, activations)
+        layer = _Direction(node, inputs, d, hidden, activations, read)
         places = range(steps)[::-1] if backwards else range(steps)
         made = dict(layer.run(places))
         empty = node.full((0, batch, hidden), 0, dtype_of(x))
@@ -96,15 +101,21 @@ class _Direction:
     """One direction of a layer; `state` is the hidden state, and for an LSTM the cell's."""
 
     def __init__(
-        self, node: Node, inputs: Sequence[Operand | None], d: int, hidden: int, activations: Sequence[Activate]
+        self,
+        node: Node,
+        inputs: Sequence[Operand | None],
+        d: int,
+        hidden: int,
+        activations: Sequence[Activate],
+        read: Activate,
     ) -> None:
         self.node, self.hidden, self.activations = node, hidden, activations
-        self.dtype, self.d = dtype_of(node.x()), d
+        self.dtype, self.d, self.read = dtype_of(node.x()), d, read
         x, w, r, b, lengths, *states = (*inputs, *[None] * 8)[:8]
         assert x is not None and w is not None and r is not None
         self.steps, self.batch, size = shape_of(x)
         gates, width = GATES[node.op_type], GATES[node.op_type] * hidden
-        flat = node.reshape(x, (self.steps * self.batch, size))
+        flat = read(node.reshape(x, (self.steps * self.batch, size)))
         self.given = node.reshape(
             multiply(node, flat, self._turn(self._part(w, (width, size)))), (self.steps, self.batch, width)
         )
@@ -157,7 +168,7 @@ class _Direction:
         return [f(total)]
 
     def _recur(self) -> Operand:
-        return multiply(self.node, self.state[0], self.r)
+        return multiply(self.node, self.read(self.state[0]), self.r)
 
     def _gru(self, x: Operand) -> list[Operand]:
         node, (f, g), (h,) = self.node, self.activations, self.state
@@ -166,7 +177,7 @@ class _Direction:
         if node.attrs.get("linear_before_reset", 0):
             inner = node.emit("mul", r, self._gate(recurred, 2))
         else:
-            inner = multiply(node, node.emit("mul", r, h), self._gate(self.r, 2))
+            inner = multiply(node, self.read(node.emit("mul", r, h)), self._gate(self.r, 2))
             inner = node.emit("add", inner, self._gate(self.rb, 2))
         new = g(node.emit("add", self._gate(x, 2), inner))
         rest = node.emit("mul", node.emit("rsub_scalar", z, value=1.0), new)

@@ -95,10 +95,8 @@ def add_second_class(node: Node, score: Operand, name: str, *, shares: bool) -> 
     """Return the scores of two classes from those of the second, [rows, 1]: shares add up to 1, others to 0."""
     if name == "PROBIT":
         raise node.refuse("PROBIT of one score for two classes", "another post_transform")
-    if shares:
-        pair = [node.emit("rsub_scalar", score, value=1.0), score]
-    else:
-        pair = [node.emit("neg", score), score]
-        if name == "LOGISTIC":
-            pair = [node.emit("sigmoid", s) for s in pair]
+    rest = node.emit("rsub_scalar", score, value=1.0) if shares and name != "LOGISTIC" else node.emit("neg", score)
+    pair = [rest, score]
+    if name == "LOGISTIC":
+        pair = [node.emit("sigmoid", s) for s in pair]
     return node.emit("concat", *pair, axis=1)
