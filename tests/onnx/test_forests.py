@@ -190,8 +190,7 @@ def test_scores_of_other_sizes_on_every_device(devices: Any) -> None:
     [
         ({"nodes_featureids": [4, 0, 0]}, InvalidArgument, "feature 4"),
         ({"nodes_truenodeids": [7, 0, 0]}, InvalidArgument, "child that is not there"),
-        ({"nodes_truenodeids": [0, 0, 0]}, InvalidArgument, "child of two"),
-        ({"nodes_truenodeids": [2, 0, 0]}, InvalidArgument, "child of two"),
+        ({"nodes_truenodeids": [0, 0, 0]}, InvalidArgument, "below itself"),
         ({"nodes_nodeids": [0, 1, 1]}, InvalidArgument, "given twice"),
         ({"nodes_modes": ["BRANCH_XOR", "LEAF", "LEAF"]}, InvalidArgument, "BRANCH_XOR"),
         ({"nodes_values": [0.5]}, InvalidArgument, "1 of nodes_values"),
@@ -207,6 +206,93 @@ def test_trees_that_are_none(attrs: dict[str, Any], error: type[Exception], matc
     x = np.zeros((2, 2), np.float32)
     with pytest.raises(error, match=match):
         ours(make("TreeEnsembleRegressor", ML, [x], [FLOAT], **stump(**attrs)), feeds([x]))
+
+
+# TreeEnsemble of version 5
+
+
+def draw_ensemble(draw: np.random.Generator, modes: list[int], targets: int, dtype: Any) -> dict[str, Any]:
+    """Return the attributes of a node: trees, which have at least one comparison, and sets for tests of members."""
+    columns: dict[str, list[Any]] = {
+        n: [] for n in ("featureids", "splits", "modes", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
+    }
+    roots, members, leaves = [], [], 0
+    for _ in range(int(draw.integers(1, 5))):
+        roots.append(len(columns["modes"]))
+        waiting = [(-1, "")]
+        while waiting:
+            parent, side = waiting.pop(0)
+            n, mode = len(columns["modes"]), int(draw.choice(modes))
+            if side:
+                columns[f"{side}nodeids"][parent] = n
+            row = (int(draw.integers(3)), float(draw.choice(GRID)), mode, 0, 0, 0, 0)
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+            if mode == 6:
+                members += [*draw.choice(np.arange(1, 7), int(draw.integers(1, 4)), replace=False), np.nan]
+            for child in ("true", "false"):
+                if draw.random() < 0.4:
+                    waiting.append((n, child))
+                else:
+                    columns[f"{child}leafs"][n], columns[f"{child}nodeids"][n] = 1, leaves
+                    leaves += 1
+    attrs: dict[str, Any] = {f"nodes_{name}": column for name, column in columns.items()}
+    tensors = {"nodes_splits": np.array(columns["splits"], dtype), "nodes_modes": np.array(columns["modes"], np.uint8)}
+    tensors["leaf_weights"] = draw.normal(size=leaves).astype(dtype)
+    if members:
+        tensors["membership_values"] = np.array(members, dtype)
+    attrs |= {name: numpy_helper.from_array(array, name) for name, array in tensors.items()}
+    attrs["nodes_missing_value_tracks_true"] = [int(v) for v in draw.integers(0, 2, len(columns["modes"]))]
+    attrs |= {"tree_roots": roots, "n_targets": targets}
+    return attrs | {"leaf_targetids": [int(v) for v in draw.integers(0, targets, leaves)]}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_an_ensemble_with_leaves_of_its_own(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    dtype = draw.choice([np.float32, np.float32, np.float64])
+    modes = [[0], [1], [2], [3], [4], [5], [0, 1, 2, 3, 4, 5], [6], [0, 6]][seed % 9]
+    attrs = draw_ensemble(draw, modes, int(draw.choice([1, 1, 3])), dtype)
+    attrs["aggregate_function"] = int(draw.integers(4))
+    x = draw_rows(draw, 15, 3, dtype)
+    if 6 in modes:
+        x = draw.integers(0, 7, (15, 3)).astype(dtype)
+    kind, transform = FLOAT if dtype == np.float32 else TensorProto.DOUBLE, int(draw.choice([0, 0, 1, 2, 3]))
+    theirs_ = {1: 2, 2: 1}.get(
+        transform, transform
+    )  # ONNX Runtime takes softmax for logistic, and logistic for softmax
+    models = [
+        make("TreeEnsemble", ML, [x], [kind], (), {ML: 5}, post_transform=n, **attrs) for n in (transform, theirs_)
+    ]
+    (got,), (wanted,) = ours(models[0], feeds([x])), theirs(models[1], feeds([x]))
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(got, wanted, 2e-5, 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "match"),
+    [
+        ({"tree_roots": [99]}, "root 99"),
+        ({"aggregate_function": 4}, "aggregate_function 4"),
+        ({"post_transform": 5}, "post_transform 5"),
+        ({"leaf_targetids": [0]}, "of leaf_weights"),
+        ({"nodes_modes": numpy_helper.from_array(np.uint8([6, 6]), "m")}, "sets of membership_values"),
+        ({"nodes_modes": numpy_helper.from_array(np.uint8([7, 0]), "m")}, "mode 7"),
+        ({"nodes_truenodeids": [1, 0], "nodes_trueleafs": [0, 0]}, "below itself"),
+    ],
+)
+def test_an_ensemble_that_is_none(attrs: dict[str, Any], match: str) -> None:
+    x, usual = np.zeros((2, 1), np.float32), {"nodes_featureids": [0, 0], "tree_roots": [0], "n_targets": 1}
+    usual |= {"nodes_truenodeids": [1, 0], "nodes_trueleafs": [0, 1], "nodes_falsenodeids": [1, 2]}
+    usual |= {"nodes_falseleafs": [1, 1], "leaf_targetids": [0, 0, 0]}
+    tensors = {
+        "nodes_splits": np.float32([1, 2]),
+        "nodes_modes": np.uint8([0, 0]),
+        "leaf_weights": np.float32([1, 2, 3]),
+    }
+    usual |= {name: numpy_helper.from_array(array, name) for name, array in tensors.items()}
+    with pytest.raises(InvalidArgument, match=match):
+        ours(make("TreeEnsemble", ML, [x], [FLOAT], (), {ML: 5}, **usual | attrs), feeds([x]))
 
 
 def test_probit_is_the_inverse_of_the_normal_distribution() -> None:

@@ -72,7 +72,11 @@ def test_a_support_vector_classifier(seed: int) -> None:
     labels = [int(v) for v in draw.permutation(classes) * 2 - 3]
     attrs: dict[str, Any] = {"classlabels_ints": labels, "post_transform": str(draw.choice(TRANSFORMS))}
     if seed % 8 == 7:  # without vectors, as liblinear
-        attrs |= {"coefficients": numbers(draw, classes * width), "rho": numbers(draw, 1), "kernel_params": [0.0, 0.0, 3.0]}
+        attrs |= {
+            "coefficients": numbers(draw, classes * width),
+            "rho": numbers(draw, 1),
+            "kernel_params": [0.0, 0.0, 3.0],
+        }
     else:
         counts = [int(v) for v in draw.integers(0, 4, classes)]
         counts[0] += 1

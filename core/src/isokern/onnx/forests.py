@@ -104,17 +104,28 @@ def build_forest(
 
 
 def _measure_depth(where: str, roots: Array, true: Array, false: Array, leaves: int) -> int:
-    """Return the most comparisons on a way to a leaf; InvalidArgument for a node that several ways reach."""
-    level, seen, depth = roots, np.zeros(len(true), np.int64), 0
-    np.add.at(seen, roots, 1)
-    while (inner := level[level >= leaves]).size:
-        depth += 1
-        level = np.concatenate([true[inner], false[inner]])
-        np.add.at(seen, level, 1)
-        if (seen > 1).any():
-            raise InvalidArgument(where, "a node is the child of two, or of itself", allowed="trees")
-        if depth > MAX_DEPTH:
-            raise InvalidArgument(where, f"a tree is deeper than {MAX_DEPTH}", allowed=f"{MAX_DEPTH} comparisons")
+    """Return the most comparisons on a way from a root to a leaf; InvalidArgument for a node that is below itself."""
+    children = {n: {int(c) for c in (true[n], false[n]) if c >= leaves} for n in range(leaves, len(true))}
+    above = dict.fromkeys(children, 0)
+    for inner in children.values():
+        for child in inner:
+            above[child] += 1
+    begun = {int(r) for r in roots}
+    # Longest ways, from nodes that are below no other; those that no root leads to do not count
+    waiting = [n for n, count in above.items() if not count]
+    depths, done = {n: int(n in begun) for n in children}, 0
+    while waiting:
+        node, done = waiting.pop(), done + 1
+        for child in children[node]:
+            depths[child] = max(depths[child], depths[node] + 1 if depths[node] else 0)
+            above[child] -= 1
+            if not above[child]:
+                waiting.append(child)
+    if done < len(children):
+        raise InvalidArgument(where, "a node is below itself", allowed="trees")
+    depth = max(depths.values(), default=0)
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(where, f"a tree of {depth} comparisons in a row", allowed=f"up to {MAX_DEPTH}")
     return depth
 
 

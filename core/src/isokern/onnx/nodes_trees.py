@@ -10,9 +10,19 @@ import numpy as np
 from ..dtypes import F32, F64, I64, DType
 from ..status import InvalidArgument, quote
 from .elements import Array
-from .forests import Forest, add_leaves, build_forest, find_leaves
+from .forests import COMPARISONS, Forest, add_leaves, build_forest, find_leaves
 from .node import Handler, Node, Operand, Output, dtype_of
-from .scores import add_second_class, column, pick_label, pick_of_two, read_labels, read_rows, read_transform, transform
+from .scores import (
+    TRANSFORMS,
+    add_second_class,
+    column,
+    pick_label,
+    pick_of_two,
+    read_labels,
+    read_rows,
+    read_transform,
+    transform,
+)
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # as TreeEnsemble numbers them
 
@@ -151,4 +161,78 @@ def _decide(node: Node, scores: Operand, forest: Forest, named: int, labels: Arr
     return [label, transform(node, node.cast(scores, F32), name)]
 
 
-NODES: dict[str, Handler] = {"TreeEnsembleClassifier": classifier, "TreeEnsembleRegressor": regressor}
+# Trees whose leaves are apart from nodes, as version 5 has them
+
+
+def _find_child(node: Node, i: int, side: str) -> tuple[str, int]:
+    """Return the leaf or the node that is one child of a node."""
+    kind = "leaf" if node.attrs[f"nodes_{side}leafs"][i] else "node"
+    return kind, int(node.attrs[f"nodes_{side}nodeids"][i])
+
+
+def _read_sets(node: Node, count: int) -> list[list[float]]:
+    """Return the sets of the nodes that test for members, which NaN separates."""
+    sets: list[list[float]] = [[]]
+    values = node.attrs.get("membership_values")
+    for value in [] if values is None else values.reshape(-1).tolist():
+        if np.isnan(value):
+            sets.append([])
+        else:
+            sets[-1].append(value)
+    found = [s for s in sets if s]
+    if len(found) != count:
+        raise InvalidArgument(node.op_type, f"{len(found)} sets of membership_values", allowed=f"{count}")
+    return found
+
+
+def _read_roots(node: Node, targets: int, reduce: str) -> Forest:
+    """Return the trees of a TreeEnsemble; one that tests for members is a chain of tests for one each."""
+    names = ["featureids", "splits", "modes", "truenodeids", "falsenodeids", "trueleafs", "falseleafs"]
+    columns = [np.asarray(node.attrs[f"nodes_{n}"]).reshape(-1).tolist() for n in names]
+    tracks = list(node.attrs.get("nodes_missing_value_tracks_true") or []) or [0] * len(columns[0])
+    _columns(node, [f"nodes_{n}" for n in (*names, "missing_value_tracks_true")], [*columns, tracks])
+    ids, weights = node.attrs["leaf_targetids"], node.attrs["leaf_weights"].reshape(-1).tolist()
+    _columns(node, ["leaf_targetids", "leaf_weights"], [ids, weights])
+    leaves = [("leaf", n) for n in range(len(ids))]
+    keys: list[Any] = [*leaves, *(("node", n) for n in range(len(tracks)))]
+    modes = [*COMPARISONS, "MEMBER"]
+    branches: dict[Any, tuple[Any, Any, int, float, str, bool]] = {}
+    sets = iter(_read_sets(node, columns[2].count(modes.index("MEMBER"))))
+    for n, (feature, split, mode, lost) in enumerate(zip(*columns[:3], tracks, strict=True)):
+        yes, no = (_find_child(node, n, side) for side in ("true", "false"))
+        if not 0 <= mode < len(modes):
+            raise InvalidArgument(node.op_type, f"mode {mode}", allowed=f"0 to {len(modes) - 1}")
+        if modes[mode] != "MEMBER":
+            branches["node", n] = (yes, no, feature, split, modes[mode], bool(lost))
+            continue
+        members = next(sets)
+        chain: list[Any] = [("node", n), *(("member", n, m) for m in range(1, len(members))), no]
+        keys += chain[1:-1]
+        for place, member in enumerate(members):
+            branches[chain[place]] = (yes, chain[place + 1], feature, member, "BRANCH_EQ", bool(lost))
+    roots = [("node", int(r)) for r in node.attrs["tree_roots"]]
+    if wrong := [r for _, r in roots if not 0 <= r < len(tracks)]:
+        raise InvalidArgument(node.op_type, f"root {wrong[0]}", allowed=f"0 to {len(tracks) - 1}")
+    given = {leaf: [(int(i), w)] for leaf, i, w in zip(leaves, ids, weights, strict=True)}
+    return build_forest(node.op_type, keys, roots, branches, given, targets, reduce)
+
+
+def ensemble(node: Node) -> Output:
+    """Return the scores of the targets, in the input's type."""
+    targets = int(node.attrs.get("n_targets", 1))
+    kinds = {"aggregate_function": AGGREGATES, "post_transform": TRANSFORMS}
+    chosen = {name: int(node.attrs.get(name, 1 - place)) for place, name in enumerate(kinds)}
+    for name, value in chosen.items():
+        if not 0 <= value < len(kinds[name]):
+            raise InvalidArgument(node.op_type, f"{name} {value}", allowed=f"0 to {len(kinds[name]) - 1}")
+    how = AGGREGATES[chosen["aggregate_function"]]
+    forest, (x, dtype) = _read_roots(node, targets, how), _begin(node)
+    scores = aggregate(node, find_leaves(node, x, forest), forest, how, dtype)
+    return node.cast(transform(node, scores, TRANSFORMS[chosen["post_transform"]]), dtype_of(node.x()))
+
+
+NODES: dict[str, Handler] = {
+    "TreeEnsemble": ensemble,
+    "TreeEnsembleClassifier": classifier,
+    "TreeEnsembleRegressor": regressor,
+}
