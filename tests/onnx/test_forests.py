@@ -132,20 +132,23 @@ def test_the_border_belongs_to_the_side_that_its_mode_says() -> None:
         np.testing.assert_array_equal(ours(made, feeds([x]))[0][:, 0], right)
 
 
-def test_equal_votes_are_equal_scores() -> None:
-    """Ten trees of 0.1 for two classes: five each, in every order of trees, are the same score, and the first wins."""
+def test_equal_votes_are_equal_scores(devices: Any) -> None:
+    """Two classes have the same votes from other trees: in any order they are the same score, and the first wins."""
     draw, x = np.random.default_rng(3), np.zeros((1, 1), np.float32)
-    for _ in range(20):
-        votes = draw.permutation([0, 1] * 5)
-        attrs = {name: column * 10 for name, column in STUMP.items()} | {
-            "nodes_treeids": [t for t in range(10) for _ in range(3)]
-        }
-        attrs |= {"class_treeids": [t for t in range(10) for _ in range(2)], "class_nodeids": [1, 2] * 10}
-        attrs |= {"class_ids": [int(v) for v in votes for _ in range(2)], "class_weights": [0.1] * 20}
-        made = make("TreeEnsembleClassifier", ML, [x], [INT64, FLOAT], classlabels_int64s=[7, 8, 9], **attrs)
-        label, scores = ours(made, feeds([x]))
+    weights = [float(w) for w in draw.uniform(0, 1, 9).astype(np.float32)] * 2
+    found = set()
+    for n in range(10):
+        order = draw.permutation(18)
+        attrs: dict[str, Any] = {name: column * 18 for name, column in STUMP.items()}
+        attrs |= {"nodes_treeids": [t for t in range(18) for _ in range(3)], "class_nodeids": [1, 2] * 18}
+        attrs |= {"class_treeids": [t for t in range(18) for _ in range(2)]}
+        attrs |= {"class_ids": [int(v) // 9 for v in order for _ in range(2)]}
+        attrs |= {"class_weights": [weights[v] for v in order for _ in range(2)], "classlabels_int64s": [7, 8, 9]}
+        made = make("TreeEnsembleClassifier", ML, [x], [INT64, FLOAT], **attrs)
+        label, scores = ours(made, feeds([x]), devices[n % len(devices)])
         assert label.tolist() == [7]
-        assert scores[0, 0] == scores[0, 1] == np.float32(0.5)
+        found |= set(scores[0, :2].tolist())
+    assert found == {float(np.float32(sum(np.float64(w) for w in weights[:9])))}
 
 
 def test_leaves_that_name_both_of_two_classes_give_the_label_of_the_larger() -> None:
