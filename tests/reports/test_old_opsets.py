@@ -63,6 +63,7 @@ def line(values: Any, count: int, scale: float, mode: str) -> Any:
     return np.interp(at, np.arange(len(values)), values).astype(np.float32)
 
 
+LONG = np.arange(21, dtype=np.float32)
 ROW = np.float32([[[[0, 1, 2, 3]]]])
 W, B, MEAN, VAR = (np.float32(v) for v in ([2, -1], [0.5, 1], [1, 2], [4, 0.25]))
 
@@ -91,6 +92,7 @@ CASES = [
     Case("And", 1, [X > 0, np.bool_([1, 0])], (X > 0) & np.bool_([[1], [0]]), {"broadcast": 1, "axis": 1}),
     Case("Add", 7, [X, MIDDLE[:, None]], X + MIDDLE[:, None]),
     Case("PRelu", 6, [X, MIDDLE], np.where(X < 0, X * MIDDLE[:, None], X)),
+    Case("PRelu", 6, [X[..., :2], MIDDLE], np.where(X < 0, X * MIDDLE[:, None], X)[..., :2], peer=False),
     # All axes from one on
     *(Case("Softmax", v, [X], soft(X, 1)) for v in (1, 7, 11, 12)),
     Case("Softmax", 11, [X], soft(X, 2), {"axis": -1}),
@@ -207,6 +209,31 @@ CASES = [
         {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"},
         (1, 2),
     ),
+    # An axis that shrinks reads the element behind a place, and the places of version 11 are F32: 1 / 0.1 is 10
+    Case("Resize", 10, [ROW, np.float32([1, 1, 1, 0.6])], np.float32([[[[0, 2]]]]), {}, (1,)),
+    Case(
+        "Resize",
+        11,
+        [LONG, np.float32([]), np.float32([0.1])],
+        LONG[::10][:2],
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        (1, 2),
+    ),
+    Case(
+        "Resize",
+        13,
+        [ROW, np.float32([]), np.float32([1, 1, 1, 0.3])],
+        np.float32([[[[0]]]]),
+        {"coordinate_transformation_mode": "pytorch_half_pixel", "mode": "cubic"},
+        (1, 2),
+    ),
+    # A backward slice from before the first element begins at that one
+    Case("Slice", 10, [X, ints(-9), ints(-99), ints(2), ints(-1)], X[..., :1], {}, (1, 2, 3, 4)),
+    # Integers, and a window of one element
+    Case("PRelu", 16, [np.int64([-3, 2]), np.int64([2, 5])], np.int64([-6, 2]), peer=False),
+    Case("Shrink", 9, [np.int32([-3, 0, 2])], np.int32([-1, 0, 0]), {"lambd": 1.5, "bias": 1.9}),
+    Case("HannWindow", 17, [np.int64(1)], np.float32([0]), {}, (0,)),
+    Case("NonZero", 13, [np.float32(3)], np.zeros((0, 1), np.int64), peer=False),
     # Normalisation
     *(
         Case("BatchNormalization", v, [X, W, B, MEAN, VAR], normal(X, *map(column, (W, B, MEAN, VAR))), a)

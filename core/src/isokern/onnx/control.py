@@ -6,6 +6,7 @@ A loop that would be too long step by step is a program that runs again and agai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -94,7 +95,7 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
 def run_scan(node: Node, scope: OperandScope) -> list[Output]:
     """Import the body once for each part of the scanned inputs."""
     if node.version < 9:
-        raise node.refuse("Scan of version 8, which has batches", "version 9 or newer")
+        return _run_batches(node, scope)
     body, count = node.graphs["body"], int(node.attrs["num_scan_inputs"])
     kept = len(node.inputs) - count
     scanned = [node.x(kept + n) for n in range(count)]
@@ -134,6 +135,25 @@ def run_scan(node: Node, scope: OperandScope) -> list[Output]:
         for p, reverse, axis in zip(parts, out_back, out_axes, strict=True)
     ]
     return [*carried, *stacked]
+
+
+def _run_batches(node: Node, scope: OperandScope) -> list[Output]:
+    """Scan the elements of a batch in turn, as version 8 has them: the batch is axis 0, and the steps are axis 1."""
+    if node.has(0):
+        raise node.refuse("lengths of sequences", "none: sequences of the same length")
+    given, count = [node.x(n) for n in range(1, len(node.inputs))], int(node.attrs["num_scan_inputs"])
+    batches = {shape_of(x)[0] for x in given}
+    if len(batches) != 1 or 0 in batches:
+        raise InvalidArgument(node.op_type, f"batches of {sorted(batches)}", allowed="one number, at least 1")
+    attrs = {"num_scan_inputs": count, "scan_input_directions": node.attrs.get("directions", [0] * count)}
+    made: list[list[Operand]] = []
+    for n in range(batches.pop()):
+        parts = [node.emit("slice", x, starts=(n,), ends=(n + 1,), axes=(0,)) for x in given]
+        inputs = [node.emit("squeeze", x, axes=(0,)) for x in parts]
+        one = replace(node, version=9, inputs=[*inputs], attrs=attrs, elements=node.elements[1:])
+        made.append([_check_part(node, x) for x in run_scan(one, scope)])
+        node.each = one.each
+    return [node.emit("stack", *parts, axis=0) for parts in zip(*made, strict=True)]
 
 
 def run_sequence_map(node: Node, scope: OperandScope) -> list[Output]:

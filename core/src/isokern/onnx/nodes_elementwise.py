@@ -200,12 +200,22 @@ def bit_cast(node: Node) -> Output:
 
 
 def prelu(node: Node) -> Output:
-    """Scale what is negative; before opset 7 a slope is a channel's, wherever the channels are not last."""
+    """Scale what is negative; before version 7 a slope is a channel's, and later one that fits nothing else."""
     x, slope = node.x(), node.x(1)
     shape, given = shape_of(x), shape_of(slope)
-    if len(shape) > 2 and given == (shape[1],) and shape[1] not in (1, shape[-1]):
+    if len(shape) > 2 and given == (shape[1],) and (node.version < 7 or shape[1] not in (1, shape[-1])):
         slope = node.reshape(slope, (*given, *[1] * (len(shape) - 2)))
-    return node.emit("prelu", x, slope)
+    if is_float(x):
+        return node.emit("prelu", x, slope)
+    negative = node.emit("less", x, node.full((), 0, dtype_of(x)))
+    return node.emit("where", negative, node.emit("mul", x, slope), x)
+
+
+def shrink(node: Node) -> Output:
+    """Bring what is outside a range nearer to it, and make the rest 0; integers are truncated afterwards."""
+    how = {name: float(node.attrs[name]) for name in ("lambd", "bias")}
+    x = node.x()
+    return node.cast(node.emit("shrink", x if is_float(x) else node.cast(x, F64), **how), dtype_of(x))
 
 
 def identity(node: Node) -> Output:
@@ -214,13 +224,13 @@ def identity(node: Node) -> Output:
 
 
 def dropout(node: Node) -> Output | tuple[Output, ...]:
-    """Return the input: a graph is for inference; the mask is all ones."""
+    """Return the input: a graph is for inference. The mask is all ones; before version 12, which says so, zeros."""
     if node.has(2) and bool(node.number(2)) and (not node.has(1) or node.number(1)):
         raise node.refuse("training_mode, which drops elements", "inference, or a ratio of 0")
     x = node.x()
     if not any(node.wanted[1:]):
         return x
-    return x, node.full(node.shape(), 1, dtype_of(x) if node.version < 10 else BOOL)
+    return x, node.full(node.shape(), int(node.version >= 12), dtype_of(x) if node.version < 10 else BOOL)
 
 
 def swiglu(node: Node) -> Output:
@@ -263,7 +273,7 @@ NODES: dict[str, Handler] = {
     "PRelu": prelu,
     "Pow": pow_,
     "Selu": selu,
-    "Shrink": row("shrink", lambd="lambd", bias="bias"),
+    "Shrink": shrink,
     "Sum": chain("add"),
     "SwiGLU": swiglu,
     "Swish": row("swish", beta="alpha"),

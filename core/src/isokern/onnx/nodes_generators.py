@@ -88,8 +88,11 @@ def window(kind: str, **more: float) -> Handler:
             raise node.refuse(f"elements of type {name}", "floats")
         wanted = our_dtype(name)
         computed = wanted if wanted.kind == "f" and not wanted.storage else F64
-        periodic = bool(node.attrs["periodic"])
-        return node.cast(node.emit(kind, length=int(node.number(0)), periodic=periodic, to=computed, **more), wanted)
+        length, periodic = int(node.number(0)), bool(node.attrs["periodic"])
+        if length == 1 and periodic:  # its first element, as the definition computes it; ours is 1, as NumPy's
+            longer = node.emit(kind, length=2, periodic=True, to=computed, **more)
+            return node.cast(node.emit("slice", longer, starts=(0,), ends=(1,)), wanted)
+        return node.cast(node.emit(kind, length=length, periodic=periodic, to=computed, **more), wanted)
 
     return handle
 

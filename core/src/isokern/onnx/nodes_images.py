@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .node import Handler, Node, Output
+from ..dtypes import F32, F64
+from .node import Handler, Node, Output, dtype_of
 from .resizing import resize
 
 
@@ -10,7 +11,11 @@ def grid_sample(node: Node) -> Output:
     """Sample at places of a grid; older opsets call the modes bilinear and bicubic."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(node.attrs["mode"], node.attrs["mode"])
     how = {"padding": node.attrs["padding_mode"], "align_corners": bool(node.attrs["align_corners"])}
-    return node.emit("grid_sample", node.x(), node.x(1), mode=mode, **how)
+    x, grid = node.x(), node.x(1)
+    if dtype_of(x) is dtype_of(grid):
+        return node.emit("grid_sample", x, grid, mode=mode, **how)
+    wide = F64 if F64 in (dtype_of(x), dtype_of(grid)) else F32
+    return node.cast(node.emit("grid_sample", node.cast(x, wide), node.cast(grid, wide), mode=mode, **how), dtype_of(x))
 
 
 def affine_grid(node: Node) -> Output:

@@ -47,10 +47,10 @@ def one_hot(node: Node) -> Output:
 
 
 def non_zero(node: Node) -> Output:
-    """Return the places of what is not 0, one a column."""
+    """Return the places of what is not 0, one a column; those of a scalar have no rows, as the definition says."""
+    found, count = node.emit_all("nonzero", node.x() if node.rank else node.reshape(node.x(), (1,)))
     if not node.rank:
-        raise node.refuse("a scalar", "rank 1 or more")
-    found, count = node.emit_all("nonzero", node.x())
+        found = node.emit("slice", found, starts=(0,), ends=(0,))
     return node.cut(found, count, axis=1)
 
 

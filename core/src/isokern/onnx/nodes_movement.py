@@ -94,7 +94,12 @@ def slice_(node: Node) -> Output:
         steps = node.ints(4) if node.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise InvalidArgument(node.op_type, f"starts {starts}, ends {ends}, axes {axes}, steps {steps}")
-    return slice_axes(node, node.x(), [node.axis(a) for a in axes], list(zip(starts, ends, steps, strict=True)))
+    axes = [node.axis(a) for a in axes]
+    # A backward slice that starts before the first element starts at it; in Python it would be empty
+    starts = [
+        -d if s < 0 and b < -d else b for b, s, d in zip(starts, steps, (node.shape()[a] for a in axes), strict=True)
+    ]
+    return slice_axes(node, node.x(), axes, list(zip(starts, ends, steps, strict=True)))
 
 
 def split(node: Node) -> list[Output]:

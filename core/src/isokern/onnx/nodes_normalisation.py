@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..dtypes import F32, I64
+from ..dtypes import F32, F64, I64
 from .node import Handler, Node, Operand, Output, dtype_of, row, shape_of
 
 
@@ -43,7 +43,12 @@ def rms_normalization(node: Node) -> Output:
     """Divide by the root of the mean square over the axes from one on."""
     axis, dims, (w,) = _rows(node, 1)
     x = node.reshape(node.x(), (*node.shape()[:axis], math.prod(dims)))
-    return node.reshape(node.emit("rms_norm", x, w, eps=float(node.attrs["epsilon"])), node.shape())
+    how = {"eps": float(node.attrs["epsilon"])}
+    if w is None or dtype_of(w) is dtype_of(x):
+        return node.reshape(node.emit("rms_norm", x, w, **how), node.shape())
+    wide = F64 if F64 in (dtype_of(w), dtype_of(x)) else F32  # the result has the type of the weights
+    y = node.cast(node.emit("rms_norm", node.cast(x, wide), node.cast(w, wide), **how), dtype_of(w))
+    return node.reshape(y, node.shape())
 
 
 def batch_normalization(node: Node) -> Output | list[Output]:
@@ -54,8 +59,9 @@ def batch_normalization(node: Node) -> Output | list[Output]:
         raise node.refuse("moments as results, for training", "the first result alone")
     if not node.attrs.get("spatial", 1):
         return _normalize_each(node, x, (w, bias, mean, var), eps)
+    w, bias = node.cast(w, dtype_of(x)), node.cast(bias, dtype_of(x))
     if not node.attrs.get("training_mode", 0):
-        x, w, bias, mean, var = (node.cast(t, dtype_of(x)) for t in (x, w, bias, mean, var))
+        mean, var = node.cast(mean, dtype_of(x)), node.cast(var, dtype_of(x))
         return node.emit("batch_norm", x, mean, var, w, bias, eps=eps)
     axes = (0, *range(2, node.rank))
     batch_var, batch_mean = node.emit_all("var_mean", x, axes=axes, correction=0.0)
@@ -63,6 +69,7 @@ def batch_normalization(node: Node) -> Output | list[Output]:
     keep = float(node.attrs["momentum"])
     found: list[Output] = [y]
     for old, new in ((mean, batch_mean), (var, batch_var)):
+        new = node.cast(new, dtype_of(old))
         found.append(node.emit("axpy", new, node.emit("scale", old, value=keep), alpha=1 - keep))
     return found
 

@@ -13,6 +13,8 @@ def recurrent(kind: str, states: int) -> Handler:
 
     def handle(node: Node) -> list[Output]:
         attrs = node.attrs
+        if attrs["direction"] == "foward":  # so ONNX's definition of GRU-1 spells its default
+            node.attrs = attrs = {**attrs, "direction": "forward"}
         usual = USUAL[node.op_type]
         directions = 2 if attrs["direction"] == "bidirectional" else 1
         how: dict[str, object] = {"direction": attrs["direction"]}

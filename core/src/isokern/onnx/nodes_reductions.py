@@ -54,7 +54,7 @@ def _reduce(node: Node, kind: str, x: Operand, axes: tuple[int, ...]) -> Operand
             total = node.emit("reduce_sum", node.cast(x, I64), **how)
             count = node.full((), math.prod(shape_of(x)[a] for a in axes), I64)
             return node.cast(node.emit("trunc_divide", total, count), dtype)
-        elif kind == "reduce_l2":
+        elif kind in ("reduce_l2", "reduce_log_sum"):
             return node.cast(node.emit(kind, node.cast(x, F64), **how), dtype)
     if not is_float(x) and kind not in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min") and dtype is not BOOL:
         raise node.refuse(f"{kind} of {dtype}", "floats")

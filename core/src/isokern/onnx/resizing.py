@@ -50,21 +50,24 @@ def resize(node: Node) -> Output:
     if not changed:
         return x
     exact = all(sizes[n] == shape[axes[n]] * scales[n] for n in changed)
-    nearest = "floor" if old else str(attrs.get("nearest_mode", "round_prefer_floor"))
+    roundings = [_rounding(node, old, scales[n]) for n in changed]
     first = min(axes[n] for n in changed)
-    if exact and places in MATCHING and is_float(x) and mode in ("nearest", "linear", "cubic"):
+    alike = mode != "nearest" or len(set(roundings)) == 1
+    if exact and alike and places in MATCHING and is_float(x) and mode in ("nearest", "linear", "cubic"):
         full = list(shape)
         for n in changed:
             full[axes[n]] = sizes[n]
-        how: dict[str, Any] = {"mode": mode, "coordinates": places, "nearest_mode": nearest}
+        how: dict[str, Any] = {"mode": mode, "coordinates": places, "nearest_mode": roundings[0]}
         if not old:
             how |= {"cubic_a": float(attrs["cubic_coeff_a"]), "exclude_outside": bool(attrs["exclude_outside"])}
             how["antialias"] = bool(attrs.get("antialias", 0))
         return node.emit("interpolate", x, sizes=tuple(full[first:]), **how)
     outside: list[tuple[int, Array]] = []
-    for n in changed:
+    for n, nearest in zip(changed, roundings, strict=True):
         axis, count = axes[n], len(axes)
-        at = _places(places, shape[axis], sizes[n], scales[n], roi[n], roi[n + count])
+        # In F32 if places are rounded, as ONNX Runtime computes them: 1 / 0.1 is 10 then
+        i = np.arange(sizes[n], dtype=np.float32 if mode == "nearest" else np.float64)
+        at = _places(places, i, shape[axis], scales[n], roi[n], roi[n + count])
         if crop:
             outside.append((axis, (at < 0) | (at > shape[axis] - 1)))
         if mode == "nearest":
@@ -72,6 +75,17 @@ def resize(node: Node) -> Output:
         else:
             x = _product(node, x, axis, _weights(node, mode, at, shape[axis], scales[n]))
     return _fill(node, x, outside, float(attrs.get("extrapolation_value", 0.0)))
+
+
+def _rounding(node: Node, old: bool, scale: float) -> str:
+    """Return how a place is rounded to an element.
+
+    Before version 11 the definition does not say it; in ONNX's test of version 10 and in ONNX Runtime, an axis that
+    shrinks reads the element behind the place, and one that grows the element before it.
+    """
+    if old:
+        return "ceil" if scale < 1 else "floor"
+    return str(node.attrs.get("nearest_mode", "round_prefer_floor"))
 
 
 def _fit(policy: str, sizes: list[int], dims: list[int]) -> tuple[list[int], list[float]]:
@@ -85,15 +99,15 @@ def _fit(policy: str, sizes: list[int], dims: list[int]) -> tuple[list[int], lis
     return [math.floor(scale * d + 0.5) for d in dims], [scale] * len(dims)
 
 
-def _places(kind: str, dim: int, size: int, scale: float, start: float, end: float) -> Array:
-    """Return where each element of the result lies in the input."""
-    i = np.arange(size, dtype=np.float64)
+def _places(kind: str, i: Array, dim: int, scale: float, start: float, end: float) -> Array:
+    """Return where each element i of the result lies in the input."""
+    size = len(i)
     if kind == "asymmetric":
         return i / scale
     if kind == "align_corners":
         return i * (dim - 1) / (dim * scale - 1) if dim * scale != 1 else np.zeros(size)
     if kind == "pytorch_half_pixel" and size == 1:
-        return np.full(size, -0.5)
+        return np.zeros(size)
     if kind == "tf_crop_and_resize":
         if size == 1:
             return np.full(1, 0.5 * (start + end) * (dim - 1))
