@@ -22,6 +22,7 @@ from typing import Any
 import accuracies
 import contracts as backend_contracts
 import onnx_suite as onnx_backend_suite
+import onnx_versions as versions_of_onnx
 import operator_pages
 import support
 from tables import table
@@ -167,6 +168,11 @@ def onnx_suite() -> str:
     return onnx_backend_suite.tabulate()
 
 
+def onnx_versions() -> str:
+    """Return how each version of each operator of ONNX is read."""
+    return versions_of_onnx.tabulate()
+
+
 def accuracy() -> str:
     """Return the table of the operators' largest errors."""
     return accuracies.tabulate_all()
@@ -226,6 +232,7 @@ PARTS: dict[str, Callable[..., str]] = {
         c_operators,
         matrix,
         onnx_suite,
+        onnx_versions,
         accuracy,
         xpu_rules,
         cuda_rules,
@@ -314,8 +321,12 @@ def main(arguments: Sequence[str]) -> None:
             support.write(backends)
         case ["onnx_suite", *devices]:
             onnx_backend_suite.write(devices)
+        case ["onnx_versions", device]:
+            versions_of_onnx.write(device)
         case _:
-            raise SystemExit("give one of these: site FOLDER, support BACKEND …, onnx_suite DEVICE …")
+            raise SystemExit(
+                "give one of these: site FOLDER, support BACKEND …, onnx_suite DEVICE …, onnx_versions DEVICE"
+            )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import onnx_suite
+import onnx_versions
 import speed
 import status
 import support
@@ -123,6 +124,23 @@ def check_onnx_suite(path: Path) -> list[str]:
         return [f"it cannot be read: {type(error).__name__}: {error}"]
     devices = [f"{backend}:0" for backend in BACKENDS]
     return found + compare_names("a device", kept, devices) + demand_names("the device", kept, devices)
+
+
+def check_onnx_versions(path: Path) -> list[str]:
+    """Check that each line is of an operator that is read, with who computes the same, or of a refusal with its words.
+
+    That every version of every operator has a line is for a test beside the library, which is not installed everywhere.
+    """
+    rows = read_rows(path)
+    if not rows or tuple(rows[0]) != onnx_versions.COLUMNS:
+        return [f"its columns are not {', '.join(onnx_versions.COLUMNS)}"]
+    if any(None in row or None in row.values() for row in rows):
+        return [f"it has a line that has not {len(onnx_versions.COLUMNS)} fields"]
+    keys = [(row["operator"], row["version"]) for row in rows]
+    found = [f"{name} {version} has more than one line" for name, version in {k for k in keys if keys.count(k) > 1}]
+    return found + [
+        f"{k} says nothing" for k, row in zip(keys, rows, strict=True) if not (row["compared with"] or row["refused"])
+    ]
 
 
 def read_exceptions() -> set[str]:

@@ -146,6 +146,12 @@ MEASURED = {
         [[PYTHON, "docs/generate.py", "onnx_suite", *(f"{backend}:0" for backend in measured.BACKENDS)]],
         measured.check_onnx_suite,
     ),
+    "onnx_versions": Measured(
+        "docs/onnx_versions.tsv",
+        "drawn nodes of every operator and version of ONNX, beside ONNX Runtime and onnx.reference",
+        [[PYTHON, "docs/generate.py", "onnx_versions", "cpu:0"]],
+        measured.check_onnx_versions,
+    ),
     "speed": Measured(
         "docs/speed.tsv",
         "the time of each operator on one core of the CPU, next to NumPy and ONNX Runtime",

@@ -19,6 +19,7 @@ PLANTED = {
     "accuracy": ("acos\tF32\tcpu\t", "acos\tF32\tgpu\t", "it has a row for a device that does not exist: gpu"),
     "support": ('"abs": ', '"abz": ', "it has a row for an operator that does not exist: abz"),
     "onnx_suite": ('"passed": ', '"past": ', "it has a row for an outcome that does not exist: past"),
+    "onnx_versions": ("Abs\t6\t", "Abs\t1\t", "the line of Abs 1 is there twice"),
     "speed": ("abs\tF32\tx=262144\tnumpy", "abs\tF32\tx=7\tnumpy", "abs F32 x=7 numpy is not a medium sample"),
     "mutations": (
         "/kernels/convert.h:",
