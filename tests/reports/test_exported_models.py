@@ -78,7 +78,9 @@ def test_a_dim_of_one_goes_with_any(equation: str, shapes: tuple[tuple[int, ...]
     given = [draw.standard_normal(s).astype(np.float32) for s in shapes]
     names = "ab"[: len(given)]
     infos = ", ".join(f"float[{','.join(map(str, s))}] {n}" for n, s in zip(names, shapes, strict=True))
-    text = f'({infos}) => (float y) {{ y = Einsum<equation="{equation}">({", ".join(names)}) }}'
+    rank = len(equation.split("->")[1])
+    dims = f"[{','.join('pqr'[:rank])}]" if rank else ""
+    text = f'({infos}) => (float{dims} y) {{ y = Einsum<equation="{equation}">({", ".join(names)}) }}'
     sizes: dict[str, int] = {}
     terms = equation.split("->")[0].split(",")
     for term, shape in zip(terms, shapes, strict=True):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..graph.ir import Value
-from ..status import BadTensorDtype
+from ..status import BadTensorDtype, BadTensorShape
 from .elements import NARROW, Array, element_name, name_of, our_dtype
 from .importer import Importer
-from .node import Maps, Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of
+from .node import Maps, Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of, shape_of
 from .reader import Source
 from .segments import Segment
+from .tensor_info import Dim, TensorInfo
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,13 @@ def build(
     elements: Mapping[str, str],
     shapes: Mapping[str, Sequence[int]],
     known: Mapping[str, Array],
+    declared: Sequence[TensorInfo],
+    bound: Mapping[str, int],
 ) -> Built:
-    """Import a model: `elements` are the types of its inputs, `known` those inputs whose content is built in."""
+    """Import a model: `elements` are the types of its inputs, `known` those inputs whose content is built in.
+
+    `declared` is what the model says of its results, and `bound` what the names of dims stand for.
+    """
     importer, scope = Importer(source), OperandScope()
     for name, array in source.arrays.items():
         importer.define(scope, name, array)
@@ -55,13 +61,14 @@ def build(
             scope.narrow[name] = elements[name]
     importer.run_graph(source.message.graph, scope)
     results = []
-    for value in source.message.graph.output:
+    for value, told in zip(source.message.graph.output, declared, strict=True):
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)
         if isinstance(found, Maps) and value.type.HasField("sequence_type"):
             found = found.value
         if found is None or isinstance(found, (Parts, Maps)):
             raise UnsupportedModel(value.name, "the result is no tensor", allowed="tensors")
         _check_type(value, found.value if isinstance(found, Ragged) else found, narrow)
+        _check_dims(told, found, bound)
         if isinstance(found, Ragged):
             whole, count = (_keep(importer, v) for v in (found.value, found.count))
             results.append(Result(value.name, None, whole, count, found.axis, narrow))
@@ -81,6 +88,27 @@ def _check_type(declared: Any, found: Operand, narrow: str | None) -> None:
     if said != name:
         raise BadTensorDtype(
             declared.name, f"the result has elements of type {name}", allowed=f"{said}, as it is declared"
+        )
+
+
+def _check_dims(told: TensorInfo, found: Operand | Ragged, bound: Mapping[str, int]) -> None:
+    """Raise BadTensorShape if a result has other dims than the model says: one of the two is wrong.
+
+    A name that no input binds may be any number, and so may the dim of a result whose size depends on numbers.
+    """
+    if "..." in told.shape:
+        return
+    whole = found.value if isinstance(found, Ragged) else found
+    shape: list[Dim] = list(shape_of(whole))
+    if isinstance(found, Ragged):
+        shape[found.axis] = "?"
+    said = [bound.get(d, "?") if isinstance(d, str) else d for d in told.shape]
+    if len(said) != len(shape) or any("?" not in (s, d) and s != d for s, d in zip(said, shape, strict=True)):
+        names = {d: bound[d] for d in told.shape if isinstance(d, str) and d in bound}
+        allowed = f"{told}" + "".join(f", {name} = {size}" for name, size in names.items()) + ", as it is declared"
+        hint = "if the declaration is wrong, take the shape out of the model's output"
+        raise BadTensorShape(
+            told.name, f"the result has dims [{', '.join(map(str, shape))}]", allowed=allowed, hint=hint
         )
 
 

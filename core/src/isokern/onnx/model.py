@@ -33,7 +33,7 @@ from .importer import list_unknown
 from .node import ConstantNeeded, UnsupportedModel
 from .reader import Source, read
 from .segments import Table
-from .tensor_info import TensorInfo, describe_result, describe_tensor, dims_of, free_leading
+from .tensor_info import TensorInfo, describe_result, describe_tensor, dims_of, free_leading, free_results
 
 wait_before_forks()
 KEPT = 8  # programs of a model
@@ -82,7 +82,8 @@ class Model:
         inputs = tuple(describe_tensor(source.where, v, dims) for v in graph.input if v.name not in held)
         self.inputs = free_leading(source.where, inputs, dynamic)
         self._dtypes = {t.name: OURS[t.element].numpy for t in self.inputs if t.element in OURS}
-        self.outputs = tuple(describe_result(source.where, v, dims, graph.node) for v in graph.output)
+        outputs = tuple(describe_result(source.where, v, dims, graph.node) for v in graph.output)
+        self.outputs = outputs if dynamic is False else free_results(outputs)
         self.known_inputs: set[str] = set()
         free = {d for t in self.inputs for d in t.shape if isinstance(d, str)}
         if unknown := set(dims) - {d for v in graph.input for d in dims_of(v)}:
@@ -216,7 +217,8 @@ class Model:
                 return self._programs[key]
             try:
                 with hold_collections():
-                    built = build(self._source, {t.name: t.element for t in self.inputs}, shapes, known)
+                    elements = {t.name: t.element for t in self.inputs}
+                    built = build(self._source, elements, shapes, known, self.outputs, self._name_dims(shapes))
             except ConstantNeeded as needed:
                 self._know(needed, shapes)
                 if feeds is None:
@@ -226,6 +228,11 @@ class Model:
             while len(self._programs) > KEPT:
                 self._programs.popitem(last=False)  # not closed: another thread may be about to run it
             return compiled
+
+    def _name_dims(self, shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
+        """Return what the names of dims stand for."""
+        pairs = [pair for t in self.inputs for pair in zip(t.shape, shapes[t.name], strict=True)]
+        return {name: size for name, size in pairs if isinstance(name, str)}
 
     def _know(self, needed: ConstantNeeded, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Add the inputs that have to be known, unless they are too large to be part of a program."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..arguments import integer
@@ -88,3 +88,12 @@ def free_leading(where: str, inputs: tuple[TensorInfo, ...], dynamic: bool | Col
     while name in taken and name not in said:
         name += "'"
     return tuple(TensorInfo(t.name, t.element, (name, *t.shape[1:])) if t.name in wanted else t for t in inputs)
+
+
+def free_results(results: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
+    """Return what is said of results, of which leading dims that are numbers follow from those that are free."""
+    names = [f"{t.name}.0" if t.shape and isinstance(t.shape[0], int) else None for t in results]
+    return tuple(
+        t if name is None else replace(t, shape=(name, *t.shape[1:]))
+        for t, name in zip(results, names, strict=True)
+    )
