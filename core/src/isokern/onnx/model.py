@@ -36,7 +36,8 @@ from .segments import Table
 from .tensor_info import TensorInfo, describe_result, describe_tensor, dims_of, free_leading, free_results
 
 wait_before_forks()
-KEPT = 8  # programs of a model
+KEPT = 96  # sets of programs of a model
+LEAST, KEPT_BYTES = 8, 1 << 28  # those that are kept whatever memory they have, and what all may have beyond
 VARY = "a dim that varies has a name in the model; load(…, dynamic=True) frees leading dims alone"
 
 
@@ -46,6 +47,11 @@ class _Compiled:
 
     built: Built
     programs: list[Program | None] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all memory of the programs, without parameters."""
+        return sum(program.nbytes for program in self.programs or () if program is not None)
 
     def model(self, where: str) -> graphs.Model:
         """Return the graph with its parameters."""
@@ -58,7 +64,7 @@ class Model:
     """A model on a device; `load` makes it.
 
     `inputs` and `outputs` describe what `run` takes and gives. Dims that have names are bound by `dims` of `load` or by
-    the arrays of a run: each set of dims has a program of its own, and the last eight are kept, which share their
+    the arrays of a run: each set of dims has a program of its own, and the last of these are kept, which share their
     parameters. The same holds for inputs that decide shapes (`known_inputs`): what they hold is part of the program.
     """
 
@@ -225,8 +231,10 @@ class Model:
                     raise
                 continue
             self._programs[key] = compiled = _Compiled(built)
-            while len(self._programs) > KEPT:
-                self._programs.popitem(last=False)  # not closed: another thread may be about to run it
+            held = sum(c.nbytes for c in self._programs.values())
+            while len(self._programs) > KEPT or (len(self._programs) > LEAST and held > KEPT_BYTES):
+                _, dropped = self._programs.popitem(last=False)  # not closed: another thread may be about to run it
+                held -= dropped.nbytes
             return compiled
 
     def _name_dims(self, shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
