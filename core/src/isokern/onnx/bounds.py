@@ -20,16 +20,19 @@ MAX_NODES = 200_000  # with those of functions and loops, each time
 MAX_CALLS = 64  # functions within functions
 MAX_BYTES = 1 << 30  # of the nodes when functions are expanded: half of what a message can have
 
-KNOWN_ELEMENTS = 64  # of a float input whose content may be built into a program; integers may have more
-KNOWN_INTEGERS = 1 << 16
+MAX_ASKED = 64  # values of a run for which the building of the rest waits
+KNOWN_INTEGERS = 1 << 16  # elements of an input, or of a value that is asked for, whose content is built in
 UNREAD = "training_info"
 
 Key = tuple[str, str, str]  # a function's domain, name and overload
 
 
 def most_known(dtype: DType) -> int:
-    """Return how many elements an input may have whose content is built into a program."""
-    return KNOWN_ELEMENTS if dtype.kind == "f" else KNOWN_INTEGERS
+    """Return how many elements an input may have whose content is built into a program.
+
+    Floats are others in each run, so what follows from them is asked for.
+    """
+    return 0 if dtype.kind == "f" else KNOWN_INTEGERS
 
 
 def check_tensors(where: str, message: Any) -> None:

@@ -10,7 +10,7 @@ from ..graph.ir import Value
 from ..status import BadTensorDtype, BadTensorShape
 from .elements import NARROW, Array, element_name, name_of, our_dtype
 from .importer import Importer
-from .node import Maps, Operand, OperandScope, Parts, Ragged, UnsupportedModel, dtype_of, shape_of
+from .node import Maps, Operand, OperandScope, Parts, Ragged, UnsupportedModel, ValueNeeded, dtype_of, shape_of
 from .reader import Source
 from .segments import Segment
 from .tensor_info import Dim, TensorInfo
@@ -34,6 +34,7 @@ class Built:
 
     segments: tuple[Segment, ...]
     results: tuple[Result, ...]
+    asks: str = ""  # why the one result has to be known before the rest is built
 
 
 def build(
@@ -43,12 +44,14 @@ def build(
     known: Mapping[str, Array],
     declared: Sequence[TensorInfo],
     bound: Mapping[str, int],
+    answers: Sequence[Array] = (),
 ) -> Built:
     """Import a model: `elements` are the types of its inputs, `known` those inputs whose content is built in.
 
-    `declared` is what the model says of its results, and `bound` what the names of dims stand for.
+    `declared` is what the model says of its results, and `bound` what the names of dims stand for. `answers` are the
+    values that the building asks for, in turn. If there are more, the graph ends with the next one as its result.
     """
-    importer, scope = Importer(source), OperandScope()
+    importer, scope = Importer(source, answers), OperandScope()
     for name, array in source.arrays.items():
         importer.define(scope, name, array)
     scope.narrow |= source.narrow
@@ -59,7 +62,11 @@ def build(
             scope[name] = importer.input(name, shape, our_dtype(elements[name]))
         if elements[name] in NARROW:
             scope.narrow[name] = elements[name]
-    importer.run_graph(source.message.graph, scope)
+    try:
+        importer.run_graph(source.message.graph, scope)
+    except ValueNeeded as needed:
+        asked = Result("", None, _keep(importer, needed.value))
+        return Built(tuple(importer.segments), (asked,), needed.problem)
     results = []
     for value, told in zip(source.message.graph.output, declared, strict=True):
         found, narrow = scope.find(value.name, value.name), scope.narrow.get(value.name)

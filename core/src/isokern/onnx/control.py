@@ -1,6 +1,6 @@
-"""Control flow whose course is known when the graph is built: the branch of an If, Loop and Scan step by step.
+"""Control flow: the branch of an If, Loop and Scan step by step; a course that is not known is asked for.
 
-A loop that would be too long step by step is a program that runs again and again.
+A loop that would be too long step by step, or whose length a run decides, is a program that runs again and again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..dtypes import I64
+from ..dtypes import I64, DType
 from ..graph.ir import Value
 from ..status import InvalidArgument, IsokernError
 from .elements import NARROW, element_name, our_dtype
-from .node import Node, Operand, OperandScope, Output, Parts, Ragged, dtype_of, shape_of
+from .node import Node, Operand, OperandScope, Output, Parts, Ragged, UnsupportedModel, dtype_of, shape_of
 from .reader import subgraphs
-from .segments import Scanned
+from .segments import LONGEST, Scanned
 
 MAX_STEPS = 10_000  # of a loop that is unrolled
 MAX_UNROLLED = 20_000  # nodes that a loop of known length is unrolled to
-LONGEST = 10_000_000  # steps of a loop that is a program
 Kinds: TypeAlias = "list[str | None]"  # narrow types of operands
 
 
@@ -42,22 +41,30 @@ def run_if(node: Node, scope: OperandScope) -> list[Output]:
     """Import one of the branches, or both if the condition is known only when the model runs."""
     condition = node.x()
     if isinstance(condition, Value) and not node.importer.may_be_known(condition):
-        return _run_both(node, scope, condition)
+        outputs = _run_both(node, scope, condition)
+        if outputs is not None:
+            return outputs
     outputs, node.each = _run(node, node.graphs["then_branch" if node.number(0) else "else_branch"], scope, [], [])
     return outputs
 
 
-def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output]:
-    """Import both branches, and choose between their results: they have to be alike, and neither may fail."""
-    before = node.importer.count_emitted()
-    (yes, node.each), (no, others) = (
-        _run(node, node.graphs[name], scope, [], []) for name in ("then_branch", "else_branch")
-    )
+def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output] | None:
+    """Import both branches, and choose between their results; None unless these are alike and neither may fail."""
+    before, restore = node.importer.count_emitted(), node.importer.checkpoint()
+    try:
+        with node.importer.without_asking():
+            (yes, node.each), (no, others) = (
+                _run(node, node.graphs[name], scope, [], []) for name in ("then_branch", "else_branch")
+            )
+    except IsokernError:  # of a branch that perhaps is not taken
+        restore()
+        return None
     pairs = list(zip(yes, no, strict=True))
     tensors = all(isinstance(x, (Value, np.ndarray)) for pair in pairs for x in pair)
     alike = tensors and all((shape_of(a), dtype_of(a)) == (shape_of(b), dtype_of(b)) for a, b in pairs)
     if not alike or node.each != others or node.importer.may_fail(before):
-        node.need(condition, "the condition")
+        restore()
+        return None
     chosen = node.reshape(condition, ())
     return [node.emit("where", chosen, a, b) for a, b in pairs]
 
@@ -65,6 +72,9 @@ def _run_both(node: Node, scope: OperandScope, condition: Value) -> list[Output]
 def run_loop(node: Node, scope: OperandScope) -> list[Output]:
     """Import the body once for each step: inputs are the trip count, the first condition, and the carried values."""
     body = node.graphs["body"]
+    decided = [x for x in (node.get(0), node.get(1)) if _is_decided(node, x)]
+    if decided and (found := _run_while(node, scope, decided)) is not None:
+        return found
     steps = int(node.number(0)) if node.has(0) else None
     going = bool(node.number(1)) if node.has(1) else True
     carried: list[Any] = list(node.inputs[2:])
@@ -73,15 +83,19 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
         joined = [(0, False)] * (len(body.output) - 1 - kept)
         return _run_as_program(node, scope, body, steps, carried, [], joined)
     parts: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - kept)]
-    i = 0
+    i, restarted = 0, False
     while going and (steps is None or i < steps):
         if i >= MAX_STEPS:
             raise InvalidArgument(node.op_type, f"more than {MAX_STEPS} steps", allowed="a loop that can be unrolled")
         given = [np.asarray(i, np.int64), np.asarray(going), *carried]
         outputs, kinds = _run(node, body, scope, given, [None, None, *node.each[:kept]])
         condition, carried, node.each = outputs[0], outputs[1 : 1 + kept], kinds[1:]
+        if _is_decided(node, condition) and not restarted:
+            restarted = True
+            if (whole := _run_while(node, scope, [condition])) is not None:
+                return whole
         if isinstance(condition, Value):
-            node.need(condition, "the condition to go on")
+            condition = node.know(condition, "the condition to go on")
         going = bool(np.asarray(condition).reshape(-1)[0])
         for part, found in zip(parts, outputs[1 + kept :], strict=True):
             part.append(_check_part(node, found))
@@ -90,6 +104,32 @@ def run_loop(node: Node, scope: OperandScope) -> list[Output]:
         given = [np.asarray(0, np.int64), np.asarray(True), *carried]
         return [*carried, *_join_nothing(node, scope, body, given, [None, None, *node.each], [0] * len(parts))]
     return [*carried, *(node.emit("stack", *part, axis=0) for part in parts)]
+
+
+def _is_decided(node: Node, x: Any) -> bool:
+    """Return whether a run decides what an operand is: it depends on inputs that cannot be part of a program."""
+    return isinstance(x, Value) and not node.importer.may_be_known(x)
+
+
+def _run_while(node: Node, scope: OperandScope, decided: Sequence[Any]) -> list[Output] | None:
+    """Import a Loop whose length a run decides as a program; None if what it carries or gives changes its dims.
+
+    `decided` are the values that a run decides, of the trip count and the conditions.
+    """
+    body, restore, each = node.graphs["body"], node.importer.checkpoint(), node.each
+    carried = list(node.inputs[2:])
+    joined = [(0, False)] * (len(body.output) - 1 - len(carried))
+    trip, going = node.tensor(0), node.tensor(1)
+    steps: Any = LONGEST + 1 if trip is None else int(node.number(0)) if not _is_decided(node, trip) else trip
+    if isinstance(going, np.ndarray) and not going.all():
+        steps = 0
+    origins = frozenset[str]().union(*(node.importer.origins[x] for x in decided))
+    try:
+        return _run_as_program(node, scope, body, steps, carried, [], joined, going, origins)
+    except UnsupportedModel:
+        restore()
+        node.each = each
+        return None
 
 
 def run_scan(node: Node, scope: OperandScope) -> list[Output]:
@@ -176,10 +216,20 @@ def run_sequence_map(node: Node, scope: OperandScope) -> list[Output]:
 def _check_part(node: Node, x: Any) -> Operand:
     """Return what a step gives for a joined result; it has to be a tensor of known size."""
     if isinstance(x, Ragged):
-        node.need(x.count, "the size of a part of a result")
+        count = int(node.know(x.count, "the size of a part of a result"))
+        return node.emit("slice", x.value, starts=(0,), ends=(count,), axes=(x.axis,))
     if not isinstance(x, (Value, np.ndarray)):
         raise node.refuse("a part of a result that is no tensor", "tensors")
     return x
+
+
+def _describe_part(node: Node, x: Any) -> tuple[tuple[int, ...], DType]:
+    """Return dims and dtype of a part, of which there is none: a dim that depends on numbers is 0."""
+    if not isinstance(x, Ragged):
+        part = _check_part(node, x)
+        return shape_of(part), dtype_of(part)
+    shape = shape_of(x.value)
+    return (*shape[: x.axis], 0, *shape[x.axis + 1 :]), dtype_of(x.value)
 
 
 def _join_nothing(
@@ -190,8 +240,7 @@ def _join_nothing(
     try:
         with node.importer.trial():
             outputs, made = _run(node, body, scope, given, kinds)
-            parts = [_check_part(node, x) for x in outputs[first:]]
-        told, made = [(shape_of(x), dtype_of(x)) for x in parts], made[first:]
+            told, made = [_describe_part(node, x) for x in outputs[first:]], made[first:]
     except IsokernError:  # such as of an element that is not there
         types = [value.type.tensor_type for value in body.output[first:]]
         if not all(t.HasField("shape") and t.elem_type for t in types):
@@ -220,24 +269,32 @@ def _run_as_program(
     node: Node,
     scope: OperandScope,
     body: Any,
-    steps: int,
+    steps: int | Value,
     carried: Sequence[Any],
     scanned: Sequence[tuple[Operand, int, bool]],
     joined: Sequence[tuple[int, bool]],
+    going: Operand | None = None,
+    origins: frozenset[str] = frozenset(),
 ) -> list[Output]:
-    """Import a body as a segment: `scanned` are tensors, axes and directions, `joined` those of the parts."""
+    """Import a body as a segment: `scanned` are tensors, axes and directions, `joined` those of the parts.
+
+    `going` is the condition of a first step. If a run decides the number of steps, what is behind the loop is built
+    when that is known, unless nothing but carried values is given; `origins` are the inputs that decide it.
+    """
     importer, is_loop = node.importer, node.op_type == "Loop"
     if importer.in_loop:
-        raise node.refuse(f"{steps} steps within a long loop", "a loop that can be unrolled")
+        raise node.refuse("a long loop within a loop that runs as a program", "a loop that can be unrolled")
     for x in (*carried, *(x for x, _, _ in scanned)):
         if not isinstance(x, (Value, np.ndarray)):
             raise node.refuse("a carried value that is no tensor")
     sources = [importer.source_of(x) for x in carried]
     parts = [importer.source_of(x) for x, _, _ in scanned]
-    origins = frozenset[str]()
-    for x in (*carried, *(x for x, _, _ in scanned)):
+    for x in (*carried, *(x for x, _, _ in scanned), steps, going):
         origins |= importer.origins[x] if isinstance(x, Value) else frozenset()
-    loop = importer.begin_loop(steps)
+    length = importer.source_of(steps) if isinstance(steps, Value) else steps
+    first = importer.source_of(going) if isinstance(going, Value) else None
+    loop = importer.begin_loop(length)
+    loop.going = first
     given: list[Any] = []
     for x, source in zip(carried, sources, strict=True):
         given.append(importer.add_input("carried", shape_of(x), dtype_of(x), origins))
@@ -254,9 +311,11 @@ def _run_as_program(
     if is_loop:
         condition, *outputs = outputs
         del node.each[0]
-        if isinstance(condition, Value):
-            node.need(condition, "the condition to go on")
-        if not np.asarray(condition).all():
+        if _is_decided(node, condition):
+            loop.condition = loop.keep(importer.place(condition))
+        elif isinstance(condition, Value):
+            node.know(condition, "the condition to go on")
+        elif not np.asarray(condition).all():
             raise node.refuse("a condition that ends a long loop")
     made = []
     for n, x in enumerate(outputs):
@@ -268,14 +327,18 @@ def _run_as_program(
             raise node.refuse(f"a carried value of a long loop that is {now} after a step", f"{was}, as before")
         loop.outputs.append(loop.keep(importer.place(x)) if isinstance(x, Value) else x)
         made.append((shape_of(x), dtype_of(x)))
-    for n, (axis, _) in enumerate(joined, len(carried)):
-        shape, dtype = made[n]
-        axis = node.axis(axis, len(shape) + 1)
-        loop.joined.append((axis, joined[n - len(carried)][1]))
-        made[n] = (*shape[:axis], steps, *shape[axis:]), dtype
     for value in loop.builder.graph.inputs:
         origins |= importer.origins[value]
-    return list(importer.end_loop(made, origins))
+    count = importer.end_loop(origins)
+    found: list[Output] = [importer.receive(loop, *made[n], origins) for n in range(len(carried))]
+    if joined and (loop.condition is not None or not isinstance(steps, int) or first is not None):
+        steps = int(node.know(count, "the number of steps"))
+    assert isinstance(steps, int) or not joined
+    for (shape, dtype), (given_axis, backwards) in zip(made[len(carried) :], joined, strict=True):
+        axis = node.axis(given_axis, len(shape) + 1)
+        loop.joined.append((axis, backwards))
+        found.append(importer.receive(loop, (*shape[:axis], steps, *shape[axis:]), dtype, origins))
+    return found
 
 
 def _each(node: Node, name: str, count: int) -> list[int]:

@@ -28,8 +28,8 @@ MOVES = frozenset({
 class Importer(Construction):
     """Runs the nodes of a model: operators are emitted into the last segment."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source.message.graph.name or "model")
+    def __init__(self, source: Source, answers: Sequence[Array] = ()) -> None:
+        super().__init__(source.message.graph.name or "model", answers)
         self.source = source
         self._opsets: Mapping[str, int] = source.opsets  # of the graph or function whose nodes are imported
         self._calls = self._nodes = 0
@@ -90,7 +90,8 @@ class Importer(Construction):
         view = Node(op_type, name, since, inputs, attrs, [bool(n) for n in made], self, graphs, narrow)
         for i, x in enumerate(inputs):
             if isinstance(x, Ragged):
-                view.need(x.count, f"the size of input {i}")
+                count = int(view.know(x.count, f"the size of input {i}"))
+                view.inputs[i] = view.emit("slice", x.value, starts=(0,), ends=(count,), axes=(x.axis,))
         self.label = node.name or next((n for n in made if n), "")
         found: Output | Sequence[Output]
         if own is not None:

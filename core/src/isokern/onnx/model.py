@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ from .segments import Table
 from .tensor_info import TensorInfo, describe_result, describe_tensor, dims_of, free_leading, free_results
 
 wait_before_forks()
-KEPT = 96  # sets of programs of a model
+KEPT = 96  # sets of programs of a model, with those that compute what the building of others waits for
 LEAST, KEPT_BYTES = 8, 1 << 28  # those that are kept whatever memory they have, and what all may have beyond
 VARY = "a dim that varies has a name in the model; load(…, dynamic=True) frees leading dims alone"
 
@@ -55,6 +55,8 @@ class _Compiled:
 
     def model(self, where: str) -> graphs.Model:
         """Return the graph with its parameters."""
+        if self.built.asks:
+            raise UnsupportedModel(where, self.built.asks, allowed="one graph: dims and a course that no values decide")
         if len(self.built.segments) > 1:
             raise UnsupportedModel(where, f"{len(self.built.segments)} graphs, for its long loops", allowed="one graph")
         return self.built.segments[0].model
@@ -65,7 +67,8 @@ class Model:
 
     `inputs` and `outputs` describe what `run` takes and gives. Dims that have names are bound by `dims` of `load` or by
     the arrays of a run: each set of dims has a program of its own, and the last of these are kept, which share their
-    parameters. The same holds for inputs that decide shapes (`known_inputs`): what they hold is part of the program.
+    parameters. The same holds for inputs that decide shapes (`known_inputs`), whose content is part of the program, and
+    for values that decide what comes after them, which a run computes first.
     """
 
     def __init__(
@@ -79,7 +82,8 @@ class Model:
     ) -> None:
         self._source, self._device, self._prepack = source, device, prepack
         self._passes = passes if isinstance(passes, str) else tuple(passes)
-        self._first: dict[int, Program] = {}  # of each segment, whose parameters the others share
+        # By the number of values asked for and of the segment: programs whose parameters the others share
+        self._first: dict[tuple[int, int], Program] = {}
         if device is not None:
             find_device(device)
         graph = source.message.graph
@@ -133,13 +137,20 @@ class Model:
         """
         feeds = self._name(arrays)
         shapes = self._bind(feeds)
-        with self._lock:
-            compiled = self._compile(shapes, feeds)
-        assert compiled.programs is not None
-        table: Table = {}
-        table.update(feeds.items())
-        for segment, program in zip(compiled.built.segments, compiled.programs, strict=True):
-            segment.run(program, table)
+        answers: list[Array] = []
+        while True:
+            with self._lock:
+                compiled = self._compile(shapes, feeds, answers)
+            assert compiled.programs is not None
+            table: Table = {}
+            table.update(feeds.items())
+            for segment, program in zip(compiled.built.segments, compiled.programs, strict=True):
+                segment.run(program, table)
+            if not compiled.built.asks:
+                break
+            (asked,) = compiled.built.results
+            assert asked.source is not None
+            answers.append(np.array(table[asked.source]))
         outputs = []
         for result in compiled.built.results:
             y = np.array(result.known) if result.source is None else table[result.source]
@@ -211,20 +222,23 @@ class Model:
 
     # Programs
 
-    def _find(self, shapes: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any] | None) -> _Compiled:
-        """Return what is built for these dims, and the content of the inputs that have to be known."""
+    def _find(
+        self, shapes: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any] | None, answers: Sequence[Array] = ()
+    ) -> _Compiled:
+        """Return what is built for these dims, the content of inputs that have to be known, and values asked for."""
         while True:
             known: dict[str, Array] = {}
             if feeds is not None:
                 known = {name: _host(feeds[name]) for name in self.known_inputs}
-            key = (tuple(shapes.items()), tuple((n, a.tobytes()) for n, a in sorted(known.items())))
+            contents = tuple((n, a.tobytes()) for n, a in sorted(known.items()))
+            key = (tuple(shapes.items()), contents, tuple((a.shape, a.tobytes()) for a in answers))
             if key in self._programs:
                 self._programs.move_to_end(key)
                 return self._programs[key]
             try:
                 with hold_collections():
                     elements = {t.name: t.element for t in self.inputs}
-                    built = build(self._source, elements, shapes, known, self.outputs, self._name_dims(shapes))
+                    built = build(self._source, elements, shapes, known, self.outputs, self._name_dims(shapes), answers)
             except ConstantNeeded as needed:
                 self._know(needed, shapes)
                 if feeds is None:
@@ -254,19 +268,22 @@ class Model:
             raise UnsupportedModel(self._source.where, needed.problem, allowed="a constant")
         self.known_inputs |= needed.inputs
 
-    def _compile(self, shapes: Mapping[str, tuple[int, ...]], feeds: Mapping[str, Any]) -> _Compiled:
-        compiled = self._find(shapes, feeds)
+    def _compile(
+        self, shapes: Mapping[str, tuple[int, ...]], feeds: Mapping[str, Any], answers: Sequence[Array]
+    ) -> _Compiled:
+        compiled = self._find(shapes, feeds, answers)
         if compiled.programs is None:
-            compiled.programs = [self._assemble(n, segment.model) for n, segment in enumerate(compiled.built.segments)]
+            built = compiled.built
+            compiled.programs = [self._assemble((len(answers), n), s.model) for n, s in enumerate(built.segments)]
         return compiled
 
     @hold_collections()
-    def _assemble(self, number: int, model: graphs.Model) -> Program | None:
+    def _assemble(self, place: tuple[int, int], model: graphs.Model) -> Program | None:
         if not model.graph.outputs:
             return None
-        how: dict[str, Any] = {"beside": self._first.get(number), "prepack": self._prepack}
+        how: dict[str, Any] = {"beside": self._first.get(place), "prepack": self._prepack}
         made = assemble(model.graph, model.parameters, self.device, self._passes, True, **how)
-        self._first.setdefault(number, made)
+        self._first.setdefault(place, made)
         return made
 
     def __repr__(self) -> str:

@@ -47,6 +47,14 @@ class ConstantNeeded(Exception):
         super().__init__(problem)
 
 
+class ValueNeeded(Exception):
+    """A value has to be known before the rest of the graph can be built: `value`, which depends on large inputs."""
+
+    def __init__(self, value: Value, problem: str) -> None:
+        self.value, self.problem = value, problem
+        super().__init__(problem)
+
+
 @dataclass(frozen=True)
 class Ragged:
     """The first `count` parts of a value along an axis: a result whose size depends on numbers."""
@@ -118,17 +126,29 @@ class NodeEmitter(Emits, Protocol):
     def add_input(self, name: str, shape: Sequence[int], dtype: DType, origins: frozenset[str]) -> Value:
         """Declare an input of the graph under construction."""
 
-    def begin_loop(self, steps: int) -> LoopSegment:
+    def begin_loop(self, steps: Source | int) -> LoopSegment:
         """Begin the graph of a loop's body."""
 
-    def end_loop(self, made: Sequence[tuple[Sequence[int], DType]], origins: frozenset[str]) -> list[Value]:
-        """Begin the graph behind a loop, and return what stands there for the loop's results."""
+    def end_loop(self, origins: frozenset[str]) -> Value:
+        """Begin the graph behind a loop, and return what stands there for the number of steps that it ran."""
+
+    def receive(self, loop: LoopSegment, shape: Sequence[int], dtype: DType, origins: frozenset[str]) -> Value:
+        """Return what stands behind a loop for its next result."""
+
+    def ask(self, where: str, value: Value, problem: str) -> Array:
+        """Return what a value is in the run that the graph is built for; ValueNeeded if that is not known yet."""
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Return a function that takes back the graphs that were begun since."""
+
+    def without_asking(self) -> AbstractContextManager[None]:
+        """Refuse in the block what would have to be asked for."""
 
     def trial(self) -> AbstractContextManager[None]:
         """Forget what the block emits; its values still tell their dtypes and dims."""
 
     def may_be_known(self, x: Value) -> bool:
-        """Return whether the inputs that a value depends on are small enough to be part of a program."""
+        """Return whether a value depends on inputs, and these are small enough to be part of a program."""
 
     def count_emitted(self) -> tuple[int, int]:
         """Return how many segments there are, and how many operators the last one has."""
@@ -198,17 +218,16 @@ class Node(Emission):
         return len(self.shape())
 
     def constant(self, i: int) -> Array:
-        """Return the elements of input i; ConstantNeeded where they depend on inputs of the model."""
+        """Return the elements of input i, as `know` does."""
         found = self.x(i)
-        if isinstance(found, Value):
-            self.need(found, f"input {i}")
-        assert not isinstance(found, Value)
-        return found
+        return self.know(found, f"input {i}") if isinstance(found, Value) else found
 
-    def need(self, value: Value, what: str) -> None:
-        """Raise ConstantNeeded for a value."""
-        inputs = self.importer.origins.get(value, frozenset())
-        raise ConstantNeeded(inputs, f"{self.name}: {self.op_type}: {what}, {spec_text(value.spec)}, has to be known")
+    def know(self, value: Value, what: str) -> Array:
+        """Return what a value is: small inputs that it depends on become part of the program, else it is asked for."""
+        problem = f"{self.name}: {self.op_type}: {what}, {spec_text(value.spec)}, has to be known"
+        if self.importer.may_be_known(value):
+            raise ConstantNeeded(self.importer.origins.get(value, frozenset()), problem)
+        return self.importer.ask(self.op_type, value, problem)
 
     def ints(self, i: int) -> list[int]:
         """Return the elements of input i as integers."""

@@ -16,8 +16,10 @@ from .. import graph as graphs
 from ..graph.builder import Builder
 from ..graph.ir import COMPUTED, Value
 from ..runtime import Program
+from ..status import InvalidArgument
 from .elements import Array
 
+LONGEST = 10_000_000  # steps of a loop that is a program
 Source = Value | str | Array  # a value of an earlier segment, an input of the model, or what is known
 Table = dict[Value | str, Any]
 
@@ -69,14 +71,19 @@ class Scanned:
 
 @dataclass(eq=False)
 class LoopSegment(Segment):
-    """The body of a loop of so many steps.
+    """The body of a loop of so many steps, or of as many as a source says, while the result `condition` holds.
+
+    `count` stands for the number of steps that were run.
 
     `carried` are its inputs that begin as a source and then are a result of the step before; `outputs` are what a step
     gives for each of them, and then for each tensor of parts: the number of a result, or what is known. `made` are the
     values that stand for the loop's own results, `joined` the axis and the direction along which parts are joined.
     """
 
-    steps: int = 0
+    steps: int | Source = 0
+    going: Source | None = None  # whether there is a first step, where that is not known
+    condition: int | None = None
+    count: Value | None = None
     index: str = ""
     carried: list[tuple[str, Source]] = field(default_factory=list)
     scanned: list[Scanned] = field(default_factory=list)
@@ -85,25 +92,38 @@ class LoopSegment(Segment):
     made: list[Value] = field(default_factory=list)
 
     def run(self, program: Program | None, table: Table) -> None:
-        """Run all steps, and enter the loop's results."""
+        """Run all steps, and enter the loop's results and their number."""
+        steps = self.steps if isinstance(self.steps, int) else int(np.asarray(look_up(table, self.steps)).reshape(()))
+        if self.going is not None and not np.asarray(look_up(table, self.going)).all():
+            steps = 0
         state = [look_up(table, source) for _, source in self.carried]
         scanned = [look_up(table, s.source) for s in self.scanned]
         parts: list[list[Any]] = [[] for _ in self.joined]
-        for step in range(self.steps):
+        count = 0
+        for step in range(steps):
             given = dict(zip((name for name, _ in self.carried), state, strict=True))
             given[self.index] = np.asarray(step, np.int64)
             for part, x in zip(self.scanned, scanned, strict=True):
-                given[part.name] = np.take(x, self.steps - 1 - step if part.backwards else step, axis=part.axis)
+                given[part.name] = np.take(x, steps - 1 - step if part.backwards else step, axis=part.axis)
             found = [] if program is None else self._call(program, table, given)
             made = [found[o] if isinstance(o, int) else o for o in self.outputs]
             state = made[: len(state)]
-            for kept, one in zip(parts, made[len(state) :], strict=True):
+            for kept, one in zip(parts, made[len(state) :], strict=False):
                 kept.append(one)
+            count += 1
+            if count > LONGEST:
+                problem = f"a loop of more than {LONGEST} steps"
+                raise InvalidArgument(self.builder.graph.name, problem, allowed="a condition that ends it before")
+            if self.condition is not None and not np.asarray(found[self.condition]).all():
+                break
+        # A graph that is built as far as the number of steps joins no parts yet
         whole = [
-            np.stack(kept[::-1] if backwards else kept, axis)
-            for kept, (axis, backwards) in zip(parts, self.joined, strict=True)
+            np.stack(kept[::-1] if backwards else kept, axis) if kept else np.zeros(y.spec.shape, y.spec.dtype.numpy)
+            for kept, (axis, backwards), y in zip(parts, self.joined, self.made[len(state) :], strict=True)
         ]
         table.update(zip(self.made, [*state, *whole], strict=True))
+        if self.count is not None:
+            table[self.count] = np.asarray(count, np.int64)
 
 
 def look_up(table: Table, source: Source) -> Any:
