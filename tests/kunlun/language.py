@@ -376,8 +376,23 @@ def whole_vectors() -> Iterator[Row]:
         "int",
     )
     for count in (0, 7, 31):
-        yield Row("svsll_uint32x16", f"svsll_uint32x16({count}, ua)", ua << np.uint32(count), "uint32x16")
-        yield Row("svsrl_uint32x16", f"svsrl_uint32x16({count}, ua)", ua >> np.uint32(count), "uint32x16")
+        for name, full in (("svsll_uint32x16", ua << np.uint32(count)), ("svsrl_uint32x16", ua >> np.uint32(count))):
+            yield Row(name, f"{name}({count}, ua)", full, "uint32x16")
+            for m in ("", f", {MASK16:#x}"):
+                mask = MASK16 if m else -1
+                yield Row(f"{name}_mz", f"{name}_mz({count}, ua{m})", picked(U32, mask, full, 0), "uint32x16")
+                held = picked(U32, mask, full, OPERANDS["uc"])
+                yield Row(f"{name}_mh", f"{name}_mh({count}, ua, uc{m})", held, "uint32x16")
+    fc = OPERANDS["fc"]
+    yield Row("vabs_float32x16", "vabs_float32x16(fc)", (bits(fc) & 0x7FFFFFFF).view(np.float32), "float32x16")
+    given = OPERANDS["sa"].view(np.int8)
+    for place, storage in PLACES.items():
+        there = f"{storage}__simd__ char t[64]; COPY(t, sa); {FENCES} "
+        name = f"vload_{place}_int8x64"
+        yield Row(name, f"{there}PUT(int16x32, reinterpret_cast<int16x32_t>({name}(t)));", given, "")
+        for name in (f"vstore_{place}_int8x64", f"vstore_{place}_int8x64_mh"):
+            stored = f"{name}(t, reinterpret_cast<int8x64_t>(sb)); {FENCES} move64(o, t);"
+            yield Row(name, there + stored, OPERANDS["sb"].view(np.int8), "")
     for count in (32, 64, 128, 256):
         shifted = np.concatenate([OPERANDS["ia"], i32])[count // 32 :][:16]
         yield Row("vsrlp_int32x16", f"vsrlp_int32x16({count}, ia)", shifted, "int32x16")
@@ -438,6 +453,26 @@ def simd_kl3() -> list[Row]:
         ),
     ]
     return rows
+
+
+def assembly() -> list[Row]:
+    """Return the rows of inline assembly that converts vectors of floats to bytes."""
+    parts = ("fa", "fb", "fc", "quiet")
+    quiet = np.array([-129, -128.5, -128, -127.5, -0.5, 0.5, 1.5, 2.5, 126.5, 127, 127.5, 128, 1e9, -1e9, 3, 0], np.float32)
+    x = [np.nan_to_num(OPERANDS[p], nan=0) if p != "quiet" else quiet for p in parts]
+    expected = np.concatenate([np.clip(np.rint(part), -128, 127) for part in x]).astype(np.int8)
+    lanes = ", ".join(f"{v}f" for v in quiet)
+    held = f"float32x16_t quiet = {{{lanes}}}; "
+    numbers = "".join(f"float32x16_t {p}_n = svmul_float32x16_mz(1.0f, {p}, vveq_float32x16({p}, {p})); " for p in parts)
+    four = [f"vfloat2fix8_{part}.rn @, %{{}}\\t\\n" for part in ("ll", "lh", "hl", "hh")]
+    inputs = ", ".join(f'"v"({p}_n)' for p in parts)
+
+    def code(register: str, first: int) -> str:
+        return " ".join('"' + line.replace("@", register).format(first + k) + '"' for k, line in enumerate(four))
+
+    result = f'int8x64_t q; __asm__ __volatile__({code("%0", 1)} : "=&v"(q) : {inputs}); vstore_lm_int8x64(o, q);'
+    register = f'asm({code("vr0", 0)} "vstore.mz vr0{{mr1}}, 0(%4)" :: {inputs}, "r"(o) : "vr0");'
+    return [Row("vfloat2fix8", f"{held}{numbers}{c}", expected, "") for c in (result, register)]
 
 
 def simd_kl2() -> list[Row]:
@@ -536,6 +571,14 @@ def pairs() -> list[Row]:
                 np.where(on(F16, m), wide_h, np.float32(0)),
                 "",
             ),
+            Row(
+                f"vload2_{place}",
+                put(
+                    "float16x32", what="vload2_@((const float16 *)t, x, y);", fill="COPY(t, ha); COPY(t + 64, hb);"
+                ),
+                np.concatenate([h, OPERANDS["hb"]]),
+                "",
+            ),
         ]
         cut = np.concatenate([f, g])
         cast = {"lm": "primitive_cast", "sm": "primitive_cast_sm", "gsm": "primitive_cast_gsm"}[place]
@@ -555,6 +598,7 @@ def pairs() -> list[Row]:
             ("vstore2_@((int *)t, ia, ib);", np.concatenate([i, j])),
             ("vstore2_@((bfloat16 *)t, fa, fb);", narrowed(cut, BF16, "rz")),
             ("vstore2_@((float16 *)t, fa, fb);", narrowed(cut, F16, "rn")),
+            ("vstore2_@((float16 *)t, ha, hb);", np.concatenate([h, OPERANDS["hb"]])),
             ("vstore2_@_unordered((bfloat16 *)t, fa, fb);", unordered),
         ):
             name = code.split("(")[0].replace("@", place)

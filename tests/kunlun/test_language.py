@@ -42,7 +42,8 @@ GROUPS: dict[str, tuple[list[Row], list[str], str]] = {
 OTHERS = ["cluster_simd.h", "cluster_primitive.h", "xtdk_math.h", "xtdk_fp16.h", "xtdk_bf16.h", "cluster.h"]
 for group, some in (("others", 1), ("few", 8)):  # one vector function of some dozens, and all of the others or some
     vectors = language.simd_kl3()[:: 8 * some]
-    GROUPS[group] = ([*vectors, *[*language.pairs(), *language.scalars()][::some]], ["xtdk_simd.h", *OTHERS], "")
+    rest = [*language.pairs(), *language.scalars(), *language.assembly()]
+    GROUPS[group] = ([*vectors, *rest[::some]], ["xtdk_simd.h", *OTHERS], "")
 CASES = [pytest.param(g, k, id=f"{g}-{k}-{r.name}") for g, (rows, *_) in GROUPS.items() for k, r in enumerate(rows)]
 SCENES = list(enumerate(scenes.SCENES))
 MODES = pytest.mark.parametrize("mode", compiling.MODES)

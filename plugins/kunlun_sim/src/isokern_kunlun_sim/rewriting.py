@@ -28,8 +28,7 @@ _GROUP_SHARED = re.compile(
 )
 _VECTOR_CAST = re.compile(r"\breinterpret_cast\s*<\s*((?:u?int|b?float)\d+x\d+_t)\s*>")
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b(?:\s*\b(?:volatile|__volatile__|inline|goto)\b)*\s*(?=\()")
-_MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\\n])*)"[^\n]*$', flags=re.M)
-_SYSTEM = re.compile(r'^# \d+ "(?:\\.|[^"\\\n])*"(?: \d)* 3\b[^\n]*\n(?:(?!# \d).*\n?)*', flags=re.M)
+_MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\\n])*)"([^\n]*)$', flags=re.M)
 _LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', flags=re.S)
 _WORDS = r"(?:\s*(?:\b(?:static|inline|void)\b|\b__attribute__\(\([^()]*\)\)))*"
 _SCOPE = re.compile(
@@ -39,15 +38,28 @@ _SCOPE = re.compile(
 # A template, or an explicit instantiation of one
 _TEMPLATE = re.compile(r"\btemplate\s*(?:<[^;{}]+>\s*)?(?:(?:static|inline)\s+)*$")
 _NARROW = re.compile(r"\b(?:long|size_t|ssize_t|ptrdiff_t|intptr_t|uintptr_t)\b")
-# Instructions, without commas, and what they mean: the fences by their names; a load that links a word of shared memory
-# and a store that gives 0 if it happened, by the atomic additions in FastDeploy (update_repeat_times.xpu: atomic_add)
+# Instructions, without commas, and what they mean: `{0}` is the operand or the register that the first group names, and
+# what is behind `->` becomes the register's value from then on. The fences by their names; a load that links a word of
+# shared memory and a store that gives 0 if it happened, by the atomic additions in FastDeploy (update_repeat_times.xpu:
+# atomic_add); four float vectors to one of bytes, a quarter from each, and its store with the mask of all lanes, by
+# quant2d_per_channel.xpu there (v4float2fix8_rn, cast_to_int8_lm_rn); a barrier over groups of cores by Paddle's
+# primitives (compute_primitives_xpu2.h: sync_all)
+_OPERAND = r"(%\d|vr\d+)"
 _INSTRUCTIONS = {
     r"mfence\{lm\}": "::mfence_lm()",
     r"mfence\{sm\}": "::mfence_sm()",
     r"mfence\{gm\}": "::mfence_gm()",
-    r"loada\.w %(\d) %(\d)": "({0}) = ::SM2REG_atomic({1})",
-    r"storea\.w %(\d) %(\d) %(\d)": "({0}) = ::REG2SM_atomic({2}, {1})",
+    rf"loada\.w {_OPERAND} {_OPERAND}": "({0}) = ::SM2REG_atomic({1})",
+    rf"storea\.w {_OPERAND} {_OPERAND} {_OPERAND}": "({0}) = ::REG2SM_atomic({2}, {1})",
+    r"sync_local": "::sync_local()",
+    rf"csr_set csr3 {_OPERAND};sync_group csr3": "::sync_group({0})",
+    rf"vstore\.mz {_OPERAND}\{{mr1\}} 0\({_OPERAND}\)": "::vstore_lm_int8x64({1}, {0})",
+    **{
+        rf"vfloat2fix8_{part}\.rn {_OPERAND} {_OPERAND}": f"-> ::xpusim::narrow_quarter_to_bytes({{1}}, {{0}}, {i})"
+        for i, part in enumerate(("ll", "lh", "hl", "hh"))
+    },
 }
+_NOTHING = "::xpusim::zero<int8x64_t>()"  # in a vector register before an instruction writes there
 
 
 @dataclass(frozen=True)
@@ -166,33 +178,46 @@ def _assembly(text: str) -> str:
     for found in _ASSEMBLY.finditer(code):
         end = _close(code, found.end())
         inside = slice(found.end() + 1, end - 1)
-        meant = _instruction(text[inside], code[inside]) or "::xpusim::assembly()"
+        meant = _instructions(text[inside], code[inside]) or "::xpusim::assembly()"
         out.append(f"{text[at : found.start()]}{meant}{_lines(text[found.start() : end])}")
         at = end
     return "".join(out) + text[at:]
 
 
-def _instruction(text: str, code: str) -> str | None:
-    """Return the C++ for what is in the parentheses of one `asm`, if it is one instruction of `_INSTRUCTIONS`."""
+def _instructions(text: str, code: str) -> str | None:
+    """Return the C++ for what is in the parentheses of one `asm`, if all of it is in `_INSTRUCTIONS`."""
     parts, depth = [0], 0
     for found in re.finditer(r"[():]", code):
         depth += {"(": 1, ")": -1, ":": 0}[found[0]]
         if found[0] == ":" and depth == 0:
             parts.append(found.end())
     template = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text[: parts[1] if len(parts) > 1 else len(text)]))
-    words = " ".join(re.sub(r"\\[nt]", " ", template).replace(",", " ").split())
-    operands = []
+    lines = re.sub(r"\\n", ";", re.sub(r"\\t", " ", template)).replace(",", " ").split(";")
+    left = ";".join(" ".join(line.split()) for line in lines if line.split())
+    operands = {}
     start = parts[1] if len(parts) > 1 else len(code)
     for found in re.finditer(r"\(", code[: parts[3] - 1 if len(parts) > 3 else len(code)]):
         if found.start() >= start:
             start = _close(code, found.start())
-            operands.append(" ".join(text[found.end() : start - 1].split()))
-    for pattern, meant in _INSTRUCTIONS.items():
-        matched = re.fullmatch(pattern, words)
-        if matched:
-            numbers = [int(number) for number in matched.groups()]
-            return None if max(numbers, default=-1) >= len(operands) else meant.format(*(operands[n] for n in numbers))
-    return None
+            operands[f"%{len(operands)}"] = " ".join(text[found.end() : start - 1].split())
+    given = set(operands)
+    meant: list[str] = []
+    while left:
+        matched, meaning = next(
+            ((m, meaning) for p, meaning in _INSTRUCTIONS.items() if (m := re.match(rf"{p}(?:;|$)", left))), (None, "")
+        )
+        if matched is None or not {name for name in matched.groups() if name[0] == "%"} <= given:
+            return None
+        done = meaning.removeprefix("-> ").format(*(operands.get(name, _NOTHING) for name in matched.groups()))
+        target = matched[1] if meaning.startswith("-> ") else ""
+        if target.startswith("%"):
+            meant.append(f"({operands[target]}) = {done}")
+        elif target:
+            operands[target] = done
+        else:
+            meant.append(done)
+        left = left[matched.end() :]
+    return f"({', '.join(meant)})" if len(meant) > 1 else "".join(meant) or None
 
 
 def _group_shared(text: str, name: str) -> str:
@@ -304,13 +329,24 @@ def _constants(code: str) -> set[str]:
 def blank(text: str) -> str:
     """Return the text with only the author's code, at the same offsets.
 
-    Comments, literals, line markers and what comes from system headers are spaces; line ends stay.
+    Comments, literals, line markers and what comes from system headers are spaces; line ends stay. What a system
+    header's macro became in the author's file is the author's: without it, `va_start(list, last);` would be the
+    declaration `list last;`.
     """
 
-    def spaces(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found.group())
+    def spaces(code: str) -> str:
+        return re.sub(r"[^\n]", " ", code)
 
-    return _LITERAL.sub(spaces, _MARKER.sub(spaces, _SYSTEM.sub(spaces, text)))
+    out: list[str] = []
+    end, file = len(text), None  # the file of the next marker that is none of a system header
+    for marker in reversed(list(_MARKER.finditer(text))):
+        system = re.search(r"\b3\b", marker[3]) is not None
+        code = text[marker.end() : end]
+        out.append(spaces(code) if system and marker[2] != file else code)
+        out.append(spaces(marker[0]))
+        end, file = marker.start(), file if system else marker[2]
+    out.append(text[:end])
+    return _LITERAL.sub(lambda found: spaces(found[0]), "".join(reversed(out)))
 
 
 def _callee(code: str, end: int) -> int | None:

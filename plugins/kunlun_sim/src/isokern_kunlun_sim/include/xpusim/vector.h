@@ -811,6 +811,21 @@ XPUSIM_INLINE vector<float> nearest_float(const vector<int32_t> &a)
     return { r.raw(), whole_lanes<float>(a.tainted()) };
 }
 
+/* `into`, with a quarter of its bytes converted from a's floats: to nearest even, and to the end of the range beyond
+ * it, which public sources do not need. */
+XPUSIM_INLINE vector<int8_t> narrow_quarter_to_bytes(const vector<float> &a, const vector<int8_t> &into, int quarter)
+{
+    const lane_array<float> x(a.v);
+    lane_array<int8_t> r(into.v);
+    uint64_t unwritten = into.tainted() & ~(uint64_t{ 0xffff } << (16 * quarter));
+    for (int i = 0; i < 16; i++) {
+        const float value = __builtin_rintf(x.x[i]);
+        r.x[16 * quarter + i] = static_cast<int8_t>(value < 127 ? value > -128 ? value : -128 : 127);
+        unwritten |= uint64_t{ (a.tainted() >> (4 * i) & 15) != 0 } << (16 * quarter + i);
+    }
+    return { r.raw(), unwritten };
+}
+
 template <class F, class L>
 XPUSIM_INLINE vector<float> widen_half(const vector<L> &a, int half)
 {

@@ -9,6 +9,11 @@
 #include "xtdk_fp16.h"
 #include "xtdk_math.h"
 
+/* Two integers of 4 bits: the type of pointers to packed ones, and of nothing that is computed with. */
+struct int4_t {
+    signed char both_;
+};
+
 template <class T>
 XPUSIM_INLINE T min(T a, T b)
 { return a > b ? b : a; }

@@ -19,12 +19,10 @@ template <>
 struct simd_type_trait<bfloat16> {
     typedef float IntOrFloat;
 };
-#ifndef __arch_xpu2__
 template <>
 struct simd_type_trait<float16> {
     typedef float IntOrFloat;
 };
-#endif
 template <class T>
 using VType = typename simd_type_trait<T>::VT;
 
@@ -36,11 +34,8 @@ XPUSIM_INLINE VType<T> vone()
 { return VType<T>(static_cast<T>(1)); }
 
 template <class T>
-constexpr bool xpusim_castable = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
-#ifndef __arch_xpu2__
-template <>
-constexpr bool xpusim_castable<float16> = true;
-#endif
+constexpr bool xpusim_castable =
+    std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 __attribute__((error("not modelled: primitive_cast is here for float, float16 and bfloat16, to or from float"))) void
 xpusim_cast_of_other_types();
 

@@ -51,7 +51,6 @@ XPUSIM_PAIRS(sm, XPUSIM_SM)
 XPUSIM_PAIRS(gsm, XPUSIM_LM)
 #undef XPUSIM_PAIRS
 
-#ifndef __arch_xpu2__
 #define XPUSIM_PAIRS(place, space) \
     XPUSIM_INLINE void vload2_##place##_mz( \
         const float16 *p, float32x16_t &low, float32x16_t &high, int mask, XPUSIM_HERE) \
@@ -60,6 +59,24 @@ XPUSIM_PAIRS(gsm, XPUSIM_LM)
     { vload2_##place##_mz(p, low, high, -1, file, line); } \
     XPUSIM_INLINE void vstore2_##place(float16 *p, const float32x16_t &low, const float32x16_t &high, XPUSIM_HERE) \
     { xpusim::store(p, vfloat2fp16_lh(low, high), -1, space, XPUSIM_SITE); }
+XPUSIM_PAIRS(lm, XPUSIM_LM)
+XPUSIM_PAIRS(sm, XPUSIM_SM)
+XPUSIM_PAIRS(gsm, XPUSIM_LM)
+#undef XPUSIM_PAIRS
+
+#ifndef __arch_xpu2__
+/* KL3 computes half precision as it is, too. */
+#define XPUSIM_PAIRS(place, space) \
+    XPUSIM_INLINE void vload2_##place(const float16 *p, float16x32_t &low, float16x32_t &high, XPUSIM_HERE) \
+    { \
+        low = xpusim::load<xpusim::fp16>(p, space, XPUSIM_SITE); \
+        high = xpusim::load<xpusim::fp16>(p + 32, space, XPUSIM_SITE); \
+    } \
+    XPUSIM_INLINE void vstore2_##place(float16 *p, const float16x32_t &low, const float16x32_t &high, XPUSIM_HERE) \
+    { \
+        xpusim::store(p, low, -1, space, XPUSIM_SITE); \
+        xpusim::store(p + 32, high, -1, space, XPUSIM_SITE); \
+    }
 XPUSIM_PAIRS(lm, XPUSIM_LM)
 XPUSIM_PAIRS(sm, XPUSIM_SM)
 XPUSIM_PAIRS(gsm, XPUSIM_LM)

@@ -20,6 +20,7 @@
 #define __global__ __attribute__((xpusim_kernel))
 #define __device__
 #define __host__
+#define __forceinline__ inline __attribute__((always_inline))
 
 /* Qualifiers of pointers say which space they point to; here the address itself tells that. Where announcing.py looks
  * for pointers without one, before the compiler, they are marks, which it removes. */

@@ -1,5 +1,5 @@
-/* Half precision: `half` with its conversions (XTDK), `float16` with arithmetic (XDNN, KL3). Conversions round to
- * nearest even. */
+/* Half precision: `half` with its conversions (XTDK), and `float16` (XDNN), which has arithmetic on KL3 alone.
+ * Conversions round to nearest even. */
 #ifndef XPU_KERNEL_XTDK_FP16_H
 #define XPU_KERNEL_XTDK_FP16_H
 #include "../../xpusim/rounding.h"
@@ -44,7 +44,6 @@ XPUSIM_INLINE bool operator<=(half a, half b) { return float(a) <= float(b); }
 XPUSIM_INLINE bool operator>(half a, half b) { return float(a) > float(b); }
 XPUSIM_INLINE bool operator>=(half a, half b) { return float(a) >= float(b); }
 
-#ifndef __arch_xpu2__
 struct float16 {
     short val_;
 
@@ -55,18 +54,21 @@ struct float16 {
     XPUSIM_MEMBER float16(half a) : val_(static_cast<short>(a.val_)) {}
     XPUSIM_MEMBER operator half() const { return half::of_bits(static_cast<unsigned short>(val_)); }
     XPUSIM_MEMBER explicit operator float() const { return xpusim::widen<xpusim::fp16>(static_cast<uint16_t>(val_)); }
+#ifndef __arch_xpu2__
     XPUSIM_MEMBER float16 operator-() const { return float16(static_cast<short>(val_ ^ 0x8000)); }
     XPUSIM_MEMBER float16 &operator+=(float16 b) { return *this = float16(float(*this) + float(b)); }
+#endif
 };
 typedef float16 float16_t;
 
+#ifndef __arch_xpu2__
 XPUSIM_INLINE float16 operator+(float16 a, float16 b) { return float16(float(a) + float(b)); }
 XPUSIM_INLINE float16 operator-(float16 a, float16 b) { return float16(float(a) - float(b)); }
 XPUSIM_INLINE float16 operator*(float16 a, float16 b) { return float16(float(a) * float(b)); }
 XPUSIM_INLINE float16 operator/(float16 a, float16 b) { return float16(float(a) / float(b)); }
+#endif
 /* Compares the bits: 0 is not -0, and a NaN equals itself. */
 XPUSIM_INLINE bool operator==(float16 a, float16 b) { return a.val_ == b.val_; }
 XPUSIM_INLINE float16 float2float16(float a) { return float16(a); }
 XPUSIM_INLINE float float162float(float16 a) { return float(a); }
-#endif
 #endif

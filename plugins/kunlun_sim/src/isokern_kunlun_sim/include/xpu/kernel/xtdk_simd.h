@@ -58,6 +58,19 @@ XPUSIM_MEMORIES(float16x32)
 #undef XPUSIM_MEMORIES
 #undef XPUSIM_MEMORY
 
+/* Bytes: 64 lanes, for which a mask has too few bits. Public sources store them by `_mh` without one. */
+#define XPUSIM_BYTES(place, space) \
+    XPUSIM_INLINE int8x64_t vload_##place##_int8x64(const void *p, XPUSIM_HERE) \
+    { return xpusim::load<int8_t>(p, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vstore_##place##_int8x64(void *p, int8x64_t a, XPUSIM_HERE) \
+    { xpusim::store(p, xpusim::vector_cast<int32x16_t>(a), -1, space, XPUSIM_SITE); } \
+    XPUSIM_INLINE void vstore_##place##_int8x64_mh(void *p, int8x64_t a, XPUSIM_HERE) \
+    { xpusim::store(p, xpusim::vector_cast<int32x16_t>(a), -1, space, XPUSIM_SITE); }
+XPUSIM_BYTES(lm, XPUSIM_LM)
+XPUSIM_BYTES(sm, XPUSIM_SM)
+XPUSIM_BYTES(gsm, XPUSIM_LM)
+#undef XPUSIM_BYTES
+
 /* The builtin behind vload2_lm of floats: all lanes, which mask register 1 selects, from an address (XDNN,
  * cluster3_simd.h: vload2_lm). The unit of its offset is not public, and all sources give 0. */
 __attribute__((
@@ -228,14 +241,20 @@ XPUSIM_BITWISE(float16x32, float16)
 #undef XPUSIM_BITWISE_OP
 
 /* Shifts of each lane by `count` bits. */
-XPUSIM_INLINE uint32x16_t svsll_uint32x16(int count, uint32x16_t a)
-{
-    return xpusim::shift_lanes(a, [count](auto x) __attribute__((always_inline)) { return x << (count & 31); });
-}
-XPUSIM_INLINE uint32x16_t svsrl_uint32x16(int count, uint32x16_t a)
-{
-    return xpusim::shift_lanes(a, [count](auto x) __attribute__((always_inline)) { return x >> (count & 31); });
-}
+#define XPUSIM_SHIFT(name, op) \
+    XPUSIM_INLINE uint32x16_t name(int count, uint32x16_t a) \
+    { \
+        return xpusim::shift_lanes(a, [count](auto x) __attribute__((always_inline)) { return x op(count & 31); }); \
+    } \
+    XPUSIM_INLINE uint32x16_t name##_mz(int count, uint32x16_t a, int mask = -1) \
+    { return xpusim::zero_masked(name(count, a), mask); } \
+    XPUSIM_INLINE uint32x16_t name##_mh(int count, uint32x16_t a, uint32x16_t hold, int mask = -1) \
+    { return xpusim::blend(name(count, a), hold, mask); }
+XPUSIM_SHIFT(svsll_uint32x16, <<)
+XPUSIM_SHIFT(svsrl_uint32x16, >>)
+#undef XPUSIM_SHIFT
+XPUSIM_INLINE float32x16_t vabs_float32x16(float32x16_t a)
+{ return xpusim::vector_cast<float32x16_t>(svand_uint32x16(0x7fffffffu, xpusim::vector_cast<uint32x16_t>(a))); }
 XPUSIM_NOT_MODELLED(svsllp, "nothing public says whether it shifts lanes or the whole register; use svsll_uint32x16")
 XPUSIM_NOT_MODELLED(svsrlp, "nothing public says whether it shifts lanes or the whole register; use svsrl_uint32x16")
 
