@@ -38,6 +38,7 @@ def _load(name):
 
 sys.modules["_kunlun"] = type(sys)("_kunlun")
 sys.modules["_kunlun"].__path__ = [str(PACKAGE)]
+_load("lifetimes")
 _load("announcing")
 _load("rewriting")
 compiling = _load("compiling")

@@ -458,12 +458,16 @@ def simd_kl3() -> list[Row]:
 def assembly() -> list[Row]:
     """Return the rows of inline assembly that converts vectors of floats to bytes."""
     parts = ("fa", "fb", "fc", "quiet")
-    quiet = np.array([-129, -128.5, -128, -127.5, -0.5, 0.5, 1.5, 2.5, 126.5, 127, 127.5, 128, 1e9, -1e9, 3, 0], np.float32)
+    quiet = np.array(
+        [-129, -128.5, -128, -127.5, -0.5, 0.5, 1.5, 2.5, 126.5, 127, 127.5, 128, 1e9, -1e9, 3, 0], np.float32
+    )
     x = [np.nan_to_num(OPERANDS[p], nan=0) if p != "quiet" else quiet for p in parts]
     expected = np.concatenate([np.clip(np.rint(part), -128, 127) for part in x]).astype(np.int8)
     lanes = ", ".join(f"{v}f" for v in quiet)
     held = f"float32x16_t quiet = {{{lanes}}}; "
-    numbers = "".join(f"float32x16_t {p}_n = svmul_float32x16_mz(1.0f, {p}, vveq_float32x16({p}, {p})); " for p in parts)
+    numbers = "".join(
+        f"float32x16_t {p}_n = svmul_float32x16_mz(1.0f, {p}, vveq_float32x16({p}, {p})); " for p in parts
+    )
     four = [f"vfloat2fix8_{part}.rn @, %{{}}\\t\\n" for part in ("ll", "lh", "hl", "hh")]
     inputs = ", ".join(f'"v"({p}_n)' for p in parts)
 
@@ -573,9 +577,7 @@ def pairs() -> list[Row]:
             ),
             Row(
                 f"vload2_{place}",
-                put(
-                    "float16x32", what="vload2_@((const float16 *)t, x, y);", fill="COPY(t, ha); COPY(t + 64, hb);"
-                ),
+                put("float16x32", what="vload2_@((const float16 *)t, x, y);", fill="COPY(t, ha); COPY(t + 64, hb);"),
                 np.concatenate([h, OPERANDS["hb"]]),
                 "",
             ),

@@ -618,6 +618,32 @@ def test_with_a_compiler_build_runs_it(tmp_path: Path) -> None:
     assert "Exec format error" in done.stderr
 
 
+def test_build_prints_the_commands_for_ones_own_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUNLUN_HOME", raising=False)
+    done = xpu("build", "axpy.xpu", "-D", "N=1", "--fix-mfence", "all")
+    assert done.exit_code == 3
+    compiled, linked = done.stdout.splitlines()
+    assert "--xpu-arch=xpu3" in compiled and "-mllvm -fix-mfence=all" in compiled and "-DN=1" in compiled
+    assert compiled.endswith("-c axpy.xpu -o isokern-xtdk/axpy.o") and linked.endswith("-lxpurt -o libaxpy.so")
+    assert "xtdk/bin/clang++ is not there. Name its folder with --xtdk, or in KUNLUN_HOME." in done.stderr
+    assert not Path("isokern-xtdk").exists()
+
+
+def test_build_runs_the_vendors_compiler_on_ones_own_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clang = folder / "home" / "xtdk" / "bin" / "clang++"
+    clang.parent.mkdir(parents=True)
+    clang.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && touch "$2"; shift; done\n')
+    clang.chmod(0o755)
+    (folder / "host.cpp").write_text("int main() { return 0; }\n")
+    monkeypatch.setenv("KUNLUN_HOME", str(folder / "home"))
+    done = xpu("build", "axpy.xpu", "host.cpp", "--arch", "xpu2")
+    assert done.exit_code == 0, done.output
+    kernel, host, linked, _ = done.stdout.splitlines()
+    assert "--xpu-arch=xpu2" in kernel and "xpu2" not in host and f"-I{folder}/home/xre/include" in host
+    assert "-shared" not in linked and f"-L{folder}/home/xre/so" in linked
+    assert Path("axpy").exists() and Path("isokern-xtdk/host.o").exists()
+
+
 PROFILED = """
 import json, sys
 from isokern_kunlun_sim.cli.profile import measure

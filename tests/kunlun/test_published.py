@@ -14,7 +14,8 @@ from isokern_kunlun_sim.compiling import compiler
 from isokern_kunlun_sim.rewriting import KernelName, kernels
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-HEAD = '#include "xpu/kernel/xtdk.h"\n#include "xpu/kernel/xtdk_simd.h"\n#include "xpu/kernel/xtdk_atomic_sm_xpu3.h"\n#include "xpu/runtime.h"\n'
+NAMES = ("kernel/xtdk", "kernel/xtdk_simd", "kernel/xtdk_atomic_sm_xpu3", "runtime")
+HEAD = "".join(f'#include "xpu/{name}.h"\n' for name in NAMES)
 
 SYNCHRONOUS_AFTER_ASYNCHRONOUS = """
 __global__ void k(const int *x, int *y)
@@ -111,6 +112,67 @@ template __global__ void scale<int>(int *, int);
 """
 
 
+LARGEST = """
+__global__ void largest(const float *v, float *out)
+{
+    float in[64], best[3];
+    int id[3] = { -1, -1, -1 };
+    GM2LM(v, in, sizeof(in));
+    for (int i = 0; i < N; i++)
+        if (id[2] == -1 || in[i] > best[2]) {
+            id[2] = i;
+            best[2] = in[i];
+            for (int k = 1; k >= 0; k--)
+                if (id[k] == -1 || best[k + 1] > best[k]) {
+                    int was = id[k];
+                    float had = best[k];
+                    id[k] = id[k + 1], best[k] = best[k + 1];
+                    id[k + 1] = was, best[k + 1] = had;
+                }
+        }
+    mfence_lm();
+    LM2GM(best, out, sizeof(best));
+}
+"""
+FRAME_OF_VECTORS = """
+static __attribute__((noinline)) void twice(float *x, int n)
+{
+    for (int i = 0; i < n; i += 16)
+        vstore_lm_float32x16(x + i, svmul_float32x16(2.0f, vload_lm_float32x16(x + i)));
+    mfence_lm();
+}
+__global__ void k(float *y)
+{
+    __simd__ float a[SIZE], b[SIZE];
+    for (int i = 0; i < SIZE; i++)
+        a[i] = b[i] = i;
+    mfence_lm();
+    float32x16_t all[16];
+    for (int i = 0; i < 16; i++)
+        all[i] = vload_lm_float32x16(a + 16 * i);
+    twice(a, SIZE);
+    for (int i = 0; i < 16; i++)
+        vstore_lm_float32x16(b + 16 * i, vvadd_float32x16(all[i], vload_lm_float32x16(a + 16 * i)));
+    mfence_lm();
+    LM2GM(b, y, 1024);
+}
+"""
+WITHOUT_FENCES = """
+__global__ void k(const float *x, float *y)
+{
+    __shared__ float s[64];
+    __simd__ float a[16];
+    GM2LM_ASYNC(x, a, 64);
+    a[0] += 1;
+    vstore_lm_float32x16(a, svadd_float32x16(1.0f, vload_lm_float32x16(a)));
+    s[core_id()] = a[0];
+    sync_cluster();
+    a[1] = s[(core_id() + 1) % 64];
+    LM2GM_ASYNC(a, y + 16 * core_id(), 64);
+}
+"""
+
+
 def run(
     folder: Path, text: str, *arguments: str, clusters: int = 1, cores: int = 64, **options: str
 ) -> tuple[int, str]:
@@ -198,22 +260,105 @@ def test_a_host_in_several_files(tmp_path: Path) -> None:
     assert status == 0, printed
 
 
-def test_a_vector_that_is_freed_under_a_copy_is_told(tmp_path: Path) -> None:
-    """Its destructor was the one that libxpurt had exported, which the checked mode does not see."""
-    text = """#include <vector>
-    __global__ void k(int *y) { if (core_id() == 0) y[0] = 1; }
-    int main()
+HOST = """#include <string>
+#include <vector>
+__global__ void k(int *y) { if (core_id() == 0) y[0] = 1; }
+static XPUStream s;
+static void *y;
+static inline void bring(const void *from) { xpu_memcpy_async(y, from, 1600, XPU_HOST_TO_DEVICE, s); }
+static inline void send()
+{
+    int own[400] = { 1 };
+    bring(own);
+}
+int main()
+{
+    xpu_stream_create(&s);
+    xpu_malloc(&y, 2000);
     {
-        void *y;
-        XPUStream s;
-        xpu_stream_create(&s);
-        xpu_malloc(&y, 2000);
-        {
-            std::vector<int> p(500, 3);
-            xpu_memcpy_async(y, p.data(), 2000, XPU_HOST_TO_DEVICE, s);
-        }
-        return xpu_wait(s);
+        KEPT
+        COPY
+        EARLY
     }
-    """
-    status, printed = run(tmp_path, text, seed="0")
-    assert "free-in-flight" in printed, (status, printed)
+    LATE
+    return xpu_wait(s);
+}
+"""
+# How a copy's bytes are declared, how the copy begins, and what is told if nothing waits before they end
+GONE = {
+    "vector": ("std::vector<int> p(400, 3);", "bring(p.data());", "free-in-flight"),
+    "string": ("std::string p(1600, 'x');", "bring(p.data());", "free-in-flight"),
+    "aligned": (
+        "struct alignas(64) line { int x[400]; }; auto *p = new line();",
+        "bring(p); delete p;",
+        "free-in-flight",
+    ),
+    "array of a block": ("int p[400] = { 1, 2 };", "bring(p);", "host-changed-in-flight"),
+    "structure of a block": ("struct all { int x[400]; }; all p = {};", "bring(&p);", "host-changed-in-flight"),
+    "array of an inlined function": ("", "send();", "host-changed-in-flight"),
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_memory_of_the_host_that_ends_under_a_copy_is_told(tmp_path: Path, name: str) -> None:
+    """Destructors were those of other libraries, and blocks and inlined functions have no frame of their own."""
+    kept, copy, rule = GONE[name]
+    text = HOST.replace("KEPT", kept).replace("COPY", copy)
+    status, printed = run(tmp_path, text.replace("EARLY", "").replace("LATE", ""), seed="0")
+    assert rule in printed and status == 1, (status, printed)
+    waits = copy.replace(";", "; xpu_wait(s);", 1)
+    text = HOST.replace("KEPT", kept).replace("COPY", waits).replace("bring(own);", "bring(own); xpu_wait(s);")
+    status, printed = run(tmp_path, text.replace("EARLY", "").replace("LATE", ""), seed="0")
+    assert status == 0 and "findings: none" in printed, (status, printed)
+
+
+def test_an_element_that_nobody_wrote_may_be_moved(tmp_path: Path) -> None:
+    """An insertion into a list whose empty places are known by their ids."""
+    np.save(tmp_path / "v.npy", ((np.arange(64) * 37) % 64).astype(np.float32))
+    arguments = ("v.npy", "float32[3]:out.npy")
+    status, printed = run(tmp_path, LARGEST.replace("N;", "64;"), *arguments, cores=1, seed="0")
+    assert status == 0 and "note: uninitialised-move" in printed and "error" not in printed, printed
+    assert np.load(tmp_path / "out.npy").tolist() == [63, 62, 61]
+    status, printed = run(tmp_path, LARGEST.replace("N;", "2;"), *arguments, cores=1, seed="0")
+    assert status == 1 and "uninitialised-copy" in printed, "the third was moved to its place, and nobody wrote it"
+
+
+@pytest.mark.parametrize(("size", "fits"), [(768, True), (1024, False)])
+def test_vectors_are_registers(tmp_path: Path, size: int, fits: bool) -> None:
+    text = FRAME_OF_VECTORS.replace("SIZE", str(size))
+    status, printed = run(tmp_path, text, "float32[256]:y.npy", cores=1, seed="0")
+    assert (status == 0) == fits and ("lm-overflow" in printed) != fits, printed
+    assert not fits or (np.load(tmp_path / "y.npy") == 3 * np.arange(256)).all()
+
+
+def test_fences_may_be_the_compilers(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(16, dtype=np.float32))
+    arguments = ("x.npy", "float32[1024]:y.npy")
+    status, printed = run(tmp_path, WITHOUT_FENCES, *arguments, seed="0")
+    assert status == 1 and {"copy-destination", "race-sm"} <= set(printed.replace(":", " ").split()), printed
+    status, printed = run(tmp_path, WITHOUT_FENCES, *arguments, seed="0", **{"fix-mfence": "all"})
+    assert status == 0 and "findings: none, with seed 0, with the fences of -fix-mfence=all" in printed, printed
+    assert (np.load(tmp_path / "y.npy").reshape(64, 16)[:, :3] == [2, 2, 3]).all()
+    status, printed = run(tmp_path, WITHOUT_FENCES, *arguments, **{"fix-mfence": "some"})
+    assert status == 2 and "allowed: all, none" in printed, printed
+
+
+REFUSED = {
+    "a structure with a pointer to global memory": (
+        "struct rows {\n    int n;\n    __global_ptr__ const float *x, *y;\n};\n"
+        "__global__ void k(int *y) { y[0] = 1; }",
+        "k.xpu:7: const float *x, *y: a structure must not have a pointer to global memory",
+    ),
+    "a pointer to a function": (
+        "static float f(float x) { return x; }\n"
+        "__global__ void k(int *y)\n{\n    float (*g)(float) = f;\n    y[0] = (int)g(1);\n}",
+        "k.xpu:8: k: a kernel must not use pointers to functions",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_manual_excludes_is_refused(tmp_path: Path, name: str) -> None:
+    text, words = REFUSED[name]
+    status, printed = run(tmp_path, text, "int32[1]:y.npy")
+    assert status == 2 and words in printed, printed

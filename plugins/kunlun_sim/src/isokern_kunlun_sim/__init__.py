@@ -12,7 +12,7 @@ from isokern.backend import Device, Register, Unavailable, check_fingerprints, h
 from isokern.settings import get as get_setting
 from isokern.status import InvalidArgument, IsokernError
 
-from .settings import CHECK, DEVICES, PROFILE, REPORT, RUNTIME, SEED, SUPPRESS, TIMEOUT
+from .settings import CHECK, DEVICES, FIX_MFENCE, PROFILE, REPORT, RUNTIME, SEED, SUPPRESS, TIMEOUT
 
 HERE = Path(__file__).parent
 EMULATOR = HERE / "libxpurt.so"
@@ -38,6 +38,10 @@ def isokern_register_backends(register: Register) -> None:
     register.setting(REPORT, "file to which the emulated XPU writes its findings as JSON")
     register.setting(PROFILE, "file to which checked kernels append what they did, a line of JSON a launch")
     register.setting(SUPPRESS, "file of findings that are not told: lines `rule:kernel`, with wildcards")
+    register.setting(
+        FIX_MFENCE,
+        "all: the emulated XPU adds fences as the compiler does with -fix-mfence=all; none (the default)",
+    )
     register.backend(
         "kunlun_sim",
         _open_emulated,

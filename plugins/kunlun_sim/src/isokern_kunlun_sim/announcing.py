@@ -4,6 +4,7 @@ On the device a pointer without `__global_ptr__` and the like is one of local me
 and `long`, `size_t` and their relatives have 32 bits. Here addresses are those of the host, and so are types. So calls
 are added, each of which is silent in code of the host: at the begin of a function for its parameters that are such
 pointers, around a dereferenced member of a structure that is one, and around what a variable of such a type is given.
+An element of an array that a statement moves as it is is announced, too: nobody need have written it.
 
 The text is what the preprocessor made of a source with `-DXPUSIM_MARKED`, in which qualified pointers are marked. All
 lines stay where they are. What cannot be understood without a parser of C++ is left as it is.
@@ -14,8 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-MARK = "__attribute__((xpusim_pointer))"
-Added = tuple[int, str]  # an offset, and what is inserted there
+from .lifetimes import Added, announce_ends, close_brace
+
+MARK, GLOBAL_MARK = "__attribute__((xpusim_pointer))", "__attribute__((xpusim_global))"
 
 _LANGUAGE = re.compile(r'^# \d+ "[^"\n]*/(?:xpusim|xpu/kernel)/[^"\n]*"[^\n]*\n(?:(?!# \d).*\n?)*', flags=re.M)
 _TEMPLATE_TYPE = re.compile(r"\b(?:typename|class)\s*(?:\.\.\.)?\s*(\w+)\s*[,=>]")
@@ -23,7 +25,7 @@ _PARAMETERS_END = re.compile(r"\)(?=\s*(?:(?:const|noexcept|mutable|override|fin
 _NO_FUNCTION = {"if", "for", "while", "switch", "catch", "decltype", "__attribute__"}
 _NO_NAME = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
 _POINTER = re.compile(r"(?:\*[\s\w]*?\b|\w\s+)(\w+)\s*((?:\[[^\]]*\]\s*)*)(?:=.*)?$", flags=re.S)
-_STRUCTURE = re.compile(r"\b(?:struct|class|union)\b[^;{}()=]*\{")
+STRUCTURE = re.compile(r"\b(?:struct|class|union)\b[^;{}()=]*\{")
 _MEMBER = re.compile(r"\*\s*(?:(?:const|volatile)\b\s*)*(\w+)\s*(?:\[[^\]]*\]\s*)?(?=,|=|$)")
 _LONG = (
     r"(?:(?:unsigned|signed)\s+)?(?:int\s+)?long(?!\s+(?:long|double)\b)(?:\s+(?:int|unsigned|signed)\b)*"
@@ -32,6 +34,11 @@ _LONG = (
 _ALIAS = re.compile(rf"\btypedef\s+(?:{_LONG})\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*(?:{_LONG})\s*;")
 _FLAGS = r"(?:(?:const|volatile|static|register|constexpr)\s+)*"
 _EARLIER = re.compile(r"\blong\s*$")  # before `long` or `unsigned`, that is `long long`
+_MOVED = re.compile(
+    r"(?<=[;{},)])\s*(?!(?:return|else|do|goto|case|delete|throw|using|typedef|static|constexpr|auto)\b)"
+    r"(?:(?:[A-Za-z_][\w:]*[\s*]+)*[A-Za-z_]\w*(?:(?:\.|->)\w+|\s*\[[^\[\]=;]*\])*)\s*=\s*"
+    r"([A-Za-z_]\w*(?:(?:\.|->)\w+)*\s*(?:\[[^\[\]=;,{}()]*\])+)(?=\s*[;,])"
+)
 
 
 def announce(text: str, code: str) -> str:
@@ -41,10 +48,31 @@ def announce(text: str, code: str) -> str:
     types = set(_TEMPLATE_TYPE.findall(code))
     out: list[str] = []
     at = 0
-    for offset, added in sorted([*_longs(code), *_parameters(code, types), *_members(code, types)], key=_offset):
+    for offset, added in sorted(_all(code, types), key=_offset):
         out += [text[at:offset], added]
         at = offset
     return "".join(out) + text[at:]
+
+
+def _all(code: str, types: set[str]) -> Iterator[Added]:
+    for found in _MOVED.finditer(code):
+        if not re.search(r"\+\+|--", found[1]):  # it is evaluated twice
+            yield found.start(1), f"(::xpusim::moved({' '.join(found[1].split())}), "
+            yield found.end(1), ")"
+    yield from _longs(code)
+    yield from _parameters(code, types)
+    yield from _members(code, types)
+    yield from announce_ends(code)
+
+
+def without_marks(text: str) -> str:
+    """Return the text without the marks of qualified pointers."""
+    return text.replace(MARK, "").replace(GLOBAL_MARK, "")
+
+
+def members(code: str, found: re.Match[str]) -> list[str]:
+    """Return the declarations of a structure, a match of STRUCTURE."""
+    return _outermost(code[found.end() : close_brace(code, found.end() - 1)]).split(";")
 
 
 def _offset(added: Added) -> int:
@@ -87,11 +115,10 @@ def _members(code: str, types: set[str]) -> Iterator[Added]:
     names: set[str] = set()
     others: set[str] = set()
     bodies = []
-    for found in _STRUCTURE.finditer(code):
-        end = _close(code, found.end() - 1)
-        bodies.append((found.end(), end))
-        for member in _outermost(code[found.end() : end]).split(";"):
-            if "*" in member and not re.search(r"[(]|\b(?:typedef|using|friend)\b", member.replace(MARK, "")):
+    for found in STRUCTURE.finditer(code):
+        bodies.append((found.end(), close_brace(code, found.end() - 1)))
+        for member in members(code, found):
+            if "*" in member and not re.search(r"[(]|\b(?:typedef|using|friend)\b", without_marks(member)):
                 marked = MARK in member or types & set(re.findall(r"\w+", member))
                 (others if marked else names).update(_MEMBER.findall(member.strip()))
     names -= others
@@ -178,16 +205,6 @@ def _open(code: str, end: int) -> int:
         if depth == 0:
             return at
     return -1
-
-
-def _close(code: str, start: int) -> int:
-    """Return where the brace ends that begins at `start`, or the end of the text."""
-    depth = 0
-    for found in re.compile(r"[{}]").finditer(code, start):
-        depth += 1 if found[0] == "{" else -1
-        if depth == 0:
-            return found.start()
-    return len(code)
 
 
 def _postfix(code: str, end: int) -> int | None:

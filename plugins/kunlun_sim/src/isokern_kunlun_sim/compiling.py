@@ -68,14 +68,15 @@ LINK = [
     "-Wl,-z,now",
 ]
 # Functions that the linker redirects to the emulator: in both modes those that would end the host's process, in checked
-# mode also those that access or free memory (the last four are operator delete and delete[])
+# mode also those that access or free memory, among them the eight forms of operator delete
+_DELETES = [f"_Zd{one}Pv{size}{align}" for one in "la" for size in ("", "m") for align in ("", "St11align_val_t")]
 ENDS, TOUCHES = (
     [f"-Wl,--wrap={name}" for name in names]
-    for names in (
-        ("exit", "_exit"),
-        ("memcpy", "memmove", "memset", "free", "realloc", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
-    )
+    for names in (("exit", "_exit"), ("memcpy", "memmove", "memset", "free", "realloc", *_DELETES))
 )
+# A function of the standard library that is compiled with a host program, such as a string's destructor, must not be
+# replaced by the one of libstdc++, whose calls nothing redirects; nor must the compiler rely on that one
+OWN_FUNCTIONS, OWN_TEMPLATES = "-Wl,-Bsymbolic-functions", "-D_GLIBCXX_EXTERN_TEMPLATE=0"
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
@@ -135,7 +136,8 @@ def link_command(
     For a checked library, call `lines` to get its table of source lines before `strip`.
     """
     beside = ["-Wl,--no-as-needed", *needed, "-Wl,-rpath,$ORIGIN"] if needed else []
-    return [cxx, *LINK, *objects, *ENDS, *(TOUCHES if mode == "checked" else []), *beside, "-o", target]
+    watched = [*TOUCHES, OWN_FUNCTIONS] if mode == "checked" else []
+    return [cxx, *LINK, *objects, *ENDS, *watched, *beside, "-o", target]
 
 
 def strip(target: Path) -> None:
@@ -188,6 +190,7 @@ def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path], optio
     `options` are the author's, such as -D and -I.
     """
     flags = [*options, *kernel_flags(source, mode, include), "-DXPUSIM_MARKED", "-include", "xpusim/run.h"]
+    flags += [OWN_TEMPLATES] if mode == "checked" else []
     return run([cxx, *flags, "-E", "-x", "c++", source])
 
 

@@ -93,7 +93,8 @@ def rewrite(text: str, name: str, checked: bool = False) -> str:
     """
     if checked:
         text = announcing.announce(text, blank(text))
-    text = text.replace(announcing.MARK, "")
+    _check_structures(text, name)
+    text = announcing.without_marks(text)
     text = _assembly(_VECTOR_CAST.sub(r"::xpusim::vector_cast<\1>", _arrays(_group_shared(text, name), checked)))
     _check_parameters(text, name)
     out: list[str] = []
@@ -143,6 +144,39 @@ def _check_parameters(text: str, name: str) -> None:
                     f"{place(text, start, name)}: {kernel.name}: a kernel parameter of type {narrow[0]} "
                     "has 32 bits on the device and 64 on the host: use int, long long or int64_t"
                 )
+
+
+_GLOBAL_POINTER = re.compile(rf"(?:\b_?_global_ptr__?\b|{re.escape(announcing.GLOBAL_MARK)})")
+_FUNCTION_POINTER = re.compile(
+    r"(?<![\w.>])(?!(?:return|else|case|throw|sizeof|new|delete)\b)[A-Za-z_]\w*[\s*&>]+"
+    r"\(\s*\*\s*(?:const\s+)?\w*\s*(?:\[[^\]]*\]\s*)?\)\s*\("
+)
+
+
+def _check_structures(text: str, name: str) -> None:
+    """Refuse what the language has not: structures with pointers to global memory, and kernels with function pointers.
+
+    Its manual names both.
+    """
+    code = blank(text)
+    for found in announcing.STRUCTURE.finditer(code):
+        for member in announcing.members(code, found):
+            # a member function has its own pointers
+            if _GLOBAL_POINTER.search(member) and "*" in member and "(" not in announcing.without_marks(member):
+                declared = " ".join(_GLOBAL_POINTER.sub("", announcing.without_marks(member)).split())
+                at = max(code.find(member.strip(), found.end()), found.start())
+                raise ValueError(
+                    f"{place(text, at, name)}: {declared}: a structure must not have a pointer to global memory: "
+                    "pass it as a parameter of its own"
+                )
+    for kernel, start, end in _declarations(code):
+        body = re.compile(r"\)[^;{}]*\{").match(code, end)
+        stop = end if body is None else announcing.close_brace(code, body.end() - 1)
+        if pointer := _FUNCTION_POINTER.search(code, start, stop):
+            raise ValueError(
+                f"{place(text, pointer.start(), name)}: {kernel.name}: a kernel must not use pointers to functions: "
+                "make the function a template's parameter, or choose by a switch"
+            )
 
 
 def place(text: str, at: int, name: str) -> str:

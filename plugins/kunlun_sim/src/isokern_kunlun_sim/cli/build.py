@@ -1,72 +1,136 @@
-"""`isokern-xpu build`: compile the kernels with the vendor's compiler, for the vendor's runtime."""
+"""`isokern-xpu build`: compile Isokern's kernels or one's own files with the vendor's compiler."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from isokern.cli._own_kernels import Define, Include, compiler_options
 from isokern.status import InvalidArgument
 
 from .. import HERE, VENDOR_KERNELS
+from ..compiling import read
+from .host_program import has_main
+from .run import FixMfence, check_fix_mfence
 
 NEVER_RUN = (
     "The compiler and its options are those of the vendor's public build files. "
     "This was never run on a card: tell us what happens."
 )
+HOME = "KUNLUN_HOME"  # public build files look there for the vendor's packages: xtdk, xre
 
 
-def commands(xtdk: Path, xre: Path | None, arch: str, work: Path, output: Path) -> list[list[str]]:
-    """Return the commands that build the library `output` with the objects in `work`, in order."""
-    work.mkdir(parents=True, exist_ok=True)
-    clang = str(xtdk / "bin" / "clang++")
+class Toolkit:
+    """The vendor's compiler and runtime, and the options that all of its commands have."""
+
+    def __init__(self, xtdk: Path, xre: Path | None, arch: str, fix_mfence: str) -> None:
+        self.clang = xtdk / "bin" / "clang++"
+        self.include = [] if xre is None else [f"-I{xre / 'include'}"]
+        self.libraries = [*([] if xre is None else [f"-L{xre / 'so'}", f"-L{xre / 'lib'}"]), "-lxpurt"]
+        self.device = ["-std=c++17", "-fno-builtin", f"--xpu-arch={arch}", "-fxpu-launch-return", "-x", "xpu"]
+        if fix_mfence == "all":
+            self.device[:0] = ["-mllvm", "-fix-mfence=all"]
+
+    def compile_object(self, source: Path, target: Path, options: Sequence[str], common: Sequence[str]) -> list[str]:
+        """Return the command that compiles one file."""
+        return [str(self.clang), *options, *common, *self.include, "-c", str(source), "-o", str(target)]
+
+    def link(self, objects: Sequence[Path], target: Path, *options: str) -> list[str]:
+        """Return the command that links objects with the runtime."""
+        return [str(self.clang), *options, *map(str, objects), *self.libraries, "-o", str(target)]
+
+
+def commands(toolkit: Toolkit, work: Path, output: Path) -> list[list[str]]:
+    """Return the commands that build the library `output` of Isokern's kernels with the objects in `work`, in order."""
     kernels = sorted((HERE / "kernels").glob("*.xpu"))
     include = [f"-I{p}" for p in (HERE / "native", HERE / "generated", HERE / "kernels")]
-    include += [] if xre is None else [f"-I{xre / 'include'}"]
-    where = [] if xre is None else [f"-L{xre / 'so'}", f"-L{xre / 'lib'}"]
     common = ["-O2", "-fPIC", "-fno-strict-aliasing", "-DIK_LEVEL=xpu", *include]
-    device = ["-std=c++17", "-fno-builtin", f"--xpu-arch={arch}", "-fxpu-launch-return", "-x", "xpu"]
     made, todo = [], []
     for source, options in [
-        *((k, device) for k in kernels),
+        *((k, toolkit.device) for k in kernels),
         (HERE / "native" / "host.cpp", ["-std=c++17"]),
         *((p, ["-x", "c", "-std=c11"]) for p in sorted((HERE / "generated").glob("isokern_*.c"))),
         (HERE / "generated" / "variants.c", ["-x", "c", "-std=c11"]),
     ]:
-        target = work / f"{source.stem}.o"
-        made.append(str(target))
-        todo.append([clang, *options, *common, "-c", str(source), "-o", str(target)])
-    return [*todo, [clang, "-shared", *made, *where, "-lxpurt", "-o", str(output)]]
+        made.append(work / f"{source.stem}.o")
+        todo.append(toolkit.compile_object(source, made[-1], options, common))
+    return [*todo, toolkit.link(made, output, "-shared")]
+
+
+def commands_of_files(
+    toolkit: Toolkit, sources: Sequence[Path], work: Path, output: Path | None, options: Sequence[str]
+) -> tuple[list[list[str]], Path]:
+    """Return the commands for one's own files, and what they make: a program if one has main(), else a library."""
+    made, todo = [], []
+    for source in sources:
+        made.append(work / f"{source.stem}.o")
+        kind = toolkit.device if source.suffix == ".xpu" else ["-std=c++17"]
+        todo.append(toolkit.compile_object(source, made[-1], kind, ["-O2", "-fPIC", *options]))
+    program = any(has_main(read(source)) for source in sources)
+    target = output or Path(sources[0].stem if program else f"lib{sources[0].stem}.so")
+    return [*todo, toolkit.link(made, target, *([] if program else ["-shared"]))], target
 
 
 def build(
-    xtdk: Annotated[Path, typer.Option(help="Where the vendor's XTDK is: the folder with bin/clang++.")],
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE...]",
+            help="Your own .xpu and C++ files: a program if one has main(), else a library. None: Isokern's kernels.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    xtdk: Annotated[
+        Path | None,
+        typer.Option(help=f"Where the vendor's XTDK is: the folder with bin/clang++; else ${HOME}/xtdk."),
+    ] = None,
     xre: Annotated[
         Path | None,
         typer.Option(help="Where the vendor's runtime is, if the compiler does not know: include/xpu and so/libxpurt."),
     ] = None,
     work: Annotated[Path, typer.Option(help="The folder for objects.")] = Path("isokern-xtdk"),
     arch: Annotated[str, typer.Option(help="xpu2 (KUNLUN2) or xpu3 (KUNLUN3).")] = "xpu3",
-    output: Annotated[Path, typer.Option(help="The library; the plug-in finds it at the default.")] = VENDOR_KERNELS,
+    output: Annotated[
+        Path | None, typer.Option(help="What is made; the plug-in finds Isokern's kernels at the default.")
+    ] = None,
+    fix_mfence: FixMfence = "none",
+    define: Define = None,
+    include: Include = None,
 ) -> None:
-    """Compile the kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
+    """Compile kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
     if arch not in ("xpu2", "xpu3"):
         raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
-    clang = xtdk / "bin" / "clang++"
-    todo = commands(xtdk, xre, arch, work, output)
-    if not clang.exists():
+    check_fix_mfence("build", fix_mfence)
+    home = os.environ.get(HOME)
+    folder = xtdk or Path(home or "", "xtdk")
+    toolkit = Toolkit(folder, xre or (Path(home, "xre") if home else None), arch, fix_mfence)
+    if sources:
+        todo, target = commands_of_files(toolkit, sources, work, output, compiler_options(define, include))
+    elif define or include:
+        raise InvalidArgument("build", "-D and -I", allowed="with files of your own")
+    else:
+        target = output or VENDOR_KERNELS
+        todo = commands(toolkit, work, target)
+    if not toolkit.clang.exists():
         typer.echo("\n".join(shlex.join(c) for c in todo))
-        typer.secho(f"{clang} is not there. {NEVER_RUN}", err=True)
+        where = "" if xtdk or home else f" Name its folder with --xtdk, or in {HOME}."
+        typer.secho(f"{toolkit.clang} is not there.{where} {NEVER_RUN}", err=True)
         raise typer.Exit(3)
+    work.mkdir(parents=True, exist_ok=True)
     for command in todo:
         typer.echo(shlex.join(command))
         try:
             status = subprocess.run(command, check=False).returncode
         except OSError as error:
-            raise InvalidArgument("build", f"{clang}: {error.strerror}", allowed="the vendor's compiler") from None
+            problem = f"{toolkit.clang}: {error.strerror}"
+            raise InvalidArgument("build", problem, allowed="the vendor's compiler") from None
         if status:
             raise typer.Exit(status)
-    typer.echo(f"{output}. {NEVER_RUN}")
+    typer.echo(f"{target}. {NEVER_RUN}")

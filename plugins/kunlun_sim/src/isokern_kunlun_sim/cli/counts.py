@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..settings import PROFILE, REPORT
+from ..settings import FIX_MFENCE, PROFILE, REPORT
 
 COUNTERS = (
     *("fences", "barriers", "gm_loads", "gm_stores", "vector_loads", "vector_stores"),
@@ -116,7 +116,8 @@ def describe_findings(found: Counter[str], schedules: range) -> str:
     """Say how many findings there were in the schedules of some seeds."""
     counts = ", ".join(f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in sorted(found.items())) or "none"
     last = f" to {schedules[-1]}" if len(schedules) > 1 else ""
-    return f"findings: {counts}, with {'seeds' if last else 'seed'} {schedules[0]}{last}"
+    fences = ", with the fences of -fix-mfence=all" if os.environ.get(FIX_MFENCE) == "all" else ""
+    return f"findings: {counts}, with {'seeds' if last else 'seed'} {schedules[0]}{last}{fences}"
 
 
 class Record:

@@ -22,7 +22,7 @@ from isokern.status import InvalidArgument
 from .. import EMULATOR
 from ..compiling import compiler, expanded_object, library, preprocess, read, run as run_compiler
 from ..rewriting import kernels
-from ..settings import CHECK, SEED
+from ..settings import CHECK, FIX_MFENCE, SEED
 from .counts import describe_findings, describe_launches, record
 from .host_program import has_main, run_program
 from .session import (
@@ -42,6 +42,19 @@ Source = Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_
 KernelName = Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")]
 Clusters = Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")]
 Cores = Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")]
+
+FixMfence = Annotated[
+    str,
+    typer.Option(
+        metavar="all|none", help="all: as compiled with the vendor's -fix-mfence=all, which adds the missing fences."
+    ),
+]
+
+
+def check_fix_mfence(command: str, fix_mfence: str) -> None:
+    """Raise InvalidArgument unless the option has one of the compiler's values."""
+    if fix_mfence not in ("all", "none"):
+        raise InvalidArgument(command, f"--fix-mfence {fix_mfence}", allowed="all, none")
 
 
 def run(
@@ -76,12 +89,14 @@ def run(
             "--with", metavar="FILE", help="Another file of a program with main(), repeatable.", dir_okay=False
         ),
     ] = None,
+    fix_mfence: FixMfence = "none",
     define: Define = None,
     include: Include = None,
 ) -> None:
     """Compile SOURCE and launch its kernel, or run its main(); exit 1 if it fails or breaks a rule."""
     schedules = range(seed or 0, (seed or 0) + (seeds or (SCHEDULES if check and seed is None else 1)))
-    os.environ[CHECK], os.environ[SEED] = "1" if check else "0", str(schedules[0])
+    check_fix_mfence("run", fix_mfence)
+    os.environ[CHECK], os.environ[SEED], os.environ[FIX_MFENCE] = "1" if check else "0", str(schedules[0]), fix_mfence
     mode, options = "checked" if check else "fast", compiler_options(define, include)
     if not kernel and has_main(read(source)):
         program = compile_kernels(source, [], mode, options, others or [])

@@ -102,7 +102,7 @@ struct by_blocks {
     long long w_row; /* elements */
     long long units; /* units of a row of x */
 
-    inline __device__ const by_blocks &at_row(long long, char *) const { return *this; }
+    inline __device__ const by_blocks &at_row(long long, __global_ptr__ const char *, char *) const { return *this; }
 
     inline __device__ void stage(const ik_geometry &, __global_ptr__ const char *x, long long row, int rows,
         long long at, int n, char *, __shared_ptr__ char *shared) const
@@ -143,7 +143,7 @@ struct by_floats {
     int dtype;
     long long w_row, units, step; /* step: between neighbours of x */
 
-    inline __device__ const by_floats &at_row(long long, char *) const { return *this; }
+    inline __device__ const by_floats &at_row(long long, __global_ptr__ const char *, char *) const { return *this; }
 
     inline __device__ void stage(const ik_geometry &g, __global_ptr__ const char *x, long long row, int rows,
         long long at, int n, char *memory, __shared_ptr__ char *shared) const
@@ -202,11 +202,12 @@ static inline __device__ void finish_row(const ik_geometry &g, const row_epilogu
 }
 
 /* Tensor 0 of g is y; its rows are counted over all dims but the last. A task is some rows of x, and `cols` rows of w
- * for each core. */
+ * for each core. `ids` is for at_row: a structure may not have a pointer to global memory. */
 template <class By>
 static inline __device__ void multiply_rows(const ik_geometry &g, const By &whole, const row_epilogue &e, int cols,
     __global_ptr__ char *y, __global_ptr__ const char *x, __global_ptr__ const char *w, __global_ptr__ const char *bias,
-    __global_ptr__ const char *c, char *memory, __shared_ptr__ char *shared, __shared_ptr__ float *results)
+    __global_ptr__ const char *c, __global_ptr__ const char *ids, char *memory, __shared_ptr__ char *shared,
+    __shared_ptr__ float *results)
 {
     __local__ float sums[W_ROWS * X_ROWS], out[IK_LINE], other[IK_LINE];
     const long long n = g.shape[g.ndim - 1], wide = cols * core_num(), tiles = ik_ceil_div(n, wide);
@@ -215,7 +216,7 @@ static inline __device__ void multiply_rows(const ik_geometry &g, const By &whol
         rows *= g.shape[d];
     for (long long task = cluster_id(); task < ik_ceil_div(rows, By::tile_rows) * tiles; task += cluster_num()) {
         const long long row = task / tiles * By::tile_rows, col = task % tiles * wide, own = col + core_id() * cols;
-        const By &by = whole.at_row(row, memory);
+        const By &by = whole.at_row(row, ids, memory);
         const int here = (int)ik_min(By::tile_rows, rows - row), mine = (int)ik_max(0, ik_min(cols, n - own));
         for (int i = 0; i < mine * X_ROWS; i++)
             sums[i] = 0;

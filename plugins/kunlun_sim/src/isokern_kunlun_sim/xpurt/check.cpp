@@ -207,7 +207,8 @@ static void write_profile()
     }
     const Launch &l = *state.launch;
     std::string j = "{\"kernel\": " + ik_emulation::quote(l.name) + ", \"launch\": " + std::to_string(l.number)
-        + ", \"model\": " + ik_emulation::quote(state.model.name) + ", \"clusters\": " + std::to_string(l.clusters)
+        + ", \"model\": " + ik_emulation::quote(state.model.name) + ", \"fix_mfence\": "
+        + (settings().fix_mfence ? "\"all\"" : "\"none\"") + ", \"clusters\": " + std::to_string(l.clusters)
         + ", \"cores\": " + std::to_string(l.cores) + ", \"sm\": " + std::to_string(state.sm_max) + ", \"per_core\": [";
     for (std::size_t i = 0; i < state.profile.size(); i++)
         j += (i == 0 ? "" : ", ") + state.profile[i];
@@ -221,7 +222,8 @@ static void report_findings()
 {
     const char *report = std::getenv("ISOKERN_XPU_REPORT");
     if (findings().report_findings(stderr, report == nullptr ? "" : report, seed()))
-        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu\n", static_cast<unsigned long long>(seed()));
+        std::fprintf(stderr, "xpurt: found with ISOKERN_XPU_SEED=%llu%s\n", static_cast<unsigned long long>(seed()),
+            settings().fix_mfence ? " ISOKERN_XPU_FIX_MFENCE=all" : "");
 }
 
 std::uint64_t Checks::end()
@@ -282,7 +284,11 @@ static void reset(Core &c, int id)
     c.counts = {};
     c.barriers = 0;
     c.stored = {};
-    c.ended = c.overflow = false;
+    c.moving = nullptr;
+    c.moved = {};
+    c.moves = c.ended = c.overflow = false;
+    c.reached = 0;
+    c.arrays.clear();
 }
 
 void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)

@@ -288,6 +288,8 @@ static void copy(Core &c, xpusim_direction d, const char *from, std::size_t from
     std::int64_t length, bool asynchronous, const Site &site)
 {
     report_beyond(c, nullptr, 0, "computes an address");
+    settle_move(c);
+    asynchronous = asynchronous && !settings().fix_mfence;
     if (length <= 0) {
         report(rules::copy_length, c, site, std::string("copies ") + std::to_string(length) + " bytes by " + name_of(d),
             "");

@@ -234,6 +234,38 @@ static bool is_partly_written(Core &c, const char *at)
 
 static void range(void *p, std::size_t bytes, bool write, const void *pc);
 
+static constexpr std::uint64_t UNSET = 0xfff7fff3fff7fff3; /* what `poison` fills an element with */
+
+static bool holds_poison(const char *at, std::size_t bytes)
+{ return (bytes == 4 || bytes == 8) && std::memcmp(at, &UNSET, bytes) == 0; }
+
+/* A core that has moved what nobody wrote goes on: returns whether this is the load of such a move. */
+static bool follow_move(Core &c, char *at, std::size_t bytes, bool write, const void *pc)
+{
+    settle_move(c);
+    const bool moves = !write && c.moving == at;
+    c.moving = nullptr;
+    if (write)
+        c.moved = { at, bytes, pc };
+    return moves;
+}
+
+void settle_move(Core &c)
+{
+    const auto [at, bytes, pc] = c.moved;
+    c.moved = {};
+    if (at == nullptr || !holds_poison(at, bytes))
+        return;
+    const At runtime(IN_RUNTIME);
+    const Where w = where(c, at);
+    const bool inside = w.kind == Kind::local ? at >= c.low + 64
+        : w.kind == Kind::shared              ? in_segment(w.offset, bytes)
+                                              : w.kind == Kind::global && w.offset + bytes <= w.allocation->bytes;
+    const std::uint8_t unwritten[8] = {};
+    if (inside)
+        scatter(c, w, bytes, unwritten, Site(pc), "stores");
+}
+
 static void misaligned(Core &c, const void *p, std::size_t bytes, const char *what, const Site &site)
 {
     if (c.depth == 0)
@@ -252,6 +284,7 @@ static inline void scalar(void *p, const void *pc)
     if (!ANY && reinterpret_cast<std::uintptr_t>(p) % std::min<std::size_t>(sizeof(Word), 4) != 0)
         misaligned(*c, p, sizeof(Word), WRITE ? "stores" : "loads", Site(pc));
     (WRITE ? c->counts.scalar_stores : c->counts.scalar_loads)++;
+    const bool moves = c->moves && follow_move(*c, static_cast<char *>(p), sizeof(Word), WRITE, pc);
     if (sizeof(Word) == 8 && WRITE)
         c->stored = { pc, static_cast<char *>(p), sizeof(Word) };
     if (sizeof(Word) == 8 && !WRITE && is_partly_written(*c, static_cast<char *>(p))) {
@@ -261,7 +294,7 @@ static inline void scalar(void *p, const void *pc)
     constexpr Word ones = static_cast<Word>(0x0101010101010101u);
     const auto offset = static_cast<std::size_t>(static_cast<char *>(p) - c->low);
     if (offset >= static_cast<std::size_t>(c->base - c->low)) {
-        outside(*c, static_cast<char *>(p), sizeof(Word), WRITE, Site(pc), Act::scalar);
+        outside(*c, static_cast<char *>(p), sizeof(Word), WRITE, Site(pc), Act::scalar, moves);
         return;
     }
     Word s;
@@ -277,7 +310,7 @@ static inline void scalar(void *p, const void *pc)
         }
         return;
     }
-    local(*c, static_cast<char *>(p), sizeof(Word), WRITE, Site(pc));
+    local(*c, static_cast<char *>(p), sizeof(Word), WRITE, Site(pc), moves);
 }
 
 /* What the emulator's own functions need of a core's stack. */
@@ -301,6 +334,7 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
     if (c == nullptr || bytes == 0)
         return;
     auto *at = static_cast<char *>(p);
+    settle_move(*c);
     const auto offset = static_cast<std::size_t>(at - c->low);
     if (write)
         c->stored = { pc, at, bytes };
@@ -339,6 +373,28 @@ void __tsan_write_range(void *p, std::size_t bytes) { range(p, bytes, true, __bu
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
 void __tsan_init(void) {}
+
+void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site)
+{
+    Core *c = self;
+    if (c == nullptr || c->depth == 0)
+        return;
+    settle_move(*c);
+    auto *at = static_cast<char *>(const_cast<void *>(from));
+    if (!holds_poison(at, bytes))
+        return;
+    const At runtime(IN_RUNTIME);
+    const Where w = where(*c, at);
+    if ((w.kind != Kind::local && w.kind != Kind::shared) || (w.kind == Kind::local && at < c->low + 64))
+        return;
+    std::uint8_t written[8];
+    gather(*c, w, bytes, written);
+    if (std::count(written, written + bytes, 0) == 0)
+        return;
+    report(rules::uninitialised_move, *c, site, "moves", describe(*c, w, at, bytes));
+    c->moving = at;
+    c->moves = true;
+}
 
 /* Kernels and this file are compiled with frame pointers: the frame above this function's is its caller's. */
 void __tsan_func_entry(void *)

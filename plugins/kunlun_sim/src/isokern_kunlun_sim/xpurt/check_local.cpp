@@ -29,12 +29,41 @@ void reach(Core &c, char *at)
     std::ptrdiff_t used = c.base - at;
     for (const Zones &z : c.zones) /* which only the emulator has */
         used -= (z.array > at ? z.array - z.begin : 0) + (z.end > at ? z.end - z.array_end : 0);
-    c.counts.lm = std::max(c.counts.lm, static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(used, 0)));
+    c.reached = std::max(c.reached, static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(used, 0)));
+    if (c.reached <= state.model.lm)
+        c.counts.lm = c.reached;
+}
+
+/* Count the bytes of local memory that arrays and scalars take, and return addresses. What lies between them holds
+ * vectors, which the compiler keeps on the stack and the card in registers. */
+static std::uint64_t used_bytes(const Core &c)
+{
+    if (c.mark < c.low + 64)
+        return c.reached; /* not watched that far */
+    std::vector<bool> used(static_cast<std::size_t>(c.base - c.mark));
+    const auto set = [&](const char *begin, const char *end, bool value) {
+        begin = std::max<const char *>(begin, c.mark);
+        for (end = std::min<const char *>(end, c.base); begin < end; begin++)
+            used[static_cast<std::size_t>(begin - c.mark)] = value;
+    };
+    for (std::size_t i = 0; i < used.size(); i++)
+        used[i] = (c.state[c.mark - c.low + static_cast<std::ptrdiff_t>(i)] & ~SILENT) != 0;
+    for (const Declared &array : c.arrays)
+        set(array.begin, array.end, true);
+    for (const Zones &z : c.zones) {
+        set(z.begin, z.array, false);
+        set(z.array, z.array_end, true);
+        set(z.array_end, z.end, false);
+    }
+    return static_cast<std::uint64_t>(std::count(used.begin(), used.end(), true));
 }
 
 void over_budget(Core &c, const Site &site)
 {
-    if (c.overflow || c.counts.lm <= state.model.lm)
+    if (c.overflow || c.reached <= state.model.lm)
+        return;
+    c.counts.lm = std::max(c.counts.lm, used_bytes(c));
+    if (c.counts.lm <= state.model.lm)
         return;
     c.overflow = true;
     report(rules::lm_overflow, c, site,
@@ -94,9 +123,9 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
             "still writes there by " + std::string(name_of(f == nullptr ? XPUSIM_GM2LM : f->direction)) + "_ASYNC",
             "mfence_lm() on this core between the two");
     }
-    if ((seen & VECTOR) != 0)
+    if ((seen & VECTOR) != 0 && !settings().fix_mfence)
         report(rules::vector_unfenced, c, site, what, explain(at, bytes));
-    if (copy && (seen & SCALAR) != 0)
+    if (copy && (seen & SCALAR) != 0 && !settings().fix_mfence)
         report(rules::scalar_unfenced, c, site, what, explain(at, bytes), "mfence_lm() between the stores and this");
     if ((seen & FRAME) != 0)
         report(rules::lm_bounds, c, site, what, explain(at, bytes) + describe_zoned(c, at, bytes));
@@ -117,6 +146,8 @@ static void begin_array(Core &c, char *at, std::size_t bytes)
     if (at < c.low + 64 || at > c.base || bytes > static_cast<std::size_t>(c.base - at))
         return;
     const auto offset = static_cast<std::size_t>(at - c.low);
+    if (bytes > 8 && std::none_of(c.arrays.begin(), c.arrays.end(), [=](const Declared &a) { return a.begin == at; }))
+        c.arrays.push_back({ at, at + bytes });
     poison(at, bytes);
     std::memcpy(c.stale + offset, at, bytes);
     for (std::size_t i = offset; i < offset + bytes; i++)
@@ -244,9 +275,20 @@ void enter_function(Core &c, char *record, const void *pc)
 /* A function ends: nothing in its frame is valid any more. */
 void leave_function(Core &c, const void *pc)
 {
-    if (c.depth == 0 || --c.depth >= FRAMES)
+    if (c.depth == 0)
+        return;
+    if (c.moves)
+        settle_move(c);
+    if (c.reached > state.model.lm) {
+        const At runtime(IN_RUNTIME);
+        over_budget(c, Site(pc));
+    }
+    if (--c.depth >= FRAMES)
         return;
     char *top = c.tops[c.depth];
+    c.arrays.erase(
+        std::remove_if(c.arrays.begin(), c.arrays.end(), [=](const Declared &a) { return a.begin < top; }),
+        c.arrays.end());
     if (c.depth == 0) { /* the kernel itself ends: land its copies while its arrays still exist */
         const At runtime(IN_RUNTIME);
         for (const Flight &f : c.flights)

@@ -99,6 +99,9 @@ inline constexpr Rule uninitialised_rounding{ "uninitialised-rounding", Severity
     "possible: the last bytes of an array that reach the host were written by nobody, which is right if only a copy was rounded up [unspecified]",
     "let the host read the valid part alone" };
 
+inline constexpr Rule uninitialised_move{ "uninitialised-move", Severity::note,
+    "possible: an element that nobody wrote is moved to another place, which is right if nothing depends on it there [unspecified]",
+    "write the elements before they are moved" };
 inline constexpr Rule unwritten{ "unwritten", Severity::note,
     "kernels write all of an array that is saved [unspecified]", "write all of the result, or begin it with zeros:" };
 

@@ -123,6 +123,11 @@ struct Zones {
     char *begin, *array, *array_end, *end;
 };
 
+/* A local array. */
+struct Declared {
+    char *begin, *end;
+};
+
 /* The counts that `isokern-xpu profile` shows. */
 struct Counts {
     /* By xpusim_direction; lines: lines of 64 bytes of GM, counted for each copy. */
@@ -169,7 +174,17 @@ struct Core {
         char *at = nullptr;
         std::size_t bytes = 0;
     } stored; /* the last store that may be an assignment of a whole structure */
+    /* What nobody wrote is moved from here, and the last store since, whose bytes show whether it was moved there. */
+    const char *moving = nullptr;
+    struct {
+        char *at = nullptr;
+        std::size_t bytes = 0;
+        const void *pc = nullptr;
+    } moved;
+    bool moves = false; /* the core has moved such an element */
     bool ended = false, overflow = false;
+    std::uint64_t reached = 0; /* how far the lowest address touched is from the base; vectors and zones lie between */
+    std::vector<Declared> arrays; /* of the active functions, by address */
     std::vector<char> window_stale;
     std::vector<std::uint8_t> window_state;
 };
@@ -331,6 +346,9 @@ void scatter(
 
 /* Say which copy brought unwritten bytes to [begin, end) of an allocation; empty if that is not known. */
 std::string describe_blank(const GmShadow &, std::uint64_t begin, std::uint64_t end);
+
+/* What was stored last has the bytes of an element that nobody wrote: mark it as such. */
+void settle_move(Core &);
 
 /* Count the unwritten bytes of a load. Those that a structure has between its members do not count: they are in aligned
  * words of which something was written. `is_written(i)` is asked for each byte. */

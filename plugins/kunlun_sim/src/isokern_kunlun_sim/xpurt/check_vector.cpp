@@ -48,6 +48,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
     if (c == nullptr || bytes <= 0 || bytes > 64)
         return 0;
     const At runtime(IN_RUNTIME);
+    settle_move(*c);
     c->counts.vector_loads++;
     const Where w = vector_at(*c, from, bytes, space, false, place);
     auto *at = static_cast<char *>(const_cast<void *>(from));
@@ -72,7 +73,7 @@ uint64_t xpusim_vector_load(const void *from, int bytes, int space, xpusim_site 
         }
         if ((seen & TARGET) != 0)
             read_lm(*c, at, n, place, "loads a vector", false, true);
-        if ((seen & SCALAR) != 0)
+        if ((seen & SCALAR) != 0 && !settings().fix_mfence)
             report(rules::scalar_unfenced, *c, place, "loads a vector", describe(*c, w, at, n),
                 "mfence_lm() between the stores and this");
         return unwritten;
@@ -90,6 +91,7 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
     if (c == nullptr || bytes <= 0 || bytes > 64)
         return;
     const At runtime(IN_RUNTIME);
+    settle_move(*c);
     c->counts.vector_stores++;
     const Where w = vector_at(*c, to, bytes, space, true, place);
     auto *at = static_cast<char *>(to);

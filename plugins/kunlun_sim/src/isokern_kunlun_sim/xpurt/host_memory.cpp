@@ -117,6 +117,16 @@ bool report_freed(const void *start, std::uint64_t bytes, const char *by)
     return true;
 }
 
+void report_ended(const void *object, std::uint64_t bytes)
+{
+    if (watched_copies == 0)
+        return;
+    const std::string user = in_flight(object, bytes, true);
+    if (!user.empty())
+        report(check::rules::host_changed_in_flight, user + ": the host's bytes are a variable whose block has ended",
+            "call xpu_wait before the block ends, or declare the variable outside of it");
+}
+
 void report_dead_arrays(Stream &stream, const char *frame)
 {
     if (watched_copies == 0)
@@ -175,4 +185,11 @@ void __wrap__ZdlPv(void *start) { delete_unless_used(start); }
 void __wrap__ZdaPv(void *start) { delete_unless_used(start); }
 void __wrap__ZdlPvm(void *start, std::size_t) { delete_unless_used(start); }
 void __wrap__ZdaPvm(void *start, std::size_t) { delete_unless_used(start); }
+void __wrap__ZdlPvSt11align_val_t(void *start, std::size_t) { delete_unless_used(start); }
+void __wrap__ZdaPvSt11align_val_t(void *start, std::size_t) { delete_unless_used(start); }
+void __wrap__ZdlPvmSt11align_val_t(void *start, std::size_t, std::size_t) { delete_unless_used(start); }
+void __wrap__ZdaPvmSt11align_val_t(void *start, std::size_t, std::size_t) { delete_unless_used(start); }
+
+void xpusim_lifetime_ends(const volatile void *object, std::size_t bytes)
+{ xpurt::report_ended(const_cast<const void *>(object), bytes); }
 }

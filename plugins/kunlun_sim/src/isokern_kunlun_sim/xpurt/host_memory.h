@@ -34,6 +34,9 @@ class WatchedCopy
 /* The host frees memory: report it if a copy in flight uses it. Returns whether one does; then the memory must stay. */
 bool report_freed(const void *start, std::uint64_t bytes, const char *by);
 
+/* An array or a variable of the host ends: report a copy that still uses it. */
+void report_ended(const void *object, std::uint64_t bytes);
+
 /* The host waits in a function whose frame ends at `frame`: report a copy of `stream` that uses an array of a function
  * which has returned. */
 class Stream;

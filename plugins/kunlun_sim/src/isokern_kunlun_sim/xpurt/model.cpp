@@ -76,6 +76,11 @@ static Settings read()
     s.model.timeout_ms = static_cast<int>(variable("ISOKERN_XPU_TIMEOUT_MS", s.model.timeout_ms, 1, INT_MAX, s.error));
     s.seed = static_cast<std::uint64_t>(variable("ISOKERN_XPU_SEED", 0, 0, LLONG_MAX, s.error));
     s.checked = variable("ISOKERN_XPU_CHECK", 0, 0, 1, s.error) == 1;
+    const char *fences = std::getenv("ISOKERN_XPU_FIX_MFENCE");
+    const std::string added = fences == nullptr || *fences == '\0' ? "none" : fences;
+    s.fix_mfence = added == "all";
+    if (added != "all" && added != "none" && s.error.empty())
+        s.error = "ISOKERN_XPU_FIX_MFENCE=" + added + ": allowed are all and none";
     const auto count = static_cast<int>(variable("ISOKERN_XPU_DEVICES", 1, 1, MAX_DEVICES, s.error));
     if (s.error.empty())
         s.devices = visible(count, s.error);

@@ -22,6 +22,8 @@ struct Settings {
     Model model;              /* XPUSIM_DEVICE_MODEL (KUNLUN3), XPU_NUM_CLUSTER, ISOKERN_XPU_TIMEOUT_MS */
     std::vector<int> devices; /* which of ISOKERN_XPU_DEVICES (1) devices the process sees: XPU_VISIBLE_DEVICES (all) */
     bool checked = false; /* ISOKERN_XPU_CHECK */
+    /* ISOKERN_XPU_FIX_MFENCE=all: as if the compiler had put a fence behind each access, with -fix-mfence=all */
+    bool fix_mfence = false;
     std::uint64_t seed = 0; /* ISOKERN_XPU_SEED; `seed()` may have been changed since */
     std::string error; /* if not empty, a setting is wrong and nothing else here is valid */
 };

@@ -73,6 +73,12 @@ void xpusim_fence(int spaces, xpusim_site site);
 /* A local array begins, and nobody has written its bytes. */
 void xpusim_fresh(const volatile void *array, size_t bytes);
 
+/* A value is about to be moved as it is from an element of an array: nobody need have written it. */
+void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site);
+
+/* An array or a variable of the host ends. */
+void xpusim_lifetime_ends(const volatile void *object, size_t bytes);
+
 /* A local array lies within a whole of more bytes; nobody may touch the others until the zones end. */
 void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes);
 void xpusim_zones_end(const volatile void *whole);

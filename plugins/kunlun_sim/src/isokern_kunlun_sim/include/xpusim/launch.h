@@ -22,13 +22,15 @@ struct xpusim_function {
 namespace xpusim
 {
 
-/* What rewriting.py puts after the declaration of a local array: in checked mode the array begins anew. A vector, or a
- * structure with padding, is not watched like this: parts of it are copied that nobody writes. */
+/* What rewriting.py puts after the declaration of a local array or variable: in checked mode it begins anew. Vectors are
+ * not watched like this, because they are registers, nor arrays of structures, because parts of them are copied that
+ * nobody writes. A single structure is, unless its constructor has written it. */
 template <class T>
 __attribute__((always_inline)) inline void fresh(const volatile void *array, std::size_t bytes, const volatile T &)
 {
 #ifdef XPUSIM_CHECKED
-    if constexpr (std::is_scalar_v<T> || sizeof(T) <= 2)
+    constexpr bool plain = std::is_class_v<T> && std::is_trivially_default_constructible_v<T>;
+    if (std::is_scalar_v<T> || sizeof(T) <= 2 || (plain && sizeof(T) == bytes))
         xpusim_fresh(array, bytes);
 #else
     static_cast<void>(array), static_cast<void>(bytes);
@@ -52,7 +54,34 @@ class zones
     const volatile void *const whole_;
 };
 
-/* What announcing.py adds: the parameters of a function that are pointers of local memory, */
+/* What lifetimes.py puts behind an array or a variable of the host. */
+class lifetime
+{
+  public:
+    template <class T>
+    __attribute__((always_inline)) explicit lifetime(const T &object)
+        : object_(__builtin_addressof(object)), bytes_(sizeof object)
+    {
+    }
+    __attribute__((always_inline)) ~lifetime() { xpusim_lifetime_ends(object_, bytes_); }
+    lifetime(const lifetime &) = delete;
+    lifetime &operator=(const lifetime &) = delete;
+
+  private:
+    const volatile void *const object_;
+    const std::size_t bytes_;
+};
+
+/* What announcing.py adds: an element that is moved as it is, */
+template <class T>
+__attribute__((always_inline)) constexpr void moved(const T &element, XPUSIM_HERE)
+{
+    if constexpr (std::is_scalar_v<T> && sizeof(T) >= 4)
+        if (!__builtin_is_constant_evaluated())
+            xpusim_moved(&element, sizeof element, XPUSIM_SITE);
+}
+
+/* the parameters of a function that are pointers of local memory, */
 class local_pointers
 {
   public:

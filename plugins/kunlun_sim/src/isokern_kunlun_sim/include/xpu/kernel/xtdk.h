@@ -25,15 +25,16 @@
 /* Qualifiers of pointers say which space they point to; here the address itself tells that. Where announcing.py looks
  * for pointers without one, before the compiler, they are marks, which it removes. */
 #ifdef XPUSIM_MARKED
-#define __global_ptr__ __attribute__((xpusim_pointer))
+#define __shared_ptr__ __attribute__((xpusim_pointer))
+#define __global_ptr__ __attribute__((xpusim_pointer)) __attribute__((xpusim_global))
 #else
+#define __shared_ptr__
 #define __global_ptr__
 #endif
-#define __shared_ptr__ __global_ptr__
-#define __group_shared_ptr__ __global_ptr__
+#define __group_shared_ptr__ __shared_ptr__
 #define _global_ptr_ __global_ptr__
-#define _shared_ptr_ __global_ptr__
-#define _group_shared_ptr_ __global_ptr__
+#define _shared_ptr_ __shared_ptr__
+#define _group_shared_ptr_ __shared_ptr__
 
 /* A cluster runs on one thread of the host, so what its cores share is thread-local. */
 #define __shared__ static thread_local __attribute__((aligned(64)))
