@@ -86,6 +86,21 @@ def test_inline_assembly_becomes_a_call_on_its_line(keywords: str) -> None:
         ('asm("storea.w %0, %1, %2\\t\\n":"=&r"(a) :"r"(n::v), "r"(p) : "memory");', "(a) = ::REG2SM_atomic(p, n::v);"),
         ('asm("storea.w %0,%1,%2" : : "r"(v), "r"(p));', "::xpusim::assembly();"),
         ('asm("loada.w %0,%1\\n" "nop" : "=&r"(a) : "r"(p));', "::xpusim::assembly();"),
+        ('asm("mfence{sm}; mfence{lm}");', "(::mfence_sm(), ::mfence_lm());"),
+        (
+            'asm("sync_local\\t\\n" "csr_set csr3, %0\\t\\n" "sync_group csr3" :: "r"(-1));',
+            "(::sync_local(), ::sync_group(-1));",
+        ),
+        ('asm("csr_set csr3, %0" :: "r"(1));', "::xpusim::assembly();"),
+        ('asm("vfloat2fix8_hl.rn %0, %2" : "=&v"(q) : "v"(x));', "::xpusim::assembly();"),
+        (
+            'asm("vfloat2fix8_hl.rn %0, %1" : "=&v"(q) : "v"(x));',
+            "(q) = ::xpusim::narrow_quarter_to_bytes(x, q, 2);",
+        ),
+        (
+            'asm("vfloat2fix8_lh.rn vr0, %0\\n" "vstore.mz vr0{mr1}, 0(%1)" :: "v"(x), "r"(p) : "vr0");',
+            "::vstore_lm_int8x64(p, ::xpusim::narrow_quarter_to_bytes(x, ::xpusim::zero<int8x64_t>(), 1));",
+        ),
     ],
 )
 def test_instructions_of_a_public_meaning_become_functions(given: str, made: str) -> None:
@@ -111,7 +126,7 @@ AT = "::xpusim::local_pointer"
             "struct s { float *p; }; x = *f(1).p; y = &t.p[3];",
             f"struct s {{ float *p; }}; x = *{AT}(f(1).p); y = &t.p[3];",
         ),
-        (f"struct s {{ {G} float *p; }}; x = a.p[3];", "struct s {  float *p; }; x = a.p[3];"),
+        (f"struct s {{ {G} float *p; }}; x = 1 + a.p[3];", "struct s {  float *p; }; x = 1 + a.p[3];"),
         ("struct s { float *p; }; x = g<int>(1).p[3];", None),
         ("long long n = 1; unsigned long long m = 2; long double d = 3; int64_t k = 4; n = 5;", None),
         ("long n = f(1, 2); n += 3;", "long n =::xpusim::fits<long>( f(1, 2)); ::xpusim::fitted(n += 3);"),
@@ -119,12 +134,46 @@ AT = "::xpusim::local_pointer"
         ("size_t n = f<a, b>(c);", None),
         ("template <int A, size_t N = 4> struct s;", None),
         ("size_t n{}; size_t m = {}; if (n == 3) f(n);", None),
+        ("; int a = x[i], b; y = x[i + 1];", "; int a = (…moved(x[i]), x[i]), b; y = (…moved(x[i + 1]), x[i + 1]);"),
+        ("int a = x[i++]; auto &r = x[i]; a == x[i]; a = x[i] + 1; b = x[f(i)];", None),
     ],
 )
 def test_a_checked_kernel_announces_what_its_types_mean(given: str, made: str | None) -> None:
     whole = "const ::xpusim::local_pointers"
-    assert rewrite(given, "k.xpu", checked=True) == (given if made is None else made.replace("const …", whole))
+    expected = given if made is None else made.replace("const …", whole).replace("…", "::xpusim::")
+    assert rewrite(given, "k.xpu", checked=True) == expected
     assert rewrite(given, "k.xpu") == given.replace(G, "")
+
+
+COPY = "void bring(const void *p) { xpu_memcpy_async(y, p, 4, 1, s); } "
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("void f() { int x[4] = { 1, 2 }, *p = x; bring(x); }", ["x"]),
+        ("void f() { int x = 1, z = 2; std::vector<int> v(3); bring(&x); bring(v.data()); }", ["x", "v"]),
+        ("void f() { auto g = [&](int n) { int own[2] = { n }; bring(own); }; k<<<1, 2>>>(); }", ["own"]),
+        ("void f() { bring(p); } int g(int n) { long long x[2]; f(); }", ["x"]),
+        ("void f(int n) { static int x[4]; bring(x); return n; }", []),
+        ("void f(int n) { int x[4]; switch (n) { case 1: bring(x); } }", []),
+        ("int pure(int n) { int x[4] = { 1 }; return x[n]; }", []),
+        ("void f() { struct s { int x[4]; }; bring(p); }", []),
+        ("__attribute__((xpusim_kernel)) void k(int *y) { int x[4] = { 1 }; f(x); } void f(int *p) { bring(p); }", []),
+    ],
+)
+def test_what_the_host_declares_is_announced_to_end(given: str, names: list[str]) -> None:
+    made = rewrite(COPY + given, "k.xpu", checked=True)
+    assert re.findall(r"const ::xpusim::lifetime xpusim_lifetime_\w+\((\w+)\);", made) == names
+    assert "lifetime" not in rewrite(COPY + given, "k.xpu")
+    assert "lifetime" not in rewrite(given, "k.xpu", checked=True), "nothing is copied"
+
+
+@pytest.mark.parametrize("flags", ["3", "3 4"])
+def test_a_macro_of_a_system_header_is_the_authors_code(flags: str) -> None:
+    expanded = f'\n# 3 "k.xpu" {flags}\n__builtin_va_start(\n# 3 "k.xpu"\nlist\n# 3 "k.xpu" {flags}\n,\n# 3 "k.xpu"\nlast'
+    text = f'# 1 "k.xpu"\nvoid f(int last, ...)\n{{\n{expanded}\n# 3 "k.xpu" {flags}\n)\n# 3 "k.xpu"\n;\n}}\n'
+    assert rewrite(text, "k.xpu", checked=True) == text
 
 
 LOCAL = "void f(int n) {{ {0} }}"

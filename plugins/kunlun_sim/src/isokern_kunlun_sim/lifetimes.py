@@ -28,12 +28,13 @@ _DECLARED = re.compile(
 
 def announce_ends(code: str) -> Iterator[Added]:
     """Yield what is added behind declarations; `code` is the text with only the author's code."""
-    # A jump must not pass the construction of what is added
-    if not _COPIES.search(code) or re.search(r"\bgoto\b|\bswitch\s*\(", code):
+    if not _COPIES.search(code):
         return
     structures = [(found.start(), close_brace(code, found.end() - 1)) for found in _STRUCTURE.finditer(code)]
     for begin, end in _bodies_of_the_host(code):
         body = code[begin:end]
+        if re.search(r"\bgoto\b|\bswitch\s*\(", body):
+            continue  # a jump must not pass the construction of what is added
         for found in _DECLARED.finditer(code, begin, end):
             if any(first < found.start(1) < last for first, last in structures):
                 continue
