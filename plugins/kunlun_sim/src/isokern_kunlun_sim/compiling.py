@@ -75,8 +75,9 @@ ENDS, TOUCHES = (
     for names in (("exit", "_exit"), ("memcpy", "memmove", "memset", "free", "realloc", *_DELETES))
 )
 # A function of the standard library that is compiled with a host program, such as a string's destructor, must not be
-# replaced by the one of libstdc++, whose calls nothing redirects; nor must the compiler rely on that one
-OWN_FUNCTIONS, OWN_TEMPLATES = "-Wl,-Bsymbolic-functions", "-D_GLIBCXX_EXTERN_TEMPLATE=0"
+# replaced by the one of libstdc++, whose calls nothing redirects; nor must the compiler rely on that one, which the
+# declaration says
+OWN_FUNCTIONS, OF_LIBSTDCXX = "-Wl,-Bsymbolic-functions", "extern template class basic_string<char>;"
 MODES = {"fast": FAST, "checked": CHECKED}
 
 
@@ -190,8 +191,8 @@ def preprocess(cxx: str, source: Path, mode: str, include: Sequence[Path], optio
     `options` are the author's, such as -D and -I.
     """
     flags = [*options, *kernel_flags(source, mode, include), "-DXPUSIM_MARKED", "-include", "xpusim/run.h"]
-    flags += [OWN_TEMPLATES] if mode == "checked" else []
-    return run([cxx, *flags, "-E", "-x", "c++", source])
+    text = run([cxx, *flags, "-E", "-x", "c++", source])
+    return text.replace(OF_LIBSTDCXX, "") if mode == "checked" else text
 
 
 def kernel_object(cxx: str, source: Path, mode: str, folder: Path, include: Sequence[Path], behind: str = "") -> Path:
