@@ -22,9 +22,9 @@ struct xpusim_function {
 namespace xpusim
 {
 
-/* What rewriting.py puts after the declaration of a local array or variable: in checked mode it begins anew. Vectors are
- * not watched like this, because they are registers, nor arrays of structures, because parts of them are copied that
- * nobody writes. A single structure is, unless its constructor has written it. */
+/* What rewriting.py puts after the declaration of a local array or variable: in checked mode it begins anew. Vectors
+ * are not watched like this, because they are registers, nor arrays of structures, because parts of them are copied
+ * that nobody writes. A single structure is, unless its constructor has written it. */
 template <class T>
 __attribute__((always_inline)) inline void fresh(const volatile void *array, std::size_t bytes, const volatile T &)
 {
