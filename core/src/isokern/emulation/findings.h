@@ -143,7 +143,7 @@ class Findings
 
     std::string sentence(const Place &p) const
     {
-        if (p.group < 0)
+        if (p.group < 0 && p.who.empty())
             return p.what;
         const std::string who = !p.who.empty()
             ? p.who

@@ -14,8 +14,7 @@ from typing import Any
 from isokern.simt import Traits
 
 from .driver import Arguments, BuildFailed, Wrong
-from .emulator.compiling import CompileError, build_text, shared_variables
-from .emulator.rewriting import rewrite
+from .emulator.compiling import CompileError, build, parse, shared_variables
 from .sim import SimDriver
 
 LIMIT = 300  # seconds after which a kernel is endless
@@ -48,9 +47,10 @@ class CheckedDriver(SimDriver):
         """Build a program that launches the kernel."""
         with tempfile.TemporaryDirectory() as folder:
             try:
-                text = '#include "cuda_kernels.h"\n' + rewrite(source, entry, check=True)
-                program, _, _ = build_text(text, entry, True, [], Path(folder))
-            except (CompileError, ValueError) as error:
+                path = Path(folder) / f"{entry}.cu"
+                path.write_text(f'#include "cuda_kernels.h"\n#line 1 "{entry}"\n{source}', encoding="utf-8")
+                program, _, _ = build(parse(path, []), entry, True, Path(folder))
+            except CompileError as error:
                 raise BuildFailed(str(error)) from None
             return program.read_bytes()
 

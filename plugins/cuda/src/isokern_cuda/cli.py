@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -30,8 +31,8 @@ from isokern.cli._own_kernels import (
 from isokern.status import InvalidArgument
 
 from .emulator.arguments import KernelArgument, parse
-from .emulator.compiling import CompileError, build, read
-from .emulator.rewriting import KernelEntry, kernels
+from .emulator.compiling import CompileError, build, parse as parse_source
+from .emulator.rewriting import KernelEntry, Source as ParsedSource
 
 MAX_THREADS = 1024  # of a block (CUDA C++ Programming Guide, "Compute Capabilities")
 MAX_BLOCK, MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
@@ -142,13 +143,22 @@ def launch(options: LaunchOptions, seed: int, seeds: int, check: bool = False, r
     threads = sizes("block", options.block, MAX_BLOCK)
     if threads[0] * threads[1] * threads[2] > MAX_THREADS:
         raise InvalidArgument("run", f"--block {options.block}", allowed=f"at most {MAX_THREADS} threads")
-    chosen = choose(options.source, options.kernel)
+    flags = compiler_options(options.define, options.include)
+    source = parse_source(options.source.resolve(), flags)
+    if source.missing:
+        without = ", and the functions of the host" if options.kernel or not source.has_main else ""
+        typer.echo(
+            f"left out{without}: {', '.join(source.missing)}, which is not there; -I FOLDER adds a folder", err=True
+        )
+    if source.has_main and not options.kernel:
+        run_program(options, source, seed, seeds, check, report)
+        return
+    chosen = choose(options.source, source, options.kernel)
     given = parse(options.arguments or [], chosen.parameters)
     expected = expectations(options.expect or [], given)
-    flags = compiler_options(options.define, options.include)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        program, symbols, warnings = build(options.source.resolve(), chosen.name, check, flags, folder)
+        program, symbols, warnings = build(source, chosen.name, check, folder)
         if warnings:
             typer.echo(warnings.rstrip(), err=True)
         description = folder / "launch"
@@ -165,6 +175,7 @@ def launch(options: LaunchOptions, seed: int, seeds: int, check: bool = False, r
         ]
         description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
         status = execute([program, description, symbols], options.time_limit + 30)
+        status = status if status in (0, REFUSED, FOUND) else 1
         if status in (0, FOUND):
             for argument in given:
                 if argument.save:
@@ -193,15 +204,40 @@ def sizes(option: str, text: str, largest: tuple[int, int, int]) -> tuple[int, i
     return x, y, z
 
 
-def choose(source: Path, name: str) -> KernelEntry:
+def run_program(
+    options: LaunchOptions, source: ParsedSource, seed: int, seeds: int, check: bool, report: Path | None
+) -> None:
+    """Compile a source with a `main`, and run it once for each seed; exits with its status, or 1 for findings."""
+    if options.expect:
+        raise InvalidArgument(
+            "run", "--expect for a program", hint="--kernel NAME launches one kernel without its main"
+        )
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        program, symbols, warnings = build(source, "", check, folder)
+        if warnings:
+            typer.echo(warnings.rstrip(), err=True)
+        description, status = folder / "launch", 0
+        for number in range(seed, seed + seeds):
+            lines = [f"seed\t{number}", f"check\t{int(check)}", f"limit\t{options.time_limit}", f"symbols\t{symbols}"]
+            lines += [f"told\t{folder / 'told'}", f"report\t{'' if report is None else report.resolve()}"]
+            description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
+            environment = {**os.environ, "CUDA_EMULATOR_PROGRAM": str(description)}
+            command = [program, *(options.arguments or [])]
+            status = max(status, execute(command, options.time_limit + 30, environment, quiet=number > seed))
+    if status:
+        sys.exit(status)
+
+
+def choose(path: Path, source: ParsedSource, name: str) -> KernelEntry:
     """Return the kernel of that name, or the only one of the file."""
-    found = kernels(read(source))
+    found = source.kernels
     if not found:
-        raise InvalidArgument("run", f"{source} has no kernel", allowed="a file with `__global__ void NAME(…)`")
+        raise InvalidArgument("run", f"{path} has no kernel", allowed="a file with `__global__ void NAME(…)`")
     if not name:
         if len(found) > 1:
             names = ", ".join(k.name for k in found)
-            raise InvalidArgument("run", f"{source} has {len(found)} kernels: {names}", hint="add --kernel NAME")
+            raise InvalidArgument("run", f"{path} has {len(found)} kernels: {names}", hint="add --kernel NAME")
         return found[0]
     if not re.fullmatch(r"[\w:]+(<[^;{}]*>)?", name):
         raise InvalidArgument("run", f"--kernel {name}", allowed="a name, or a template's with its arguments: k<float>")
@@ -233,22 +269,34 @@ def expectations(texts: list[str], given: list[KernelArgument]) -> dict[str, Arr
     return found
 
 
-def execute(command: list[Path], seconds: int) -> int:
-    """Run the program, print what it prints, and return its status; 1 where the kernel ended it."""
+def execute(
+    command: Sequence[Path | str], seconds: int, environment: Mapping[str, str] | None = None, quiet: bool = False
+) -> int:
+    """Run the program, print what it prints, and return its status; 1 if a signal or the time limit ended it.
+
+    `quiet` leaves out its standard output, which an earlier run has printed.
+    """
     try:
         done = subprocess.run(
-            [str(c) for c in command], capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+            [str(c) for c in command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         typer.secho(f"the kernel did not end within {seconds} seconds, nor did its time limit", fg="red", err=True)
         return 1
     typer.echo(done.stderr, err=True, nl=False)
-    typer.echo(done.stdout, nl=False)
+    if not quiet:
+        typer.echo(done.stdout, nl=False)
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         typer.secho(f"the kernel ended its process by {name}; `isokern-gpu check` shows the line", fg="red", err=True)
         return 1
-    return done.returncode if done.returncode in (0, REFUSED, FOUND) else 1
+    return done.returncode
 
 
 def compare(label: str, array: Array, wanted: Array, rtol: float, atol: float) -> bool:

@@ -34,13 +34,7 @@ typedef unsigned long long uint64_t;
 #define IK_GLOBAL
 #define IK_TABLE static __device__ const
 #define IK_LOCAL
-#ifdef CUDA_EMULATOR_GAP /* of the emulation that checks */
-#define IK_LOCAL_ARRAY(type, name, count) \
-    __shared__ type name[count]; \
-    CUDA_EMULATOR_GAP
-#else
 #define IK_LOCAL_ARRAY(type, name, count) __shared__ type name[count]
-#endif
 #define IK_BARRIER() __syncthreads()
 #define IK_BARRIER_GLOBAL() __syncthreads()
 #define IK_ITEM ((ik_index)blockIdx.x * IK_GROUP + (ik_index)threadIdx.x)

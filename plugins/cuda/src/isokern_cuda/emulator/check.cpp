@@ -108,6 +108,7 @@ static void evaluate(Pc pc, const Request &r, bool shared, int warp)
         cost.worst = took;
         cost.block = block_number;
         cost.thread = 32 * warp + __builtin_ctz(r.lanes);
+        cost.kernel = launch.kernel;
     }
 }
 
@@ -287,10 +288,10 @@ static Region *region_of(const char *at)
     };
     if (is_near(fixed, NEAR))
         return &fixed;
-    if (is_near(dynamic, GUARD))
+    if (is_near(dynamic, guard))
         return &dynamic;
     for (Region &r : arrays)
-        if (is_near(r, GUARD))
+        if (is_near(r, guard))
             return &r;
     return nullptr;
 }
@@ -370,9 +371,15 @@ void begin_launch_checks()
     pending.clear();
     for (Region &r : arrays) {
         r.cells.clear();
+    }
+}
+
+/* The contents of memory that is not initialised are unspecified again. */
+void forget_contents()
+{
+    for (Region &r : arrays)
         if (r.watched)
             r.written.assign(r.bytes, 0);
-    }
 }
 
 void begin_block_checks()
@@ -452,6 +459,9 @@ static void observe_local(Thread &t, const char *at, std::size_t bytes, Act act,
 static void observe_elsewhere(const Thread &t, const char *at, std::size_t bytes, Act act, Pc pc)
 {
     if (at >= &__executable_start && at < &_end)
+        return;
+    const char *const given = static_cast<const char *>(kernel_given);
+    if (at >= given && at < given + kernel_given_bytes)
         return;
     char text[64];
     std::snprintf(text, sizeof text, "%zu byte%s at address %#zx", bytes, bytes == 1 ? "" : "s",
@@ -560,6 +570,35 @@ ACCESS(16)
 void __tsan_read_range(void *p, std::size_t bytes) { observe_plain(p, bytes, Act::load, HERE, false); }
 void __tsan_write_range(void *p, std::size_t bytes) { observe_plain(p, bytes, Act::store, HERE, false); }
 void __tsan_init() {}
+void __tsan_vptr_update(void **, void *) {} /* of classes with virtual functions */
+void __tsan_vptr_read(void **) {}
+
+/* The processor's atomics, which the host's part of a program uses. */
+#define ATOMICS(bits) \
+    using Word##bits = std::uint##bits##_t; \
+    Word##bits __tsan_atomic##bits##_load(const volatile Word##bits *p, int) { return __atomic_load_n(p, SEQ); } \
+    void __tsan_atomic##bits##_store(volatile Word##bits *p, Word##bits v, int) { __atomic_store_n(p, v, SEQ); } \
+    ATOMIC(bits, exchange, __atomic_exchange_n) \
+    ATOMIC(bits, fetch_add, __atomic_fetch_add) \
+    ATOMIC(bits, fetch_sub, __atomic_fetch_sub) \
+    ATOMIC(bits, fetch_and, __atomic_fetch_and) \
+    ATOMIC(bits, fetch_or, __atomic_fetch_or) \
+    ATOMIC(bits, fetch_xor, __atomic_fetch_xor) \
+    COMPARE(bits, strong) \
+    COMPARE(bits, weak)
+#define ATOMIC(bits, name, function) \
+    Word##bits __tsan_atomic##bits##_##name(volatile Word##bits *p, Word##bits v, int) { return function(p, v, SEQ); }
+#define COMPARE(bits, name) \
+    int __tsan_atomic##bits##_compare_exchange_##name( \
+        volatile Word##bits *p, Word##bits *expected, Word##bits v, int, int) \
+    { return __atomic_compare_exchange_n(p, expected, v, false, SEQ, SEQ); }
+constexpr int SEQ = __ATOMIC_SEQ_CST;
+ATOMICS(8)
+ATOMICS(16)
+ATOMICS(32)
+ATOMICS(64)
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(SEQ); }
+void __tsan_atomic_signal_fence(int) {}
 
 void __sanitizer_cov_trace_pc()
 {

@@ -31,6 +31,13 @@ inline constexpr Rule uninitialised{ "uninitialised", Severity::error,
     "the contents of shared memory, of local arrays and of fresh global memory are unspecified until they are written",
     "write the bytes before they are read" };
 
+inline constexpr Rule host_call{ "host-call", Severity::error,
+    "the host gives the GPU's arrays to copies and kernels, whole or in part, and launches that a GPU accepts",
+    "see the pointer, the size, and what direction of copy the call names" };
+inline constexpr Rule host_access{ "host-access", Severity::error,
+    "the host reaches the GPU's memory by copies; only managed and pinned memory is shared",
+    "copy it to memory of the host first, or use cudaMallocManaged" };
+
 /* Order */
 inline constexpr Rule race_shared{ "race-shared", Severity::error,
     "accesses of two threads to the same shared memory, one of them a write, are ordered by a barrier, or are atomic",

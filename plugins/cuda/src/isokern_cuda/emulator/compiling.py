@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from isokern.cabi.generate import EMULATION, STATIC
 from isokern.disk_cache import user_cache
 from isokern.status import InvalidArgument
 
-from .rewriting import rewrite
+from .rewriting import Source, rewrite
 
 HERE = Path(__file__).parent
-INCLUDE = [f"-I{p}" for p in (HERE / "include", EMULATION, STATIC)]
+INCLUDE = [part for p in (HERE / "include", EMULATION, STATIC) for part in ("-isystem", str(p))]
 WARNINGS = [
     "-Wall",
     "-Wno-unknown-pragmas",
@@ -53,7 +54,7 @@ CHECKED = [
     "-fno-tree-cselim",
     "-fstack-reuse=none",
 ]
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
+_MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
 _SYMBOL = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\S*\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
 
@@ -72,7 +73,9 @@ def compiler() -> str:
 def call(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     """Run a compiler's command; raise CompileError if it fails."""
     try:
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            [str(c) for c in command], capture_output=True, text=True, errors="surrogateescape", check=False
+        )
     except OSError as error:
         raise CompileError(f"{command[0]}: {error.strerror}; install g++, or name it in CXX") from None
     if done.returncode != 0:
@@ -80,96 +83,65 @@ def call(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def read(source: Path) -> str:
-    """Return the text of a source, without a byte-order mark; other bytes reach the compiler unchanged."""
-    return source.read_text(encoding="utf-8-sig", errors="surrogateescape")
+def parse(source: Path, options: Sequence[str]) -> Source:
+    """Return a source behind the preprocessor; `options` are for the compiler (-D, -I)."""
+    # -x c++: g++ takes a .cu file for the linker's
+    command = [compiler(), *COMMON, *options, *INCLUDE, "-E", "-include", "cuda_entry.h", "-x", "c++", source]
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            try:
+                return Source(call(command).stdout, tuple(missing))
+            except CompileError as error:
+                found = _MISSING.search(str(error))
+                if found is None or found[1] in missing or Path(found[1]).is_absolute() or ".." in found[1]:
+                    raise
+                missing.append(found[1])
+                stand_in = Path(folder, found[1])
+                stand_in.parent.mkdir(parents=True, exist_ok=True)
+                stand_in.touch()
+                command = [*command[:-1], "-idirafter", folder, source]
 
 
-def build(source: Path, kernel: str, check: bool, options: Sequence[str], folder: Path) -> tuple[Path, Path, str]:
-    """Return a program that launches the kernel, the list of its `__shared__` variables, and the compiler's warnings.
+def build(source: Source, entry: str, check: bool, folder: Path) -> tuple[Path, Path, str]:
+    """Return a program, the list of its `__shared__` variables, and the compiler's warnings.
 
-    Both files are in `folder`; `options` are for the compiler (-D, -I).
+    `entry` is the kernel that the program launches, or empty for a source that has a `main`. Both files are in
+    `folder`.
     """
-    for header in _local_headers(source):
-        copy = folder / header.relative_to(source.parent)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        _write(copy, _rewrite(read(header), str(header), check))
-    # A main of the file's own is kept out of the way
-    text = "#define main cuda_file_main\n" + _rewrite(read(source), str(source), check) + "\n#undef main\n"
-    return build_text(text, kernel, check, [*options, f"-I{source.parent}"], folder)
-
-
-def build_text(text: str, kernel: str, check: bool, options: Sequence[str], folder: Path) -> tuple[Path, Path, str]:
-    """Return what `build` returns, for the text of a source that needs no rewriting."""
     cxx = compiler()
-    source = folder / "kernel.cpp"
-    entry = f"int main(int, char **argv) {{ return ::cuda_emulator::run(&{kernel}, argv); }}\n"
-    _write(source, f'{text}\n#line 1 "isokern-gpu"\n{entry}')
-    flags = [*COMMON, *(CHECKED if check else []), *WARNINGS, *options, *INCLUDE]
-    parsed = call([cxx, *flags, "-E", source]).stdout
-    _refuse_assembly(parsed)
+    try:
+        text = rewrite(source, check, program=not entry)
+    except ValueError as error:
+        raise CompileError(str(error)) from None
+    if entry:
+        text += f'\n# 1 "isokern-gpu"\nint main(int, char **argv) {{ return ::cuda_emulator::run(&{entry}, argv); }}\n'
+    flags = [*COMMON, *(CHECKED if check else []), *WARNINGS]
     version = call([cxx, "--version"]).stdout
     emulator, emulators_key = _emulator(cxx, version, folder)
     key = hashlib.sha256(
-        "\0".join([version, *flags, parsed.replace(str(folder), ""), emulators_key]).encode(errors="surrogateescape")
+        "\0".join([version, *flags, text.replace(str(folder), ""), emulators_key]).encode(errors="surrogateescape")
     ).hexdigest()
     cache = user_cache("cuda")
     program, symbols = folder / "program", folder / "symbols"
     kept = [cache.get(f"{key}.{part}") for part in ("program", "symbols", "warnings")]
     if kept[0] is None or kept[1] is None or kept[2] is None:
-        warnings = call([cxx, *flags, "-c", source, "-o", folder / "kernel.o"]).stderr
-        call([cxx, "-no-pie", "-pthread", folder / "kernel.o", emulator, "-o", program])
+        preprocessed = folder / "source.ii"
+        preprocessed.write_text(text, encoding="utf-8", errors="surrogateescape")
+        warnings = call([cxx, *flags, "-c", preprocessed, "-o", folder / "source.o"]).stderr
+        call([cxx, "-no-pie", "-pthread", emulator, folder / "source.o", "-o", program])
         symbols.write_text(shared_variables(program), encoding="utf-8")
         for part, content in (
             ("program", program.read_bytes()),
             ("symbols", symbols.read_bytes()),
-            ("warnings", warnings.encode()),
+            ("warnings", warnings.encode(errors="surrogateescape")),
         ):
             cache.put(f"{key}.{part}", content)
         return program, symbols, warnings
     program.write_bytes(kept[0])
     program.chmod(0o700)
     symbols.write_bytes(kept[1])
-    return program, symbols, kept[2].decode()
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
-def _rewrite(text: str, name: str, check: bool) -> str:
-    try:
-        return rewrite(text, name, check)
-    except ValueError as error:
-        raise CompileError(str(error)) from None
-
-
-def _refuse_assembly(parsed: str) -> None:
-    """Raise CompileError for inline assembly in preprocessed text, except in the system's headers."""
-    name, number = "", 1
-    for line in parsed.splitlines():
-        if mark := re.match(r'# (\d+) "([^"]*)"', line):
-            name, number = mark[2], int(mark[1])
-            continue
-        if _ASSEMBLY.search(line) and not name.startswith("/usr/"):
-            why = "inline PTX is not emulated; use the intrinsic, or plain C++ where __CUDA_ARCH__ is not defined"
-            raise CompileError(f"{name}:{number}: {why}")
-        number += 1
-
-
-def _local_headers(source: Path) -> list[Path]:
-    """Return the headers below the source's folder that it includes by name in quotes, and they in turn."""
-    found: dict[Path, None] = {}
-    todo = [source]
-    while todo:
-        path = todo.pop()
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', read(path), re.M):
-            for base in (path.parent, source.parent):
-                header = Path(os.path.normpath(base / name))
-                if header.is_file() and header.is_relative_to(source.parent) and header not in found:
-                    found[header] = None
-                    todo.append(header)
-    return list(found)
+    return program, symbols, kept[2].decode(errors="replace")
 
 
 def _emulator(cxx: str, version: str, folder: Path) -> tuple[Path, str]:

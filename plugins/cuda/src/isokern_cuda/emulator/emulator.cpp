@@ -3,3 +3,5 @@
 #include "schedule.cpp"
 #include "check.cpp"
 #include "report.cpp"
+#include "runtime.cpp"
+#include "libraries.cpp"

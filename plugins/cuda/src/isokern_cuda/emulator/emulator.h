@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -20,8 +21,11 @@
 namespace cuda_emulator
 {
 
-/* Bytes in front of and behind each array that nobody can access: more than a wrong 32-bit index reaches. */
-constexpr std::size_t GUARD = std::size_t{ 1 } << 34;
+/* Bytes in front of and behind each array that nobody can access: more than a wrong 32-bit index reaches, and less for
+ * the many arrays of a program with a host. */
+extern std::size_t guard;
+constexpr std::size_t LAUNCH_GUARD = std::size_t{ 1 } << 34, PROGRAM_GUARD = std::size_t{ 1 } << 28;
+constexpr std::size_t MAX_SHARED = 227 << 10, PLAIN_SHARED = 48 << 10; /* bytes of a block: with and without asking */
 constexpr std::size_t STACK = 256 << 10; /* bytes, of each thread */
 constexpr int SPIN = 16; /* atomics and volatile loads after which others get a turn */
 using Pc = const char *; /* an address in the kernel's code: where a call of the emulator returns to */
@@ -53,6 +57,15 @@ struct Event {
     bool shared;
 };
 
+/* An asynchronous copy into shared memory; `given` bytes are copied, the others become zeros. */
+struct AsyncCopy {
+    char *to;
+    const char *from;
+    std::size_t bytes, given;
+    int group;
+    Pc pc;
+};
+
 enum class State { ready, barrier, warp, active, done };
 
 struct Thread {
@@ -78,6 +91,8 @@ struct Thread {
     };
     std::array<Recent, 32> recent;
     std::vector<Event> events; /* since the last barrier */
+    std::vector<AsyncCopy> copies; /* that were not waited for yet, in order */
+    int groups = 0; /* of copies, that are complete */
 };
 
 /* An array in global memory, or the shared memory of a block. */
@@ -88,6 +103,7 @@ struct Region {
     bool shared = false;
     bool watched = false; /* not all of it is written from the start */
     bool saved = false;
+    bool host = false; /* pinned or managed memory, which the host reaches, too */
     std::vector<std::uint8_t> written;
     ik_emulation::Cells cells;
 };
@@ -107,6 +123,7 @@ struct Cost {
     std::uint64_t worst = 0;
     std::int64_t block = 0;
     int thread = 0;
+    std::string kernel;
 };
 
 struct Launch {
@@ -117,6 +134,9 @@ struct Launch {
     std::uint64_t seed = 0;
     bool stopped = false;
     std::uint64_t first_seed = 0, loaded = 0, stored = 0; /* bytes of global memory */
+    bool program = false; /* with a host of its own, which launches any number of kernels */
+    std::string told; /* of a program: the file of the findings that runs with other seeds have told already */
+    std::map<std::string, std::uint64_t> counts; /* of a program: its launches of each kernel */
 };
 
 extern Launch launch;
@@ -127,18 +147,21 @@ extern std::vector<Region> arrays;
 extern Region fixed, dynamic; /* shared memory: of variables, and of --shared bytes */
 extern std::vector<SharedArray> shared_arrays;
 extern std::unordered_map<Pc, Cost> costs;
-extern void (*kernel_call)(void **);
-extern std::vector<void *> values; /* what kernel_call gets: where each argument lies */
+extern void (*kernel_call)(void *);
+extern void *kernel_given; /* what kernel_call gets: the arguments */
+extern std::size_t kernel_given_bytes;
 
 /* schedule.cpp */
 Index index_of(std::int64_t number, const Index &size);
 void run_grid(std::uint64_t seed);
-std::string place_of(std::int64_t block, int thread);
+void set_threads(int count);
+std::string place_of(std::int64_t block, int thread, const Index &grid, const Index &block_size);
 [[noreturn]] void stop(); /* end the launch; called by the running thread */
 void pass(); /* let the other threads run */
 
 /* check.cpp */
 enum class Act { load, store, atomic, volatile_load, volatile_store };
+void forget_contents();
 void begin_launch_checks();
 void begin_block_checks();
 void end_block_checks();
@@ -154,8 +177,21 @@ void find(const ik_emulation::Rule &rule, std::int64_t block, int thread, Pc pc,
     std::int64_t other_block = -1, int other_thread = 0, Pc other = nullptr, std::string other_what = {});
 void find_divergence(const ik_emulation::Rule &rule, const Thread &one, const Thread &other, const std::string &what,
     const std::string &other_what);
+void find_host(const ik_emulation::Rule &rule, Pc pc, std::string what, std::string bytes);
 int report();
 void read_symbols(const char *path);
+
+/* runtime.cpp */
+void open_arrays(bool open);
+bool use(const void *p, std::size_t bytes, bool write, const char *name, Pc pc);
+std::string describe_host_access(const char *at);
+std::string describe_freed(const char *at);
+
+/* program.cpp */
+char *map_guarded(std::size_t bytes);
+void unmap_guarded(char *begin, std::size_t bytes);
+void map_dynamic();
+void catch_signals(unsigned seconds);
 
 } // namespace cuda_emulator
 

@@ -23,16 +23,27 @@ static void refuse(const std::string &text)
 }
 
 /* Memory with pages around it that cannot be accessed. */
-static char *map_guarded(std::size_t bytes)
+char *map_guarded(std::size_t bytes)
 {
     const std::size_t size = (bytes + 4095) / 4096 * 4096;
-    void *memory = mmap(nullptr, size + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(nullptr, size + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         refuse("there is no memory for an array of " + std::to_string(bytes) + " bytes; use a smaller one");
-    char *begin = static_cast<char *>(memory) + GUARD;
+    char *begin = static_cast<char *>(memory) + guard;
     if (size != 0 && mprotect(begin, size, PROT_READ | PROT_WRITE) != 0)
         refuse("there is no memory for an array of " + std::to_string(bytes) + " bytes; use a smaller one");
     return begin;
+}
+
+void unmap_guarded(char *begin, std::size_t bytes)
+{ munmap(begin - guard, (bytes + 4095) / 4096 * 4096 + 2 * guard); }
+
+/* Map the memory of `extern __shared__` variables, as much as a block can have. */
+void map_dynamic()
+{
+    dynamic.begin = cuda_emulator_dynamic = map_guarded(MAX_SHARED);
+    dynamic.shared = fixed.shared = true;
+    dynamic.name = "the dynamic shared memory";
 }
 
 /* A line of the description: an argument, or memory to which arguments point. */
@@ -154,22 +165,31 @@ static void on_signal(int number, siginfo_t *info, void *context)
         what = "divides an integer by zero";
     } else if (self != nullptr && self->fiber.stack().in_guard(at)) {
         what = "overflows its stack of " + std::to_string(STACK >> 10) + " KiB for local variables and calls";
-    } else if (number == SIGSEGV) {
+    } else if (number == SIGSEGV && self == nullptr && !describe_host_access(at).empty()) {
+        rule = &rules::host_access;
+        what = describe_host_access(at);
+    } else if (number == SIGSEGV && !describe_freed(at).empty()) {
         rule = &rules::wild_pointer;
+        what = describe_freed(at);
+    } else if (number == SIGSEGV) {
+        rule = self == nullptr ? &rules::crash : &rules::wild_pointer;
         for (const Region &r : arrays)
-            if (at >= r.begin - GUARD && at < r.begin + r.bytes + GUARD) {
+            if (at >= r.begin - guard && at < r.begin + r.bytes + guard) {
                 rule = &rules::global_bounds;
                 what = "accesses offset " + std::to_string(at - r.begin) + " of " + r.name + ", which has "
                     + std::to_string(r.bytes) + " bytes";
             }
     }
-    find(*rule, block_number, thread, pc, what, "");
+    if (self == nullptr && launch.program)
+        find_host(*rule, pc, what, "");
+    else
+        find(*rule, block_number, thread, pc, what, "");
     launch.stopped = true;
     report();
     _exit(1);
 }
 
-static void catch_signals(unsigned seconds)
+void catch_signals(unsigned seconds)
 {
     static char stack[64 << 10];
     stack_t own{};
@@ -188,7 +208,7 @@ static void catch_signals(unsigned seconds)
 
 using namespace cuda_emulator;
 
-extern "C" int cuda_emulator_main(char **argv, const char *const *types, int count, void (*call)(void **))
+extern "C" int cuda_emulator_main(char **argv, const char *const *types, int count, void (*call)(void *))
 {
     std::ifstream in(argv[1]);
     std::vector<Given> given, memories;
@@ -259,27 +279,23 @@ extern "C" int cuda_emulator_main(char **argv, const char *const *types, int cou
         for (const Given &g : *list)
             if (!g.file.empty())
                 files.push_back(&g);
+    std::vector<void *> values; /* where each argument is */
     for (Given &g : given)
         values.push_back(g.kind == "record" ? g.initial.data() : g.value);
     kernel_call = call;
-    launch.threads = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
+    kernel_given = values.data();
+    set_threads(static_cast<int>(launch.block.x * launch.block.y * launch.block.z));
     read_symbols(argv[2]);
-    dynamic.begin = cuda_emulator_dynamic = map_guarded(shared);
+    map_dynamic();
     dynamic.bytes = shared;
-    dynamic.shared = fixed.shared = true;
-    dynamic.name = "the dynamic shared memory";
-    if (fixed.bytes + shared > 227 << 10)
+    if (fixed.bytes + shared > MAX_SHARED)
         refuse(std::to_string(fixed.bytes + shared) + " bytes of shared memory; a block has at most 232448");
-    for (int i = 0; i < launch.threads; i++) {
-        threads.push_back(std::make_unique<Thread>(STACK));
-        threads.back()->id = i;
-        threads.back()->index = index_of(i, launch.block);
-    }
     catch_signals(limit);
     for (std::uint64_t seed = launch.first_seed; seed < launch.first_seed + seeds; seed++) {
         for (const Given *g : files)
             if (!g->initial.empty())
                 std::memcpy(arrays[g->region].begin, g->initial.data(), g->initial.size());
+        forget_contents();
         run_grid(seed);
         std::fflush(stdout);
         if (seed == launch.first_seed && !launch.stopped)

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "emulator.h"
 
@@ -26,8 +27,10 @@ struct Found {
     int other_thread;
     Pc other;
     std::string other_what;
-    bool divergence;
+    bool divergence, host;
     std::uint64_t seed, count;
+    std::string kernel;
+    Index grid, block_size;
 };
 static std::vector<Found> all_found;
 static std::map<std::tuple<const ik_emulation::Rule *, Pc, Pc>, std::size_t> numbers;
@@ -45,15 +48,19 @@ void find(const ik_emulation::Rule &rule, std::int64_t block, int thread, Pc pc,
     std::int64_t other_block, int other_thread, Pc other, std::string other_what)
 {
     add({ &rule, block, thread, pc, std::move(what), std::move(bytes), other_block, other_thread, other,
-        std::move(other_what), false, launch.seed, 1 });
+        std::move(other_what), false, false, launch.seed, 1, launch.kernel, launch.grid, launch.block });
 }
 
 void find_divergence(const ik_emulation::Rule &rule, const Thread &one, const Thread &other, const std::string &what,
     const std::string &other_what)
 {
     add({ &rule, block_number, one.id, one.pc, what, "", block_number, other.id, other.pc, other_what, true,
-        launch.seed, 1 });
+        false, launch.seed, 1, launch.kernel, launch.grid, launch.block });
 }
+
+/* A finding at a call of the host. */
+void find_host(const ik_emulation::Rule &rule, Pc pc, std::string what, std::string bytes)
+{ add({ &rule, -1, 0, pc, std::move(what), std::move(bytes), -1, 0, nullptr, {}, false, true, launch.seed, 1, {}, {}, {} }); }
 
 /* Return the lines of return addresses: of the functions inlined there, the innermost in the author's files. */
 static std::map<Pc, std::string> lines_of(const std::vector<Pc> &wanted)
@@ -77,7 +84,8 @@ static std::map<Pc, std::string> lines_of(const std::vector<Pc> &wanted)
             line = line.substr(0, std::min(line.find('\n'), line.find(" (discriminator")));
             if (line.compare(0, 2, "0x") == 0)
                 number++;
-            else if (line.find("??") == std::string::npos && line.find("/emulator/include/cuda_") == std::string::npos
+            else if (line.find("??") == std::string::npos && line.find("/emulator/include/") == std::string::npos
+                && line.compare(0, 9, "/usr/incl") != 0 && line.compare(0, 8, "/usr/lib") != 0
                 && number > begin)
                 found.try_emplace(wanted[number - 1], line);
         }
@@ -95,7 +103,7 @@ static void add_costs(const std::map<Pc, std::string> &lines)
         auto &[first, sum] = by_line[{ at == lines.end() ? "" : at->second, cost.shared }];
         if (cost.worst > sum.worst || first == nullptr) {
             first = pc;
-            sum.worst = cost.worst, sum.block = cost.block, sum.thread = cost.thread;
+            sum.worst = cost.worst, sum.block = cost.block, sum.thread = cost.thread, sum.kernel = cost.kernel;
         }
         sum.shared = cost.shared;
         sum.requests += cost.requests, sum.moved += cost.moved, sum.needed += cost.needed;
@@ -104,12 +112,33 @@ static void add_costs(const std::map<Pc, std::string> &lines)
         const auto &[pc, cost] = one;
         if (cost.moved <= (cost.shared ? 1 : 2) * cost.needed)
             continue;
+        launch.kernel = cost.kernel;
         find(cost.shared ? rules::bank_conflict : rules::uncoalesced, cost.block, cost.thread, pc,
             "and its warp need " + std::to_string(cost.worst) + (cost.shared ? " wavefronts" : " sectors")
                 + " for one access",
             std::to_string(cost.moved) + " in " + std::to_string(cost.requests) + " accesses of warps, where "
                 + std::to_string(cost.needed) + " would do");
     }
+}
+
+static void print_launches(std::FILE *out)
+{
+    const auto plural = [](std::uint64_t n, const char *what) {
+        return std::to_string(n) + ' ' + what + (n == 1 ? "" : "s");
+    };
+    if (launch.program) {
+        std::uint64_t count = 0;
+        for (const auto &[kernel, launches] : launch.counts)
+            count += launches;
+        std::fprintf(out, "%s of %s", count == 1 ? "1 launch" : (std::to_string(count) + " launches").c_str(), plural(launch.counts.size(), "kernel").c_str());
+    } else {
+        const std::uint64_t blocks = std::uint64_t{ 1 } * launch.grid.x * launch.grid.y * launch.grid.z;
+        std::fprintf(out, "%s<<<(%u,%u,%u), (%u,%u,%u)>>>: %s of %s", launch.kernel.c_str(), launch.grid.x,
+            launch.grid.y, launch.grid.z, launch.block.x, launch.block.y, launch.block.z,
+            plural(blocks, "block").c_str(), plural(static_cast<std::uint64_t>(launch.threads), "thread").c_str());
+    }
+    if (launch.stopped)
+        std::fprintf(out, "; stopped in block %" PRId64, block_number);
 }
 
 /* Write all findings; returns the status of the program: 1 if the launch was stopped, 4 if there are errors. */
@@ -127,6 +156,10 @@ int report()
         const auto found = lines.find(pc);
         return found == lines.end() ? std::string() : found->second;
     };
+    std::set<std::string> told; /* by runs with other seeds */
+    std::ifstream before(launch.told);
+    for (std::string key; std::getline(before, key);)
+        told.insert(key);
     const std::uint64_t last_seed = launch.seed;
     add_costs(lines);
     std::uint64_t errors = 0, notes = 0;
@@ -134,21 +167,26 @@ int report()
     std::map<std::tuple<std::string, std::string, std::string>, std::pair<std::uint64_t, int>> merged;
     for (const Found &f : all_found) {
         const std::string where = line(f.pc), other = line(f.other);
-        if (f.divergence && where == other)
+        const std::string key = std::string(f.rule->id) + '\t' + where + '\t' + other;
+        if ((f.divergence && where == other) || told.count(key) != 0)
             continue;
+        if (!launch.told.empty())
+            std::ofstream(launch.told, std::ios::app) << key << '\n';
         ik_emulation::Findings &findings = by_seed.try_emplace(f.seed, "isokern-gpu", "thread", "block").first->second;
         const auto [before, added] = merged.try_emplace({ f.rule->id, where, other }, f.seed, -1);
         if (added) {
             ik_emulation::Finding made;
             made.rule = f.rule;
-            made.kernel = launch.kernel;
+            made.kernel = f.kernel;
             made.count = f.count;
             made.place = { static_cast<int>(f.block), f.thread, where, f.what };
             if (f.block >= 0)
-                made.place.who = place_of(f.block, f.thread);
+                made.place.who = place_of(f.block, f.thread, f.grid, f.block_size);
+            else if (f.host)
+                made.place.who = "the host";
             if (f.other_block >= 0) {
                 made.other = { static_cast<int>(f.other_block), f.other_thread, other, f.other_what };
-                made.other.who = place_of(f.other_block, f.other_thread);
+                made.other.who = place_of(f.other_block, f.other_thread, f.grid, f.block_size);
             }
             made.bytes = f.bytes;
             before->second.second = findings.add(std::move(made));
@@ -162,26 +200,22 @@ int report()
             std::fprintf(stderr, "With seed %" PRIu64 ":\n", seed);
         findings.report_findings(stderr, launch.json, seed);
     }
-    const std::int64_t blocks = std::int64_t{ 1 } * launch.grid.x * launch.grid.y * launch.grid.z;
-    std::printf("%s<<<(%u,%u,%u), (%u,%u,%u)>>>: %" PRId64 " block%s of %d thread%s", launch.kernel.c_str(),
-        launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y, launch.block.z, blocks,
-        blocks == 1 ? "" : "s", launch.threads, launch.threads == 1 ? "" : "s");
-    if (launch.stopped)
-        std::printf("; stopped in block %" PRId64, block_number);
+    std::FILE *const out = launch.program ? stderr : stdout; /* a program's own text is apart */
+    print_launches(out);
     if (launch.check) {
         const std::uint64_t runs = last_seed - launch.first_seed + 1;
-        std::printf("; seeds %" PRIu64 "-%" PRIu64, launch.first_seed, last_seed);
+        std::fprintf(out, "; seeds %" PRIu64 "-%" PRIu64, launch.first_seed, last_seed);
         if (!launch.stopped)
-            std::printf(
+            std::fprintf(out, 
                 "; %" PRIu64 " bytes loaded, %" PRIu64 " bytes stored", launch.loaded / runs, launch.stored / runs);
         if (errors + notes == 0)
-            std::printf("; findings: none");
+            std::fprintf(out, told.empty() ? "; findings: none" : "; findings: no others");
         else
-            std::printf("; findings: %" PRIu64 " error%s, %" PRIu64 " note%s", errors, errors == 1 ? "" : "s", notes,
+            std::fprintf(out, "; findings: %" PRIu64 " error%s, %" PRIu64 " note%s", errors, errors == 1 ? "" : "s", notes,
                 notes == 1 ? "" : "s");
     }
-    std::printf("\n");
-    std::fflush(stdout);
+    std::fputs("\n", out);
+    std::fflush(out);
     return launch.stopped ? 1 : errors != 0 ? 4 : 0;
 }
 

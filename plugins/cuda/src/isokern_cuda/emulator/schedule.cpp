@@ -1,4 +1,6 @@
 /* Running a launch: the threads of a block as fibers, what they wait for, and the functions that kernels call. */
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "emulator.h"
@@ -17,8 +19,11 @@ std::int64_t block_number;
 std::vector<Region> arrays;
 Region fixed, dynamic;
 static std::mt19937_64 draws;
-void (*kernel_call)(void **);
-std::vector<void *> values;
+std::size_t guard = LAUNCH_GUARD;
+void (*kernel_call)(void *);
+void *kernel_given;
+std::size_t kernel_given_bytes;
+static std::vector<std::unique_ptr<Thread>> spare;
 static std::int64_t instant;
 
 } // namespace cuda_emulator
@@ -28,6 +33,7 @@ using namespace cuda_emulator;
 extern "C" {
 Index threadIdx, blockIdx, blockDim, gridDim;
 char *cuda_emulator_dynamic;
+[[noreturn]] void cuda_emulator_trap(const char *what);
 }
 
 namespace cuda_emulator
@@ -43,8 +49,8 @@ Index index_of(std::int64_t number, const Index &size)
 static std::string spell(const Index &i)
 { return '(' + std::to_string(i.x) + ',' + std::to_string(i.y) + ',' + std::to_string(i.z) + ')'; }
 
-std::string place_of(std::int64_t block, int thread)
-{ return "block " + spell(index_of(block, launch.grid)) + " thread " + spell(index_of(thread, launch.block)); }
+std::string place_of(std::int64_t block, int thread, const Index &grid, const Index &block_size)
+{ return "block " + spell(index_of(block, grid)) + " thread " + spell(index_of(thread, block_size)); }
 
 void pass()
 {
@@ -61,7 +67,7 @@ void stop()
 
 static void thread_of(void *given)
 {
-    kernel_call(values.data());
+    kernel_call(kernel_given);
     Thread *t = static_cast<Thread *>(given);
     if (launch.check)
         settle(*t);
@@ -271,16 +277,22 @@ static void find_deadlock()
 
 /* Blocks */
 
+static bool started; /* a block of the launch; shared memory has been filled then */
+
 static void begin_block(std::int64_t number)
 {
     block_number = number;
     blockIdx = index_of(number, launch.grid);
+    /* Without checks, a later block finds what the one before has left, as on a GPU */
     for (const Region *r : { &fixed, &dynamic })
-        if (r->bytes != 0)
+        if (r->bytes != 0 && (launch.check || !started))
             std::memset(r->begin, 0xff, r->bytes);
+    started = true;
     for (const auto &t : threads) {
         t->state = State::ready;
         t->atomics = 0;
+        t->copies.clear();
+        t->groups = 0;
         t->fiber.start(thread_of, t.get());
     }
     if (launch.check)
@@ -327,8 +339,31 @@ static void run_block(std::int64_t number)
         end_block_checks();
 }
 
+/* Have as many threads as a block has; those that are not needed are kept with their stacks. */
+void set_threads(int count)
+{
+    launch.threads = count;
+    while (threads.size() > static_cast<std::size_t>(count)) {
+        spare.push_back(std::move(threads.back()));
+        threads.pop_back();
+    }
+    while (threads.size() < static_cast<std::size_t>(count)) {
+        if (spare.empty()) {
+            threads.push_back(std::make_unique<Thread>(STACK));
+        } else {
+            threads.push_back(std::move(spare.back()));
+            spare.pop_back();
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        threads[static_cast<std::size_t>(i)]->id = i;
+        threads[static_cast<std::size_t>(i)]->index = index_of(i, launch.block);
+    }
+}
+
 void run_grid(std::uint64_t seed)
 {
+    started = false;
     launch.seed = seed;
     draws.seed(seed);
     launch.stopped = false;
@@ -415,10 +450,74 @@ extern "C" std::uint64_t cuda_emulator_atomic_load(const volatile void *p, int b
 extern "C" void cuda_emulator_atomic_store(volatile void *p, int bytes, std::uint64_t bits)
 { std::memcpy(const_cast<void *>(p), &bits, static_cast<std::size_t>(bytes)); }
 
+/* Asynchronous copies are done as late as allowed, at the wait for their group, and with an odd seed at once: so a kernel
+ * that does not wait finds the old content, and one that still needs the old content does not find it. */
+static void do_copy(const AsyncCopy &c)
+{
+    if (launch.check) {
+        if (c.given != 0)
+            observe(c.from, c.given, Act::load, c.pc, c.given == c.bytes);
+        observe(c.to, c.bytes, Act::store, c.pc, true);
+    }
+    std::memset(c.to, 0, c.bytes);
+    std::memcpy(c.to, c.from, c.given);
+}
+
+extern "C" void cuda_emulator_copy_async(void *to, const void *from, int bytes, int given)
+{
+    const AsyncCopy c{ static_cast<char *>(to), static_cast<const char *>(from), static_cast<std::size_t>(bytes),
+        static_cast<std::size_t>(given), self->groups, static_cast<Pc>(__builtin_return_address(0)) };
+    if (launch.seed % 2 != 0)
+        do_copy(c);
+    else
+        self->copies.push_back(c);
+}
+
+extern "C" void cuda_emulator_commit_copies() { self->groups++; }
+
+extern "C" void cuda_emulator_wait_copies(int pending)
+{
+    std::size_t done = 0;
+    for (; done < self->copies.size() && self->copies[done].group < self->groups - pending; done++)
+        do_copy(self->copies[done]);
+    self->copies.erase(self->copies.begin(), self->copies.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+/* Addresses of shared memory have 32 bits: an offset behind a number that says which memory it is. */
+constexpr unsigned FIXED_BASE = 1u << 24, DYNAMIC_BASE = 2u << 24;
+
+extern "C" unsigned cuda_emulator_shared_address(const void *p)
+{
+    const char *const at = static_cast<const char *>(p);
+    if (at >= dynamic.begin && at <= dynamic.begin + MAX_SHARED)
+        return DYNAMIC_BASE + static_cast<unsigned>(at - dynamic.begin);
+    if (fixed.begin == nullptr || at < fixed.begin || at > fixed.begin + fixed.bytes)
+        cuda_emulator_trap("the conversion of an address that is not one of shared memory");
+    return FIXED_BASE + static_cast<unsigned>(at - fixed.begin);
+}
+
+extern "C" int cuda_emulator_is_shared(const void *p)
+{
+    const char *const at = static_cast<const char *>(p);
+    return (at >= dynamic.begin && at < dynamic.begin + MAX_SHARED)
+        || (fixed.begin != nullptr && at >= fixed.begin && at < fixed.begin + fixed.bytes);
+}
+
+extern "C" void *cuda_emulator_shared_pointer(unsigned address)
+{
+    if (address >= DYNAMIC_BASE)
+        return dynamic.begin + (address - DYNAMIC_BASE);
+    return fixed.begin + (static_cast<std::ptrdiff_t>(address) - static_cast<std::ptrdiff_t>(FIXED_BASE));
+}
+
 extern "C" std::int64_t cuda_emulator_clock() { return ++instant; }
 
 extern "C" void cuda_emulator_trap(const char *what)
 {
+    if (self == nullptr) {
+        std::fprintf(stderr, "the host ends the program by %s\n", what);
+        std::abort();
+    }
     find(rules::trap, block_number, self->id, static_cast<Pc>(__builtin_return_address(0)),
         std::string("ends the launch by ") + what, "");
     stop();

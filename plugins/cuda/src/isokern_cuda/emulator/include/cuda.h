@@ -1,1 +1,1 @@
-#include "cuda_language.h"
+#include "cuda_runtime_api.h"

@@ -2,11 +2,11 @@
  * file. */
 #ifndef ISOKERN_CUDA_ENTRY_H
 #define ISOKERN_CUDA_ENTRY_H
-#include "cuda_language.h"
+#include "cuda_runtime.h"
 
 /* Run the kernel as the file argv[1] says. `types` are the kernel's parameters: a kind (f and h and b: float, half,
  * bfloat16; i, u; ? for anything else) with the size in bytes, behind a p for pointers. */
-extern "C" int cuda_emulator_main(char **argv, const char *const *types, int count, void (*call)(void **values));
+extern "C" int cuda_emulator_main(char **argv, const char *const *types, int count, void (*call)(void *values));
 
 namespace cuda_emulator
 {
@@ -69,17 +69,15 @@ struct plain<T *> {
     static constexpr const char *text = kind<typename plain<T>::type>::pointer;
 };
 
-template <size_t... I>
-struct numbers {};
 /* What the emulator itself loads here is not the kernel's. */
 template <class... P, size_t... I>
-__attribute__((no_sanitize("thread"))) static void call_with(void (*kernel)(P...), void **values, numbers<I...>)
+__attribute__((no_sanitize("thread"))) static void call_with(void (*kernel)(P...), void *const *values, numbers<I...>)
 { kernel(*static_cast<typename plain<P>::type *>(values[I])...); }
 template <class... P>
 static void (*chosen)(P...);
 template <class... P>
-__attribute__((no_sanitize("thread"))) static void call(void **values)
-{ call_with(chosen<P...>, values, numbers<__integer_pack(sizeof...(P))...>()); }
+__attribute__((no_sanitize("thread"))) static void call(void *values)
+{ call_with(chosen<P...>, static_cast<void *const *>(values), numbers<__integer_pack(sizeof...(P))...>()); }
 
 template <class... P>
 static int run(void (*kernel)(P...), char **argv)

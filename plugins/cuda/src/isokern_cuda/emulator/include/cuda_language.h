@@ -1,7 +1,9 @@
 /* CUDA C++ for g++: the keywords, variables and functions of device code, for a kernel that runs on the processor.
  *
  * The threads of a block are fibers of the emulator, which this header calls for all that involves more than one
- * thread. Its functions are inlined, so that the line of a finding is the kernel's own. */
+ * thread. Its functions are inlined, so that the line of a finding is the kernel's own. `__global__`,
+ * `__device__`, `__host__` and `__shared__` are no macros: emulator/rewriting.py replaces them. Shared variables become thread-local ones, because all threads of
+ * all blocks are fibers of one thread of the processor. */
 #ifndef ISOKERN_CUDA_LANGUAGE_H
 #define ISOKERN_CUDA_LANGUAGE_H
 #include <cmath>
@@ -9,23 +11,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "cuda_operations.h"
 #include "cuda_vectors.h"
 
-#define __host__
-#define __device__
-#define __global__ [[gnu::noinline]]
 #define __constant__
 #define __managed__
+#define __inline__ inline
 #define __noinline__ __attribute__((noinline))
+#define __CUDACC__ 1
+#define __cluster_dims__(...)
+#define __maxnreg__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
-#define __shared__ static thread_local /* all threads of all blocks are fibers of one thread of the processor */
 #define CUDA_EMULATOR_INLINE static inline __attribute__((always_inline, unused))
 
 struct cuda_emulator_index {
@@ -49,12 +52,23 @@ void cuda_emulator_atomic_store(volatile void *p, int bytes, uint64_t bits);
 void cuda_emulator_watch(const volatile void *variable, uint64_t bytes, const char *name);
 void *cuda_emulator_memcpy(void *to, const void *from, size_t bytes);
 void *cuda_emulator_memset(void *to, int value, size_t bytes);
+void cuda_emulator_copy_async(void *to, const void *from, int bytes, int given);
+void cuda_emulator_commit_copies();
+void cuda_emulator_wait_copies(int pending);
+unsigned cuda_emulator_shared_address(const void *p);
+void *cuda_emulator_shared_pointer(unsigned address);
+int cuda_emulator_is_shared(const void *p);
 int64_t cuda_emulator_clock();
 [[noreturn]] void cuda_emulator_trap(const char *what);
 }
 constexpr int warpSize = 32;
 #define memcpy cuda_emulator_memcpy
 #define memset cuda_emulator_memset
+namespace std
+{
+using ::cuda_emulator_memcpy;
+using ::cuda_emulator_memset;
+} // namespace std
 
 namespace cuda_emulator
 {
@@ -97,10 +111,6 @@ CUDA_EMULATOR_INLINE void watch(T &variable, const char *name)
 struct alignas(16) gap {
     char bytes[64];
 };
-#define CUDA_EMULATOR_PASTE_(a, b) a##b
-#define CUDA_EMULATOR_PASTE(a, b) CUDA_EMULATOR_PASTE_(a, b)
-#define CUDA_EMULATOR_GAP \
-    static thread_local __attribute__((used)) ::cuda_emulator::gap CUDA_EMULATOR_PASTE(cuda_emulator_gap_, __COUNTER__)
 
 } // namespace cuda_emulator
 
@@ -121,9 +131,9 @@ CUDA_EMULATOR_INLINE void __nanosleep(unsigned) { cuda_emulator_active(); }
 CUDA_EMULATOR_INLINE void __trap() { cuda_emulator_trap("__trap()"); }
 #undef assert
 #ifdef NDEBUG
-#define assert(condition) ((void)0)
+#define assert(...) ((void)0)
 #else
-#define assert(condition) ((condition) ? (void)0 : cuda_emulator_trap("assert(" #condition ")"))
+#define assert(...) ((__VA_ARGS__) ? (void)0 : cuda_emulator_trap("assert(" #__VA_ARGS__ ")"))
 #endif
 
 /* Warps ("Warp Shuffle Functions", "Warp Vote Functions", "Warp Match Functions", "Warp Reduce Functions") */
@@ -267,7 +277,6 @@ CUDA_EMULATOR_MATH(__log10f, float, log10f(x))
 CUDA_EMULATOR_MATH(__sinf, float, sinf(x))
 CUDA_EMULATOR_MATH(__cosf, float, cosf(x))
 CUDA_EMULATOR_MATH(__tanf, float, tanf(x))
-CUDA_EMULATOR_MATH(__saturatef, float, x > 0 ? (x < 1 ? x : 1.0f) : 0.0f)
 CUDA_EMULATOR_MATH(__frcp_rn, float, 1.0f / x)
 CUDA_EMULATOR_MATH(__fsqrt_rn, float, sqrtf(x))
 CUDA_EMULATOR_MATH(__frsqrt_rn, float, static_cast<float>(1.0 / sqrt(static_cast<double>(x))))
@@ -392,4 +401,7 @@ CUDA_EMULATOR_ROUND(__double2float_rn, float, double, x)
 #define CUDART_NAN __builtin_nan("")
 #define CUDART_PI_F 3.141592654f
 #define CUDART_PI 3.1415926535897931e+0
+
+#include "cuda_intrinsics.h"
+#include "cuda_ptx.h"
 #endif

@@ -12,4 +12,5 @@ enum cuda_emulator_operation {
     CUDA_REDUCE,
     CUDA_SYNC_WARP
 };
+enum cuda_emulator_memory { CUDA_MEMORY_DEVICE, CUDA_MEMORY_PINNED, CUDA_MEMORY_HOST };
 #endif

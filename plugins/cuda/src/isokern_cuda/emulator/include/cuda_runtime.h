@@ -1,2 +1,2 @@
-/* What nvcc includes by itself. */
-#include "cuda_language.h"
+/* What nvcc includes by itself: the language and the runtime's functions. */
+#include "cuda_runtime_api.h"
