@@ -298,8 +298,8 @@ def test_wrong_arguments_are_told(axpy: Path, arguments: list[str], said: str) -
     ("text", "said"),
     [
         ("__global__ void k(int *x)\n{\n    x = y;\n}\n", "k.cu:3:9: error: ‘y’ was not declared"),
-        ("__global__ void k(int *x) {}\nvoid host() { k<<<1, 1>>>(0); }\n", "k.cu:2: <<< starts a kernel"),
-        ('__global__ void k(int *x)\n{\n    asm("bar.sync 0;");\n}\n', "k.cu:3: inline PTX is not emulated"),
+        ("__global__ void k(int *x) {}\nvoid host() { k<<<1, 1>>>; }\n", "k.cu:2: <<< is not part of a launch"),
+        ('__global__ void k(int *x)\n{\n    asm("wgmma.fence;");\n}\n', "k.cu:3:"),
         ("__global__ void k(int *x) { extern __shared__ int a[4]; }\n", "k.cu:1: `extern __shared__` declares one"),
         ("int k;\n", "k.cu has no kernel"),
         ("__global__ void k(int *x) {}\n__global__ void l(int *x) {}\n", "k.cu has 2 kernels: k, l; add --kernel"),

@@ -220,7 +220,7 @@ def run_program(
         description, status = folder / "launch", 0
         for number in range(seed, seed + seeds):
             lines = [f"seed\t{number}", f"check\t{int(check)}", f"limit\t{options.time_limit}", f"symbols\t{symbols}"]
-            lines += [f"told\t{folder / 'told'}", f"report\t{'' if report is None else report.resolve()}"]
+            lines += [f"earlier\t{folder / 'earlier'}", f"report\t{'' if report is None else report.resolve()}"]
             description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
             environment = {**os.environ, "CUDA_EMULATOR_PROGRAM": str(description)}
             command = [program, *(options.arguments or [])]
@@ -289,8 +289,10 @@ def execute(
     except subprocess.TimeoutExpired:
         typer.secho(f"the kernel did not end within {seconds} seconds, nor did its time limit", fg="red", err=True)
         return 1
+    if environment is not None and not quiet:
+        typer.echo(done.stdout, nl=False)  # a program's own text comes first
     typer.echo(done.stderr, err=True, nl=False)
-    if not quiet:
+    if environment is None:
         typer.echo(done.stdout, nl=False)
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name

@@ -25,7 +25,7 @@ __global__ void groups(int *sums)
     if (rank % 3 == 0) {
         cg::coalesced_group active = cg::coalesced_threads();
         const int count = active.size();
-        assert(count == (rank / 32 == 1 ? 10 : 11));
+        assert(count == (rank / 32 == 2 ? 10 : 11));
         assert(cg::reduce(active, 1, cg::plus<int>()) == count);
         assert(active.shfl(rank, 0) == (rank / 32 * 32 + 2) / 3 * 3);
     }

@@ -37,18 +37,14 @@ def _unescape(text: str) -> str:
 
 
 def _sections(text: str) -> list[str]:
-    """Return what is between the colons: outputs, inputs, clobbers."""
-    parts, depth, first = [], 0, None
-    masked = re.sub(r"::", ": :", _STRING.sub(lambda m: '"' + "_" * (len(m.group()) - 2) + '"', text))
-    text = re.sub(r"::(?![A-Za-z_])", ": :", text) if masked != text else text
+    """Return what is between the colons: outputs, inputs, clobbers. Names with colons are in parentheses."""
+    parts, depth, first = [], 0, len(text)
     for at, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
-        scope = text[at : at + 2] == "::" or text[at - 1 : at + 1] == "::"
-        if character == ":" and depth == 0 and not scope:
-            if first is not None:
-                parts.append(text[first:at])
+        if character == ":" and depth == 0:
+            parts.append(text[first:at])
             first = at + 1
-    return [*parts, text[first:]] if first is not None else []
+    return [*parts[1:], text[first:]]
 
 
 def _split_commas(text: str) -> list[str]:

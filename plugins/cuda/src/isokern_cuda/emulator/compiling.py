@@ -54,6 +54,7 @@ CHECKED = [
     "-fno-tree-cselim",
     "-fstack-reuse=none",
 ]
+SHARED = ("cuda_gemm.h", "cuda_operations.h", "library_types.h")  # of the headers: what the emulator includes, too
 _MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
 _SYMBOL = re.compile(r"([0-9a-f]+) .{7} \.t(?:bss|data)\S*\s+([0-9a-f]+)\s+(?:\.hidden )?(.*)")
 
@@ -147,7 +148,8 @@ def build(source: Source, entry: str, check: bool, folder: Path) -> tuple[Path, 
 def _emulator(cxx: str, version: str, folder: Path) -> tuple[Path, str]:
     """Return the emulator's object and its key."""
     command = [cxx, "-std=c++17", "-O2", "-fno-pie", "-fno-omit-frame-pointer", *INCLUDE]
-    sources = [*sorted(HERE.glob("*.cpp")), *sorted(HERE.glob("**/*.h")), *sorted(EMULATION.glob("*.h"))]
+    shared = [HERE / "include" / name for name in SHARED]
+    sources = [*sorted(HERE.glob("*.cpp")), *sorted(HERE.glob("*.h")), *shared, *sorted(EMULATION.glob("*.h"))]
     parts = [version, *command, *(p.read_text(encoding="utf-8") for p in sources)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     target = folder / "emulator.o"

@@ -135,7 +135,7 @@ struct Launch {
     bool stopped = false;
     std::uint64_t first_seed = 0, loaded = 0, stored = 0; /* bytes of global memory */
     bool program = false; /* with a host of its own, which launches any number of kernels */
-    std::string told; /* of a program: the file of the findings that runs with other seeds have told already */
+    std::string earlier; /* of a program: the file of the findings that runs with other seeds have reported already */
     std::map<std::string, std::uint64_t> counts; /* of a program: its launches of each kernel */
 };
 

@@ -1,5 +1,5 @@
-/* Matrix products for cuBLAS's functions. Matrices are stored by columns; sums are F32, of F64 in F64 and of integers in
- * I32, in the order of k. */
+/* Matrix products for cuBLAS's functions. Matrices are stored by columns. Sums are F32 in the order of k; those of F64
+ * are F64, and those of integers I32. */
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -117,7 +117,8 @@ extern "C" int cuda_emulator_gemm(const CudaGemm *given)
             return list != nullptr ? static_cast<const char *>(list[i])
                                    : static_cast<const char *>(p) + i * stride * static_cast<long long>(size_of(type));
         };
-        const char *const a = at(g.a, g.a_list, g.a_stride, g.a_type), *const b = at(g.b, g.b_list, g.b_stride, g.b_type);
+        const char *const a = at(g.a, g.a_list, g.a_stride, g.a_type),
+                          *const b = at(g.b, g.b_list, g.b_stride, g.b_type);
         char *const c = const_cast<char *>(at(g.c, g.c_list, g.c_stride, g.c_type));
         g.added = g.c_list != nullptr ? c : at(added, nullptr, g.c_stride, g.c_type);
         if (!use(a, a_bytes, false, g.name, pc) || !use(b, b_bytes, false, g.name, pc)

@@ -35,8 +35,7 @@ char *map_guarded(std::size_t bytes)
     return begin;
 }
 
-void unmap_guarded(char *begin, std::size_t bytes)
-{ munmap(begin - guard, (bytes + 4095) / 4096 * 4096 + 2 * guard); }
+void unmap_guarded(char *begin, std::size_t bytes) { munmap(begin - guard, (bytes + 4095) / 4096 * 4096 + 2 * guard); }
 
 /* Map the memory of `extern __shared__` variables, as much as a block can have. */
 void map_dynamic()

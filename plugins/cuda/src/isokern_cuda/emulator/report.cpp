@@ -54,13 +54,16 @@ void find(const ik_emulation::Rule &rule, std::int64_t block, int thread, Pc pc,
 void find_divergence(const ik_emulation::Rule &rule, const Thread &one, const Thread &other, const std::string &what,
     const std::string &other_what)
 {
-    add({ &rule, block_number, one.id, one.pc, what, "", block_number, other.id, other.pc, other_what, true,
-        false, launch.seed, 1, launch.kernel, launch.grid, launch.block });
+    add({ &rule, block_number, one.id, one.pc, what, "", block_number, other.id, other.pc, other_what, true, false,
+        launch.seed, 1, launch.kernel, launch.grid, launch.block });
 }
 
 /* A finding at a call of the host. */
 void find_host(const ik_emulation::Rule &rule, Pc pc, std::string what, std::string bytes)
-{ add({ &rule, -1, 0, pc, std::move(what), std::move(bytes), -1, 0, nullptr, {}, false, true, launch.seed, 1, {}, {}, {} }); }
+{
+    add({ &rule, -1, 0, pc, std::move(what), std::move(bytes), -1, 0, nullptr, {}, false, true, launch.seed, 1, {}, {},
+        {} });
+}
 
 /* Return the lines of return addresses: of the functions inlined there, the innermost in the author's files. */
 static std::map<Pc, std::string> lines_of(const std::vector<Pc> &wanted)
@@ -85,8 +88,7 @@ static std::map<Pc, std::string> lines_of(const std::vector<Pc> &wanted)
             if (line.compare(0, 2, "0x") == 0)
                 number++;
             else if (line.find("??") == std::string::npos && line.find("/emulator/include/") == std::string::npos
-                && line.compare(0, 9, "/usr/incl") != 0 && line.compare(0, 8, "/usr/lib") != 0
-                && number > begin)
+                && line.compare(0, 9, "/usr/incl") != 0 && line.compare(0, 8, "/usr/lib") != 0 && number > begin)
                 found.try_emplace(wanted[number - 1], line);
         }
         pclose(pipe);
@@ -130,7 +132,8 @@ static void print_launches(std::FILE *out)
         std::uint64_t count = 0;
         for (const auto &[kernel, launches] : launch.counts)
             count += launches;
-        std::fprintf(out, "%s of %s", count == 1 ? "1 launch" : (std::to_string(count) + " launches").c_str(), plural(launch.counts.size(), "kernel").c_str());
+        std::fprintf(out, "%" PRIu64 " launch%s of %s", count, count == 1 ? "" : "es",
+            plural(launch.counts.size(), "kernel").c_str());
     } else {
         const std::uint64_t blocks = std::uint64_t{ 1 } * launch.grid.x * launch.grid.y * launch.grid.z;
         std::fprintf(out, "%s<<<(%u,%u,%u), (%u,%u,%u)>>>: %s of %s", launch.kernel.c_str(), launch.grid.x,
@@ -156,10 +159,10 @@ int report()
         const auto found = lines.find(pc);
         return found == lines.end() ? std::string() : found->second;
     };
-    std::set<std::string> told; /* by runs with other seeds */
-    std::ifstream before(launch.told);
-    for (std::string key; std::getline(before, key);)
-        told.insert(key);
+    std::set<std::string> earlier; /* of runs with other seeds */
+    std::ifstream kept(launch.earlier);
+    for (std::string key; std::getline(kept, key);)
+        earlier.insert(key);
     const std::uint64_t last_seed = launch.seed;
     add_costs(lines);
     std::uint64_t errors = 0, notes = 0;
@@ -168,10 +171,10 @@ int report()
     for (const Found &f : all_found) {
         const std::string where = line(f.pc), other = line(f.other);
         const std::string key = std::string(f.rule->id) + '\t' + where + '\t' + other;
-        if ((f.divergence && where == other) || told.count(key) != 0)
+        if ((f.divergence && where == other) || earlier.count(key) != 0)
             continue;
-        if (!launch.told.empty())
-            std::ofstream(launch.told, std::ios::app) << key << '\n';
+        if (!launch.earlier.empty())
+            std::ofstream(launch.earlier, std::ios::app) << key << '\n';
         ik_emulation::Findings &findings = by_seed.try_emplace(f.seed, "isokern-gpu", "thread", "block").first->second;
         const auto [before, added] = merged.try_emplace({ f.rule->id, where, other }, f.seed, -1);
         if (added) {
@@ -204,15 +207,18 @@ int report()
     print_launches(out);
     if (launch.check) {
         const std::uint64_t runs = last_seed - launch.first_seed + 1;
-        std::fprintf(out, "; seeds %" PRIu64 "-%" PRIu64, launch.first_seed, last_seed);
-        if (!launch.stopped)
-            std::fprintf(out, 
-                "; %" PRIu64 " bytes loaded, %" PRIu64 " bytes stored", launch.loaded / runs, launch.stored / runs);
-        if (errors + notes == 0)
-            std::fprintf(out, told.empty() ? "; findings: none" : "; findings: no others");
+        if (launch.program)
+            std::fprintf(out, "; seed %" PRIu64, last_seed);
         else
-            std::fprintf(out, "; findings: %" PRIu64 " error%s, %" PRIu64 " note%s", errors, errors == 1 ? "" : "s", notes,
-                notes == 1 ? "" : "s");
+            std::fprintf(out, "; seeds %" PRIu64 "-%" PRIu64, launch.first_seed, last_seed);
+        if (!launch.stopped)
+            std::fprintf(out, "; %" PRIu64 " bytes loaded, %" PRIu64 " bytes stored", launch.loaded / runs,
+                launch.stored / runs);
+        if (errors + notes == 0)
+            std::fprintf(out, earlier.empty() ? "; findings: none" : "; findings: no others");
+        else
+            std::fprintf(out, "; findings: %" PRIu64 " error%s, %" PRIu64 " note%s", errors, errors == 1 ? "" : "s",
+                notes, notes == 1 ? "" : "s");
     }
     std::fputs("\n", out);
     std::fflush(out);

@@ -35,7 +35,8 @@ _MAIN = re.compile(r"(?<![\w.>:])main(?=\s*\()")
 # A literal stands for a pointer where a parameter is one, which no variable of its type does
 _LITERAL = re.compile(r"\s*(?:0|__null|nullptr|\{.*\})\s*", re.S)
 _DECLARATION = re.compile(
-    r"\s*(?!using\b|typedef\b|static_assert\b|template\b|struct\b|class\b)[\w:]+[\w:<>,\s*&]*[\s*&>]\w+\s*\([^={}]*\)\s*$"
+    r"\s*(?!(?:using|typedef|static_assert|template|struct|class)\b)"
+    r"[\w:]+[\w:<>,\s*&]*[\s*&>]\w+\s*\([^={}]*\)\s*$"
 )
 _OPEN, _CLOSE = "([{", ")]}"
 # What the emulator's headers leave to this module, so that kernels and shared variables are seen here
@@ -88,10 +89,16 @@ class Source:
         name, number = self._line(position)
         return f"{name}:{number}"
 
-    def mark(self, position: int) -> str:
-        """Return a line by which the compiler counts on from a position."""
-        name, number = self._line(position)
+    def mark(self, begin: int, end: int) -> str:
+        """Return a line by which the compiler counts on from `end`, if a text with ends of lines is replaced."""
+        if "\n" not in self.text[begin:end]:
+            return ""
+        name, number = self._line(end)
         return f'\n# {number} "{name}"\n'
+
+    def cut(self, begin: int, end: int) -> str:
+        """Return a piece of the text on one line."""
+        return " ".join(_MARK.sub("", self.text[begin:end]).split())
 
     def _line(self, position: int) -> tuple[str, int]:
         found = bisect_right(self._marks, position, key=lambda m: m[0]) - 1
@@ -147,7 +154,7 @@ def rewrite(source: Source, check: bool, program: bool) -> str:
     if source.missing:
         left_out = [*_find_host_functions(code)]
         edits = [e for e in edits if not any(begin <= e[0] < end for begin, end in left_out)]
-        edits += [(begin, end, source.mark(end)) for begin, end in left_out]
+        edits += [(begin, end, source.mark(begin, end)) for begin, end in left_out]
     out, at = [], 0
     for begin, end, new in sorted(edits):
         out += [source.text[at:begin], new]
@@ -256,7 +263,7 @@ def _launch_edits(source: Source, begin: int) -> Iterator[tuple[int, int, str]]:
     """
     code, place = source.code, source.where(begin)
     name_at = _begin_of_callee(code, begin)
-    name = " ".join(source.text[name_at:begin].split())
+    name = source.cut(name_at, begin)
     close = _find_close(code, begin + 3, ">>>")
     opened = re.compile(r"\s*\(").match(code, close + 3) if close >= 0 else None
     if not name or opened is None:
@@ -268,7 +275,7 @@ def _launch_edits(source: Source, begin: int) -> Iterator[tuple[int, int, str]]:
     names, parameters, values = [], [], []
     for number, (first, last) in enumerate(pieces):
         if _LITERAL.fullmatch(code, first, last):
-            names.append(" ".join(source.text[first:last].split()))
+            names.append(source.cut(first, last))
             continue
         pack = code[first:last].rstrip().endswith("...")
         parameters.append(f"auto{'...' * pack} cuda_a{number}")
@@ -276,13 +283,14 @@ def _launch_edits(source: Source, begin: int) -> Iterator[tuple[int, int, str]]:
         values.append((first, last))
     function = f"[&]({', '.join(parameters)}) {_UNWATCHED} {{ {name}({', '.join(names)}); }}"
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    yield name_at, begin + 3, f'::cuda_emulator::launch("{quoted}", ::cuda_emulator::Configuration('
-    yield close, opened.end(), f"), {function}"
+    call = f'::cuda_emulator::launch("{quoted}", ::cuda_emulator::Configuration('
+    yield name_at, begin + 3, call + source.mark(name_at, begin + 3)
+    yield close, opened.end(), f"), {function}{source.mark(close, opened.end())}"
     at = opened.end()
     for first, last in values:
-        yield at, first, ", " + "\n" * source.text.count("\n", at, first)
+        yield at, first, f", {source.mark(at, first)}"
         at = last
-    yield at, end, "\n" * source.text.count("\n", at, end)
+    yield at, end, source.mark(at, end)
 
 
 def _begin_of_callee(code: str, end: int) -> int:
@@ -377,12 +385,11 @@ def _assembly_edits(source: Source) -> Iterator[tuple[int, int, str]]:
         r"\b(?:asm|__asm|__asm__)\b(?:\s*(?:volatile|__volatile__|__volatile))*\s*\(", source.code
     ):
         end = _find_close(source.code, found.end(), ")")
-        text = source.text[found.end() : end]
         try:
-            statements = translate(text)
+            statements = translate(_MARK.sub("", source.text[found.end() : end]))
         except ValueError as error:
             raise ValueError(f"{source.where(found.start())}: {error}") from None
-        yield found.start(), end + 1, statements + "\n" * source.text.count("\n", found.start(), end)
+        yield found.start(), end + 1, statements + source.mark(found.start(), end + 1)
 
 
 def _parameters(code: str, begin: int) -> Iterator[str]:

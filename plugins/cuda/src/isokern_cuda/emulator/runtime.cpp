@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ static void at_exit(int status, void *)
 {
     self = nullptr;
     std::fflush(nullptr);
+    std::cout.flush();
     const int found = report();
     _exit(found != 0 ? 1 : status);
 }
@@ -72,8 +74,8 @@ static void begin_program()
             limit = static_cast<unsigned>(std::strtoul(value.c_str(), nullptr, 10));
         else if (key == "report")
             launch.json = value;
-        else if (key == "told")
-            launch.told = value;
+        else if (key == "earlier")
+            launch.earlier = value;
         else if (key == "symbols")
             read_symbols(value.c_str());
     }
@@ -174,10 +176,12 @@ static int copy(void *to, const void *from, std::size_t bytes, int kind, Pc pc)
         return 0;
     if ((writes && !holds(to, bytes, "copies to", pc)) || (reads && !holds(from, bytes, "copies from", pc)))
         return 1;
-    if (kind == 4 && ((array_at(to) != nullptr && !holds(to, bytes, "copies to", pc))
-                      || (array_at(from) != nullptr && !holds(from, bytes, "copies from", pc))))
+    if (kind == 4
+        && ((array_at(to) != nullptr && !holds(to, bytes, "copies to", pc))
+            || (array_at(from) != nullptr && !holds(from, bytes, "copies from", pc))))
         return 1;
-    for (const void *p : { static_cast<const void *>(kind == 0 || kind == 2 ? to : nullptr), kind < 2 ? from : nullptr })
+    for (const void *p :
+        { static_cast<const void *>(kind == 0 || kind == 2 ? to : nullptr), kind < 2 ? from : nullptr })
         if (const Region *const r = array_at(p); r != nullptr && !r->host) {
             find_host(rules::host_call, pc, "copies as if " + r->name + " were memory of the host", "");
             return 1;
@@ -294,8 +298,8 @@ extern "C" int cuda_emulator_launch(const char *name, const unsigned *grid, cons
         return refused("a grid of (" + std::to_string(grid[0]) + "," + std::to_string(grid[1]) + ","
             + std::to_string(grid[2]) + "); allowed: 1 to 2147483647, 65535 and 65535");
     if (shared > std::max(asked_shared, PLAIN_SHARED) || shared > MAX_SHARED)
-        return refused(std::to_string(shared) + " bytes of dynamic shared memory; allowed: "
-            + std::to_string(std::max(asked_shared, PLAIN_SHARED))
+        return refused(std::to_string(shared)
+            + " bytes of dynamic shared memory; allowed: " + std::to_string(std::max(asked_shared, PLAIN_SHARED))
             + ", or up to 232448 if cudaFuncSetAttribute has asked for them");
     launch.grid = { grid[0], grid[1], grid[2] };
     launch.block = { block[0], block[1], block[2] };

@@ -450,8 +450,8 @@ extern "C" std::uint64_t cuda_emulator_atomic_load(const volatile void *p, int b
 extern "C" void cuda_emulator_atomic_store(volatile void *p, int bytes, std::uint64_t bits)
 { std::memcpy(const_cast<void *>(p), &bits, static_cast<std::size_t>(bytes)); }
 
-/* Asynchronous copies are done as late as allowed, at the wait for their group, and with an odd seed at once: so a kernel
- * that does not wait finds the old content, and one that still needs the old content does not find it. */
+/* Asynchronous copies are done as late as allowed, at the wait for their group, and with an odd seed at once: so a
+ * kernel that does not wait finds the old content, and one that still needs the old content does not find it. */
 static void do_copy(const AsyncCopy &c)
 {
     if (launch.check) {

@@ -109,18 +109,18 @@ CUDA_EMULATOR_API cublasStatus_t status_of(const CudaGemm &g)
         const T *beta, T *c, int ldc) \
     { \
         constexpr int t = cuda_emulator::library_type<T>; \
-        return cuda_emulator::status_of({ "cublas" #letter "gemm", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k, \
-            cuda_emulator::factor(h, alpha), cuda_emulator::factor(h, beta), a, t, lda, 0, b, t, ldb, 0, c, t, ldc, 0, \
-            1 }); \
+        return cuda_emulator::status_of( \
+            { "cublas" #letter "gemm", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k, cuda_emulator::factor(h, alpha), \
+                cuda_emulator::factor(h, beta), a, t, lda, 0, b, t, ldb, 0, c, t, ldc, 0, 1 }); \
     } \
     CUDA_EMULATOR_API cublasStatus_t cublas##letter##gemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, \
         cublasOperation_t tb, int m, int n, int k, const T *alpha, const T *a, int lda, long long as, const T *b, \
         int ldb, long long bs, const T *beta, T *c, int ldc, long long cs, int batch) \
     { \
         constexpr int t = cuda_emulator::library_type<T>; \
-        return cuda_emulator::status_of({ "cublas" #letter "gemmStridedBatched", ta != CUBLAS_OP_N, \
-            tb != CUBLAS_OP_N, m, n, k, cuda_emulator::factor(h, alpha), cuda_emulator::factor(h, beta), a, t, lda, as, \
-            b, t, ldb, bs, c, t, ldc, cs, batch }); \
+        return cuda_emulator::status_of({ "cublas" #letter "gemmStridedBatched", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, \
+            m, n, k, cuda_emulator::factor(h, alpha), cuda_emulator::factor(h, beta), a, t, lda, as, b, t, ldb, bs, c, \
+            t, ldc, cs, batch }); \
     }
 CUDA_EMULATOR_GEMM(S, float)
 CUDA_EMULATOR_GEMM(D, double)
@@ -142,15 +142,15 @@ CUDA_EMULATOR_API cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_
     const void *beta, void *c, cudaDataType ct, int ldc, Compute compute, cublasGemmAlgo_t)
 {
     const int f = cuda_emulator::factors_type(compute);
-    return cuda_emulator::status_of({ "cublasGemmEx", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k,
-        cuda_emulator::factor_of(h, alpha, f), cuda_emulator::factor_of(h, beta, f), a, at, lda, 0, b, bt, ldb, 0, c,
-        ct, ldc, 0, 1 });
+    return cuda_emulator::status_of(
+        { "cublasGemmEx", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k, cuda_emulator::factor_of(h, alpha, f),
+            cuda_emulator::factor_of(h, beta, f), a, at, lda, 0, b, bt, ldb, 0, c, ct, ldc, 0, 1 });
 }
 template <class Compute>
 CUDA_EMULATOR_API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta,
-    cublasOperation_t tb, int m, int n, int k, const void *alpha, const void *a, cudaDataType at, int lda,
-    long long as, const void *b, cudaDataType bt, int ldb, long long bs, const void *beta, void *c, cudaDataType ct,
-    int ldc, long long cs, int batch, Compute compute, cublasGemmAlgo_t)
+    cublasOperation_t tb, int m, int n, int k, const void *alpha, const void *a, cudaDataType at, int lda, long long as,
+    const void *b, cudaDataType bt, int ldb, long long bs, const void *beta, void *c, cudaDataType ct, int ldc,
+    long long cs, int batch, Compute compute, cublasGemmAlgo_t)
 {
     const int f = cuda_emulator::factors_type(compute);
     return cuda_emulator::status_of({ "cublasGemmStridedBatchedEx", ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k,
@@ -190,8 +190,8 @@ CUDA_EMULATOR_API cublasStatus_t cublasSdot(
     float *device = h->mode == CUBLAS_POINTER_MODE_DEVICE ? result : nullptr;
     if (device == nullptr)
         cudaMalloc(&device, sizeof *device);
-    const cublasStatus_t status = cuda_emulator::status_of({ "cublasSdot", true, false, 1, 1, n, 1, 0, x, CUDA_R_32F,
-        n, 0, y, CUDA_R_32F, n, 0, device, CUDA_R_32F, 1, 0, 1 });
+    const cublasStatus_t status = cuda_emulator::status_of({ "cublasSdot", true, false, 1, 1, n, 1, 0, x, CUDA_R_32F, n,
+        0, y, CUDA_R_32F, n, 0, device, CUDA_R_32F, 1, 0, 1 });
     if (h->mode == CUBLAS_POINTER_MODE_HOST) {
         cudaMemcpy(result, device, sizeof *device, cudaMemcpyDeviceToHost);
         cudaFree(device);

@@ -87,9 +87,9 @@
     CUDA_EMULATOR_HALF_PAIRS(T##2, -, __hsub2) \
     CUDA_EMULATOR_HALF_PAIRS(T##2, *, __hmul2) \
     CUDA_EMULATOR_HALF_PAIRS(T##2, /, __h2div) \
-    CUDA_EMULATOR_INLINE T##2 &operator+=(T##2 &a, T##2 b) { return a = a + b; } \
-    CUDA_EMULATOR_INLINE T##2 &operator-=(T##2 &a, T##2 b) { return a = a - b; } \
-    CUDA_EMULATOR_INLINE T##2 &operator*=(T##2 &a, T##2 b) { return a = a * b; } \
+    CUDA_EMULATOR_INLINE T##2 &operator+=(T##2 & a, T##2 b) { return a = a + b; } \
+    CUDA_EMULATOR_INLINE T##2 &operator-=(T##2 & a, T##2 b) { return a = a - b; } \
+    CUDA_EMULATOR_INLINE T##2 &operator*=(T##2 & a, T##2 b) { return a = a * b; } \
     CUDA_EMULATOR_HALF_RELATION(T, heq2, hbeq2, __heq) \
     CUDA_EMULATOR_HALF_RELATION(T, hne2, hbne2, __hne) \
     CUDA_EMULATOR_HALF_RELATION(T, hlt2, hblt2, __hlt) \
@@ -115,9 +115,7 @@
     { return { __hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y) }; } \
     /* a complex product, of (x, y) as x + iy, and a sum */ \
     CUDA_EMULATOR_INLINE T##2 __hcmadd(T##2 a, T##2 b, T##2 c) \
-    { \
-        return { __hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y)) }; \
-    } \
+    { return { __hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y)) }; } \
     CUDA_EMULATOR_INLINE T##2 __lowhigh2highlow(T##2 a) { return { a.y, a.x }; } \
     CUDA_EMULATOR_INLINE float __low2float(T##2 a) { return float(a.x); } \
     CUDA_EMULATOR_INLINE float __high2float(T##2 a) { return float(a.y); } \
@@ -154,7 +152,8 @@ typedef __nv_bfloat162 nv_bfloat162;
     CUDA_EMULATOR_INLINE T __float2##t##_rz(float x) \
     { \
         const T nearest(x); /* one bit less if that is further from zero */ \
-        return fabsf(float(nearest)) > fabsf(x) ? T(T##_raw{ static_cast<unsigned short>(nearest.bits - 1) }) : nearest; \
+        return fabsf(float(nearest)) > fabsf(x) ? T(T##_raw{ static_cast<unsigned short>(nearest.bits - 1) }) \
+                                                : nearest; \
     } \
     CUDA_EMULATOR_INLINE T __uint2##t##_rn(unsigned x) { return T(x); } \
     CUDA_EMULATOR_INLINE T __short2##t##_rn(short x) { return T(static_cast<int>(x)); } \

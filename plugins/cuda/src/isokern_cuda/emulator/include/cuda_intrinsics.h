@@ -1,5 +1,5 @@
-/* Intrinsics that ordinary kernels use beside those of cuda_language.h: atomics of vectors, address spaces, byte and half
- * word arithmetic, rounding modes, and what of the pipeline is in one thread. */
+/* Further intrinsics of ordinary kernels: atomics of vectors, address spaces, asynchronous copies of a thread, rounding
+ * modes, and arithmetic of bytes and half words. */
 #ifndef ISOKERN_CUDA_INTRINSICS_H
 #define ISOKERN_CUDA_INTRINSICS_H
 #include "cuda_language.h"
@@ -28,7 +28,8 @@ CUDA_EMULATOR_INLINE unsigned __isGlobal(const void *p) { return cuda_emulator_i
 CUDA_EMULATOR_INLINE void __pipeline_memcpy_async(void *to, const void *from, size_t bytes, size_t zeros = 0)
 { cuda_emulator_copy_async(to, from, static_cast<int>(bytes), static_cast<int>(bytes - zeros)); }
 CUDA_EMULATOR_INLINE void __pipeline_commit() { cuda_emulator_commit_copies(); }
-CUDA_EMULATOR_INLINE void __pipeline_wait_prior(size_t pending) { cuda_emulator_wait_copies(static_cast<int>(pending)); }
+CUDA_EMULATOR_INLINE void __pipeline_wait_prior(size_t pending)
+{ cuda_emulator_wait_copies(static_cast<int>(pending)); }
 
 /* Nothing that a result depends on */
 CUDA_EMULATOR_INLINE unsigned long long globaltimer() { return static_cast<unsigned long long>(cuda_emulator_clock()); }
@@ -81,8 +82,7 @@ CUDA_EMULATOR_DIRECTED(__fmul, static_cast<double>(x) * y)
 CUDA_EMULATOR_DIRECTED(__fdiv, static_cast<double>(x) / y)
 
 /* Integers */
-CUDA_EMULATOR_INLINE int __hadd(int x, int y)
-{ return static_cast<int>((static_cast<long long>(x) + y) >> 1); }
+CUDA_EMULATOR_INLINE int __hadd(int x, int y) { return static_cast<int>((static_cast<long long>(x) + y) >> 1); }
 CUDA_EMULATOR_INLINE int __rhadd(int x, int y) { return static_cast<int>((static_cast<long long>(x) + y + 1) >> 1); }
 CUDA_EMULATOR_INLINE unsigned __uhadd(unsigned x, unsigned y)
 { return static_cast<unsigned>((static_cast<uint64_t>(x) + y) >> 1); }
@@ -95,11 +95,15 @@ CUDA_EMULATOR_INLINE unsigned __funnelshift_lc(unsigned low, unsigned high, unsi
 { return shift >= 32 ? low : __funnelshift_l(low, high, shift); }
 CUDA_EMULATOR_INLINE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift)
 { return shift >= 32 ? high : __funnelshift_r(low, high, shift); }
-CUDA_EMULATOR_INLINE unsigned __bfind(unsigned x) { return x == 0 ? ~0u : 31u - static_cast<unsigned>(__builtin_clz(x)); }
+CUDA_EMULATOR_INLINE unsigned __bfind(unsigned x)
+{ return x == 0 ? ~0u : 31u - static_cast<unsigned>(__builtin_clz(x)); }
 CUDA_EMULATOR_INLINE unsigned __fns(unsigned mask, unsigned base, int offset)
 {
-    for (int at = static_cast<int>(base), left = offset < 0 ? -offset : offset ? offset : 1; at >= 0 && at < 32;
-         at += offset < 0 ? -1 : 1)
+    for (int at = static_cast<int>(base),
+             left = offset < 0 ? -offset
+            : offset           ? offset
+                               : 1;
+        at >= 0 && at < 32; at += offset < 0 ? -1 : 1)
         if ((mask >> at & 1) != 0 && --left == 0)
             return static_cast<unsigned>(at);
     return ~0u;
@@ -107,7 +111,10 @@ CUDA_EMULATOR_INLINE unsigned __fns(unsigned mask, unsigned base, int offset)
 CUDA_EMULATOR_INLINE int __dp2a_lo(int x, int y, int sum)
 { return sum + static_cast<short>(x) * static_cast<signed char>(y) + (x >> 16) * static_cast<signed char>(y >> 8); }
 CUDA_EMULATOR_INLINE int __dp2a_hi(int x, int y, int sum)
-{ return sum + static_cast<short>(x) * static_cast<signed char>(y >> 16) + (x >> 16) * static_cast<signed char>(y >> 24); }
+{
+    return sum + static_cast<short>(x) * static_cast<signed char>(y >> 16)
+        + (x >> 16) * static_cast<signed char>(y >> 24);
+}
 CUDA_EMULATOR_INLINE unsigned __dp4a(unsigned x, unsigned y, unsigned sum)
 {
     for (int i = 0; i < 32; i += 8)
@@ -137,7 +144,9 @@ CUDA_EMULATOR_INLINE int saturated(int x)
 } // namespace cuda_emulator
 #define CUDA_EMULATOR_EACH(name, T, expression) \
     CUDA_EMULATOR_INLINE unsigned name(unsigned a, unsigned b) \
-    { return cuda_emulator::each<T>(a, b, [](int x, int y) { return expression; }); }
+    { \
+        return cuda_emulator::each<T>(a, b, [](int x, int y) { return expression; }); \
+    }
 #define CUDA_EMULATOR_EACH_WIDTH(n, S, U) \
     CUDA_EMULATOR_EACH(__vadd##n, U, x + y) \
     CUDA_EMULATOR_EACH(__vsub##n, U, x - y) \

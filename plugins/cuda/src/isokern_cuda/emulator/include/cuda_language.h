@@ -1,9 +1,9 @@
 /* CUDA C++ for g++: the keywords, variables and functions of device code, for a kernel that runs on the processor.
  *
  * The threads of a block are fibers of the emulator, which this header calls for all that involves more than one
- * thread. Its functions are inlined, so that the line of a finding is the kernel's own. `__global__`,
- * `__device__`, `__host__` and `__shared__` are no macros: emulator/rewriting.py replaces them. Shared variables become thread-local ones, because all threads of
- * all blocks are fibers of one thread of the processor. */
+ * thread. Its functions are inlined, so that the line of a finding is the kernel's own. `__global__`, `__device__`,
+ * `__host__` and `__shared__` are not macros: emulator/rewriting.py replaces them. Shared variables become thread-local
+ * ones, because all threads of all blocks are fibers of one thread of the processor. */
 #ifndef ISOKERN_CUDA_LANGUAGE_H
 #define ISOKERN_CUDA_LANGUAGE_H
 #include <cmath>
@@ -18,7 +18,6 @@
 
 #define __constant__
 #define __managed__
-#define __inline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __CUDACC__ 1
 #define __cluster_dims__(...)
@@ -34,6 +33,7 @@
 struct cuda_emulator_index {
     unsigned x, y, z;
     operator dim3() const { return { x, y, z }; }
+    operator uint3() const { return { x, y, z }; }
 };
 
 /* What the emulator exports. The variables do not change while a thread runs, hence `const`. */

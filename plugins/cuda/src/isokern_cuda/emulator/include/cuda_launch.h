@@ -34,7 +34,8 @@ struct arguments<numbers<I...>, T...> : argument<I, T>... {
     arguments(const T &...values) : argument<I, T>{ values }... {}
 };
 template <size_t I, class T>
-__attribute__((no_sanitize("thread"), always_inline)) inline T &get(argument<I, T> &a) { return a.value; }
+__attribute__((no_sanitize("thread"), always_inline)) inline T &get(argument<I, T> &a)
+{ return a.value; }
 
 template <class F, class I, class... T>
 struct prepared;

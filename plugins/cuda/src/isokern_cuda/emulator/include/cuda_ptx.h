@@ -161,8 +161,8 @@ CUDA_EMULATOR_INLINE void lop3_b32(D &d, A a, B b, C c, int table)
 {
     uint32_t result = 0;
     for (int bit = 0; bit < 32; bit++) {
-        const uint32_t row = (read<uint32_t>(a) >> bit & 1) << 2 | (read<uint32_t>(b) >> bit & 1) << 1
-            | (read<uint32_t>(c) >> bit & 1);
+        const uint32_t row =
+            (read<uint32_t>(a) >> bit & 1) << 2 | (read<uint32_t>(b) >> bit & 1) << 1 | (read<uint32_t>(c) >> bit & 1);
         result |= (static_cast<uint32_t>(table) >> row & 1) << bit;
     }
     move<uint32_t>(d, result);
@@ -171,9 +171,11 @@ template <class D, class A, class B, class C>
 CUDA_EMULATOR_INLINE void prmt_b32(D &d, A a, B b, C c)
 { move<uint32_t>(d, __byte_perm(read<uint32_t>(a), read<uint32_t>(b), read<uint32_t>(c))); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void popc_b32(D &d, A a) { d = static_cast<D>(__popc(read<uint32_t>(a))); }
+CUDA_EMULATOR_INLINE void popc_b32(D &d, A a)
+{ d = static_cast<D>(__popc(read<uint32_t>(a))); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void brev_b32(D &d, A a) { move<uint32_t>(d, __brev(read<uint32_t>(a))); }
+CUDA_EMULATOR_INLINE void brev_b32(D &d, A a)
+{ move<uint32_t>(d, __brev(read<uint32_t>(a))); }
 #define CUDA_EMULATOR_PTX_FLOATS(name, T, expression) \
     template <class D, class A, class B> \
     CUDA_EMULATOR_INLINE void name(D &d, A a_, B b_) \
@@ -220,16 +222,17 @@ CUDA_EMULATOR_INLINE void fma_rn_f64(D &d, A a, B b, C c)
 
 /* Conversions */
 template <class D, class A>
-CUDA_EMULATOR_INLINE void cvt_rn_f16_f32(D &d, A a) { move<uint16_t>(d, ik_f32_to_f16(read<float>(a))); }
+CUDA_EMULATOR_INLINE void cvt_rn_f16_f32(D &d, A a)
+{ move<uint16_t>(d, ik_f32_to_f16(read<float>(a))); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void cvt_f32_f16(D &d, A a) { move<float>(d, ik_f16_to_f32(read<uint16_t>(a))); }
+CUDA_EMULATOR_INLINE void cvt_f32_f16(D &d, A a)
+{ move<float>(d, ik_f16_to_f32(read<uint16_t>(a))); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void cvt_rn_bf16_f32(D &d, A a) { move<uint16_t>(d, ik_f32_to_bf16(read<float>(a))); }
+CUDA_EMULATOR_INLINE void cvt_rn_bf16_f32(D &d, A a)
+{ move<uint16_t>(d, ik_f32_to_bf16(read<float>(a))); }
 template <class D, class A, class B>
 CUDA_EMULATOR_INLINE void cvt_rn_f16x2_f32(D &d, A high, B low)
-{
-    move<uint32_t>(d, static_cast<uint32_t>(ik_f32_to_f16(read<float>(high))) << 16 | ik_f32_to_f16(read<float>(low)));
-}
+{ move<uint32_t>(d, static_cast<uint32_t>(ik_f32_to_f16(read<float>(high))) << 16 | ik_f32_to_f16(read<float>(low))); }
 template <class D, class A, class B>
 CUDA_EMULATOR_INLINE void cvt_rn_bf16x2_f32(D &d, A high, B low)
 {
@@ -243,9 +246,11 @@ template <class D, class A>
 CUDA_EMULATOR_INLINE void cvta_to_shared_u64(D &d, A a)
 { d = static_cast<D>(cuda_emulator_shared_address(address(a, 0))); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void cvt_u32_u64(D &d, A a) { d = static_cast<D>(static_cast<uint32_t>(a)); }
+CUDA_EMULATOR_INLINE void cvt_u32_u64(D &d, A a)
+{ d = static_cast<D>(static_cast<uint32_t>(a)); }
 template <class D, class A>
-CUDA_EMULATOR_INLINE void cvt_u64_u32(D &d, A a) { d = static_cast<D>(static_cast<uint32_t>(a)); }
+CUDA_EMULATOR_INLINE void cvt_u64_u32(D &d, A a)
+{ d = static_cast<D>(static_cast<uint32_t>(a)); }
 
 /* Order */
 CUDA_EMULATOR_INLINE void bar_sync(int number)
@@ -360,8 +365,7 @@ struct signed_elements {
 };
 /* d = a · b + c for 16 × K and K × 8: a lane has two neighbours of row `group` and two of row `group` + 8. */
 template <class E, int K>
-CUDA_EMULATOR_INLINE void multiply(
-    typename E::sum *d, const uint32_t *a, const uint32_t *b, const typename E::sum *c)
+CUDA_EMULATOR_INLINE void multiply(typename E::sum *d, const uint32_t *a, const uint32_t *b, const typename E::sum *c)
 {
     constexpr int REGISTERS = K / (4 * E::each); /* of b; a has twice as many */
     uint64_t all_a[REGISTERS][32], all_b[32];
@@ -428,8 +432,7 @@ CUDA_EMULATOR_INLINE void mma_sync_aligned_m16n8k16_row_col_f16_f16_f16_f16(
     multiply_halves<16>(d0, d1, a, b, c0, c1);
 }
 template <class D, class A, class B, class C>
-CUDA_EMULATOR_INLINE void mma_sync_aligned_m16n8k8_row_col_f16_f16_f16_f16(
-    D &d0, D &d1, A a0, A a1, B b0, C c0, C c1)
+CUDA_EMULATOR_INLINE void mma_sync_aligned_m16n8k8_row_col_f16_f16_f16_f16(D &d0, D &d1, A a0, A a1, B b0, C c0, C c1)
 {
     const uint32_t a[] = { a0, a1 }, b[] = { b0 };
     multiply_halves<8>(d0, d1, a, b, c0, c1);

@@ -21,8 +21,8 @@ extern "C" {
 void *cuda_emulator_allocate(size_t bytes, int kind, const char *name);
 int cuda_emulator_free(void *p);
 int cuda_emulator_copy(void *to, const void *from, size_t bytes, int kind);
-int cuda_emulator_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-    int kind);
+int cuda_emulator_copy_rows(
+    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind);
 int cuda_emulator_fill(void *p, int value, size_t bytes);
 int cuda_emulator_kind(const void *p, void **begin, size_t *bytes);
 double cuda_emulator_now(); /* in milliseconds */
@@ -30,25 +30,25 @@ void cuda_emulator_ask_shared(size_t bytes);
 }
 
 #define CUDA_EMULATOR_ERRORS(entry) \
-    entry(cudaSuccess, 0, "no error") entry(cudaErrorInvalidValue, 1, "invalid argument") \
-    entry(cudaErrorMemoryAllocation, 2, "out of memory") \
-    entry(cudaErrorInitializationError, 3, "initialization error") \
-    entry(cudaErrorInvalidConfiguration, 9, "invalid configuration argument") \
-    entry(cudaErrorInvalidPitchValue, 12, "invalid pitch argument") \
-    entry(cudaErrorInvalidSymbol, 13, "invalid device symbol") \
-    entry(cudaErrorInvalidDevicePointer, 17, "invalid device pointer") \
-    entry(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") \
-    entry(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for CUDA runtime version") \
-    entry(cudaErrorInvalidDeviceFunction, 98, "invalid device function") \
-    entry(cudaErrorNoDevice, 100, "no CUDA-capable device is detected") \
-    entry(cudaErrorInvalidDevice, 101, "invalid device ordinal") \
-    entry(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") entry(cudaErrorNotReady, 600, "not ready") \
-    entry(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
-    entry(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled") \
-    entry(cudaErrorAssert, 710, "device-side assert triggered") \
-    entry(cudaErrorHostMemoryAlreadyRegistered, 712, "part or all of the requested memory range is already mapped") \
-    entry(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
-    entry(cudaErrorNotSupported, 801, "operation not supported") entry(cudaErrorUnknown, 999, "unknown error")
+    entry(cudaSuccess, 0, "no error") entry(cudaErrorInvalidValue, 1, "invalid argument") entry( \
+        cudaErrorMemoryAllocation, 2, "out of memory") entry(cudaErrorInitializationError, 3, "initialization error") \
+        entry(cudaErrorInvalidConfiguration, 9, "invalid configuration argument") entry( \
+            cudaErrorInvalidPitchValue, 12, "invalid pitch argument") entry(cudaErrorInvalidSymbol, 13, \
+            "invalid device symbol") entry(cudaErrorInvalidDevicePointer, 17, "invalid device pointer") \
+            entry(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") entry( \
+                cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for CUDA runtime version") \
+                entry(cudaErrorInvalidDeviceFunction, 98, "invalid device function") entry(cudaErrorNoDevice, 100, \
+                    "no CUDA-capable device is detected") entry(cudaErrorInvalidDevice, 101, "invalid device ordinal") \
+                    entry(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") \
+                        entry(cudaErrorNotReady, 600, "not ready") \
+                            entry(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
+                                entry(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled") \
+                                    entry(cudaErrorAssert, 710, "device-side assert triggered") \
+                                        entry(cudaErrorHostMemoryAlreadyRegistered, 712, \
+                                            "part or all of the requested memory range is already mapped") \
+                                            entry(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
+                                                entry(cudaErrorNotSupported, 801, "operation not supported") \
+                                                    entry(cudaErrorUnknown, 999, "unknown error")
 #define CUDA_EMULATOR_ENTRY(name, number, text) name = number,
 enum cudaError { CUDA_EMULATOR_ERRORS(CUDA_EMULATOR_ENTRY) };
 #undef CUDA_EMULATOR_ENTRY
@@ -172,7 +172,12 @@ enum cudaDeviceAttr {
 enum { cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2 };
 enum { cudaDeviceScheduleBlockingSync = 4, cudaDeviceMapHost = 8 };
 enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitDevRuntimeSyncDepth };
-enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
+enum cudaFuncCache {
+    cudaFuncCachePreferNone,
+    cudaFuncCachePreferShared,
+    cudaFuncCachePreferL1,
+    cudaFuncCachePreferEqual
+};
 enum cudaSharedMemConfig {
     cudaSharedMemBankSizeDefault,
     cudaSharedMemBankSizeFourByte,
@@ -253,8 +258,8 @@ static inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuc
 static inline cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit) { return *value = 256 << 10, cudaSuccess; }
 static inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 static inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
-static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{ return *least = 0, *greatest = -5, cudaSuccess; }
+static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *greatest)
+{ return *lowest = 0, *greatest = -5, cudaSuccess; }
 static inline cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) { return *can = 0, cudaSuccess; }
 static inline cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 static inline cudaError_t cudaDriverGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
@@ -281,12 +286,7 @@ enum cudaMemoryAdvise {
     cudaMemAdviseUnsetAccessedBy
 };
 enum { cudaCpuDeviceId = -1, cudaInvalidDeviceId = -2 };
-enum cudaMemoryType {
-    cudaMemoryTypeUnregistered,
-    cudaMemoryTypeHost,
-    cudaMemoryTypeDevice,
-    cudaMemoryTypeManaged
-};
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
 struct cudaPointerAttributes {
     cudaMemoryType type;
     int device;
@@ -318,8 +318,8 @@ CUDA_EMULATOR_API cudaError_t cudaMemcpy(void *to, const void *from, size_t byte
 CUDA_EMULATOR_API cudaError_t cudaMemcpyAsync(
     void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr)
 { return cuda_emulator::recorded(cuda_emulator_copy(to, from, bytes, kind)); }
-CUDA_EMULATOR_API cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-    size_t width, size_t height, cudaMemcpyKind kind)
+CUDA_EMULATOR_API cudaError_t cudaMemcpy2D(
+    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind)
 { return cuda_emulator::recorded(cuda_emulator_copy_rows(to, to_pitch, from, from_pitch, width, height, kind)); }
 CUDA_EMULATOR_API cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
     size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t = nullptr)
@@ -369,8 +369,9 @@ static inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *a, con
     void *begin = nullptr;
     size_t bytes = 0;
     const int kind = cuda_emulator_kind(p, &begin, &bytes);
-    *a = { kind == CUDA_MEMORY_HOST ? cudaMemoryTypeUnregistered
-            : kind == CUDA_MEMORY_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost,
+    *a = { kind == CUDA_MEMORY_HOST      ? cudaMemoryTypeUnregistered
+            : kind == CUDA_MEMORY_DEVICE ? cudaMemoryTypeDevice
+                                         : cudaMemoryTypeHost,
         0, kind == CUDA_MEMORY_HOST ? nullptr : const_cast<void *>(p),
         kind == CUDA_MEMORY_DEVICE ? nullptr : const_cast<void *>(p) };
     return cudaSuccess;
@@ -395,8 +396,7 @@ enum { cudaEventRecordDefault = 0, cudaEventWaitDefault = 0 };
 #define cudaStreamPerThread ((cudaStream_t)0x2)
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
 typedef void (*cudaHostFn_t)(void *);
-static inline cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{ return *stream = new CUstream_st{ 0 }, cudaSuccess; }
+static inline cudaError_t cudaStreamCreate(cudaStream_t *stream) { return *stream = new CUstream_st{ 0 }, cudaSuccess; }
 static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) { return cudaStreamCreate(stream); }
 static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
 { return *stream = new CUstream_st{ priority }, cudaSuccess; }
@@ -454,17 +454,15 @@ template <class F>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, F, int threads, size_t)
 { return *blocks = threads > 0 && threads <= 1024 ? 2048 / threads : 0, cudaSuccess; }
 template <class F>
-static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(
-    int *grid, int *block, F, size_t = 0, int limit = 0)
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, F, size_t = 0, int limit = 0)
 { return *block = limit > 0 && limit < 1024 ? limit : 1024, *grid = 8, cudaSuccess; }
 namespace cuda_emulator
 {
 template <class... P, size_t... I>
-CUDA_EMULATOR_API void launch_pointers(
-    void (*kernel)(P...), const Configuration &c, void **values, numbers<I...>)
+CUDA_EMULATOR_API void launch_pointers(void (*kernel)(P...), const Configuration &c, void **values, numbers<I...>)
 {
-    launch("a kernel of cudaLaunchKernel", c,
-        [kernel](P... a) __attribute__((no_sanitize("thread"))) { kernel(a...); },
+    launch(
+        "a kernel of cudaLaunchKernel", c, [kernel](P... a) __attribute__((no_sanitize("thread"))) { kernel(a...); },
         *static_cast<std::remove_const_t<P> *>(values[I])...);
 }
 } // namespace cuda_emulator

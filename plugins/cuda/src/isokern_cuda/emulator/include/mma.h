@@ -1,5 +1,5 @@
-/* Warp matrix functions ("Warp Matrix Functions" of the CUDA C++ Programming Guide). Which lane holds which element of a
- * fragment is not specified; here lane l holds the elements l, l + 32, … of the matrix by rows. */
+/* Warp matrix functions ("Warp Matrix Functions" of the CUDA C++ Programming Guide). Which lane holds which element of
+ * a fragment is not specified; here lane l holds the elements l, l + 32, … of the matrix by rows. */
 #ifndef ISOKERN_MMA_H
 #define ISOKERN_MMA_H
 #include "cuda_runtime.h"
@@ -131,8 +131,9 @@ struct product<double> {
 };
 /* Sums in F32 (of F64 in F64, of integers in I32), in the order of k. */
 template <int M, int N, int K, class T, class LayoutA, class LayoutB, class D, class C>
-CUDA_EMULATOR_INLINE void mma_sync(fragment<accumulator, M, N, K, D> &d, const fragment<matrix_a, M, N, K, T, LayoutA> &a,
-    const fragment<matrix_b, M, N, K, T, LayoutB> &b, const fragment<accumulator, M, N, K, C> &c, bool = false)
+CUDA_EMULATOR_INLINE void mma_sync(fragment<accumulator, M, N, K, D> &d,
+    const fragment<matrix_a, M, N, K, T, LayoutA> &a, const fragment<matrix_b, M, N, K, T, LayoutB> &b,
+    const fragment<accumulator, M, N, K, C> &c, bool = false)
 {
     typedef typename storage<T>::type S;
     typedef typename product<S>::type P;

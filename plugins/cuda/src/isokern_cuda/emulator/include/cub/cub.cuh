@@ -237,8 +237,7 @@ __attribute__((noinline)) void reduce_kernel(In in, Out out, long long n, F func
 template <class In, class Out, class F>
 __attribute__((noinline)) void scan_kernel(In in, Out out, long long n, F function, bool inclusive)
 {
-    auto sum = in[0];
-    sum = sum - sum;
+    std::remove_cv_t<std::remove_reference_t<decltype(in[0])>> sum{};
     for (long long i = 0; i < n; i++) {
         const auto value = in[i];
         const auto next = i == 0 && inclusive ? value : function(sum, value);
