@@ -16,7 +16,7 @@ from isokern_cuda.emulator.rewriting import Source, rewrite
 
 HERE = Path(__file__).parent / "gpu" / "programs"
 SAXPY = Path(__file__).parents[2] / "examples" / "cuda" / "saxpy.cu"
-PROGRAMS = [SAXPY, *(HERE / f"{name}.cu" for name in ("launches", "groups", "matrices", "products"))]
+PROGRAMS = [SAXPY, *(HERE / f"{name}.cu" for name in ("launches", "groups", "intrinsics", "matrices", "products"))]
 FINDING = re.compile(r"isokern-gpu: (?:error|note): (\S+)[^\n]*\n    (?:\S+?:(\d+): )?")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 

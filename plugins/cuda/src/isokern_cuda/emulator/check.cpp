@@ -472,7 +472,8 @@ static void observe_elsewhere(const Thread &t, const char *at, std::size_t bytes
                 "owns that memory");
             stop();
         }
-    find(rules::wild_pointer, block_number, t.id, pc, spell(act), text);
+    const std::string was = describe_freed(at);
+    find(rules::wild_pointer, block_number, t.id, pc, was.empty() ? spell(act) : was, text);
     stop();
 }
 

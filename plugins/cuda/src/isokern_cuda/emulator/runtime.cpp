@@ -213,6 +213,10 @@ extern "C" void *cuda_emulator_allocate(std::size_t bytes, int kind, const char 
         if (launch.check)
             r.written.assign(bytes, 0);
     }
+    const char *const low = r.begin - guard, *const high = r.begin + bytes + guard;
+    freed.erase(std::remove_if(freed.begin(), freed.end(),
+                    [&](const Freed &f) { return f.begin + f.bytes > low && f.begin < high; }),
+        freed.end()); /* their addresses are in use again */
     void *const made = r.begin;
     arrays.push_back(std::move(r));
     open_arrays(false);
@@ -315,6 +319,7 @@ extern "C" int cuda_emulator_launch(const char *name, const unsigned *grid, cons
     run_grid(launch.first_seed);
     if (launch.stopped) {
         std::fflush(nullptr);
+        std::cout.flush();
         report();
         _exit(1);
     }
