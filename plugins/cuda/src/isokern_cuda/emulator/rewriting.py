@@ -32,7 +32,7 @@ _OTHER_WORDS = {
 }
 _ENTRY = re.compile(r"__global__\s+[^;{}()]*?(\w+)\s*\(")
 _MAIN = re.compile(r"(?<![\w.>:])main(?=\s*\()")
-# A literal stands for a pointer where a parameter is one, which no variable of its type does
+# A literal converts to a pointer, which a variable of its type does not
 _LITERAL = re.compile(r"\s*(?:0|__null|nullptr|\{.*\})\s*", re.S)
 _DECLARATION = re.compile(
     r"\s*(?!(?:using|typedef|static_assert|template|struct|class)\b)"

@@ -9,7 +9,7 @@ namespace cuda_emulator
 namespace ptx
 {
 
-/* Where an operand in brackets points: a 32-bit address is one of shared memory. */
+/* The pointer of an operand in brackets; a 32-bit address is one of shared memory. */
 template <class T>
 CUDA_EMULATOR_INLINE char *address(T *p, long long offset)
 { return const_cast<char *>(reinterpret_cast<const volatile char *>(p)) + offset; }

@@ -7,7 +7,7 @@
 
 #include "cuda_launch.h"
 #include "library_types.h"
-/* By these other headers see that CUDA's are there. */
+/* Other headers look for these macros to see whether CUDA's headers were included. */
 #define __DRIVER_TYPES_H__
 #define __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_API_H__
@@ -266,7 +266,7 @@ static inline cudaError_t cudaDriverGetVersion(int *version) { return *version =
 static inline cudaError_t cudaProfilerStart() { return cudaSuccess; }
 static inline cudaError_t cudaProfilerStop() { return cudaSuccess; }
 
-/* Memory. Where the address of an array's pointer is an argument, its text is the array's name in findings. */
+/* Memory. The text of the argument that gets an array's address is the array's name in findings. */
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,
     cudaMemcpyHostToDevice,

@@ -120,8 +120,8 @@ enum BlockReduceAlgorithm {
 };
 enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
 
-/* The warps' results in shared memory; the first thread combines them in order. One barrier is within, so the storage is
- * used again only behind another one, as with CUB. */
+/* The results of warps are stored in shared memory, and the first thread combines them in order. As with CUB, a barrier
+ * is needed before the storage is used again. */
 template <class T, int X, BlockReduceAlgorithm A = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int ARCH = 0>
 class BlockReduce
 {
@@ -225,7 +225,7 @@ class BlockScan
     TempStorage &storage;
 };
 
-/* Of a device: in one thread. The first call asks for the size of the workspace. */
+/* Of a device, by one thread. The first call asks for the size of the workspace. */
 template <class In, class Out, class F, class T>
 __attribute__((noinline)) void reduce_kernel(In in, Out out, long long n, F function, T first)
 {

@@ -1,4 +1,4 @@
-/* Marks for a profiler, which there is none of. */
+/* Marks for a profiler do nothing here. */
 #ifndef ISOKERN_NVTX_H
 #define ISOKERN_NVTX_H
 static inline int nvtxRangePushA(const char *) { return 0; }
