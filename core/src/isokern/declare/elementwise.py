@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import FLOATS, PLAIN, DType
-from ..expr.tree import Expr, parse, substitute, to_text
+from ..expr.tree import Expr, fit, parse, substitute, to_text
 from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .attributes import Record
-from .conversion import convert
 from .decomposition import Emitter, V, constant
 from .error_bound import bounds, distance
 from .operator import Decompose, ErrorCase, Operator, Sample, Tolerance
@@ -74,7 +73,9 @@ def attributes(attrs: Mapping[str, Any], element: DType) -> dict[str, Expr]:
     """
     found = {n: constant(v) for n, v in attrs.items() if isinstance(v, float)}
     if element.kind in "iu":
-        wide = {n: int(convert(np.array(attrs[n]), element.numpy)) for n in found}
+        bits, signed = 8 * element.itemsize, element.kind == "i"
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+        wide = {n: fit(attrs[n], low, high) for n in found}
         least = "(-4611686018427387904 * 2)"
         ends = {-(2**63): least, 2**63 - 1: f"bitnot({least})", 2**64 - 1: "bitnot(0)"}
         found = {n: ends.get(v) or constant(float(v)) for n, v in wide.items()}

@@ -27,28 +27,26 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     return [tuple(inputs[1]) if values["reduction"] == "none" else ()]
 
 
-class _Picked:
-    """For flat labels [n, m] of scores [n, c, m]: the score and the weight of each label, and whether it counts.
+def _pick(e: Emitter[V], x: V, target: V, weight: V | None, ignored: int | None) -> tuple[V, V, V]:
+    """For flat labels [n, m] of scores [n, c, m], emit each label, -1 if it does not count, its weight and its score.
 
     Scores are cast to the compute type when they are picked, which for all of them would take as long as all else.
     """
-
-    def __init__(self, e: Emitter[Any], x: Any, target: Any, weight: Any, ignored: int | None) -> None:
-        wide = x.spec.dtype.compute
-        n, c = x.spec.shape[:2]
-        m = math.prod(x.spec.shape[2:])
-        own = e.cast(e.reshape(target, (n, m)), I64)
-        other = "" if ignored is None else f" and x0 != {ignored}"
-        self.labels = e.loop("ab->ab", f"x0 if x0 >= 0 and x0 < {c}{other} else -1", own)
-        # Gathering the weights reports labels out of range; those below 0 are made such that do not count from the end
-        first = "" if ignored is None else f"0 if x0 == {ignored} else "
-        used = e.loop("ab->ab", f"{first}x0 - {c} if x0 < 0 else x0", own)
-        weights = e.fill((c,), 1.0, wide) if weight is None else e.cast(weight, wide)
-        each = e("gather", weights, used, axis=0)
-        self.weight = e.loop("ab,ab->ab", "x0 if x1 >= 0 else 0", each, e.cast(self.labels, wide))
-        place = f"maximum(x0, 0) * {m} + x1 * {c * m} + x2"
-        at = e.loop("ab,a,b->ab", place, self.labels, e.iota(n, I64), e.iota(m, I64))
-        self.x = e.cast(e("gather", e.reshape(x, (n * c * m,)), at, axis=0), wide)
+    wide = x.spec.dtype.compute
+    n, c = x.spec.shape[:2]
+    m = math.prod(x.spec.shape[2:])
+    own = e.cast(e.reshape(target, (n, m)), I64)
+    other = "" if ignored is None else f" and x0 != {ignored}"
+    labels = e.loop("ab->ab", f"x0 if x0 >= 0 and x0 < {c}{other} else -1", own)
+    # Gathering the weights reports labels out of range; those below 0 are made such that do not count from the end
+    first = "" if ignored is None else f"0 if x0 == {ignored} else "
+    used = e.loop("ab->ab", f"{first}x0 - {c} if x0 < 0 else x0", own)
+    weights = e.fill((c,), 1.0, wide) if weight is None else e.cast(weight, wide)
+    each = e("gather", weights, used, axis=0)
+    counted = e.loop("ab,ab->ab", "x0 if x1 >= 0 else 0", each, e.cast(labels, wide))
+    place = f"maximum(x0, 0) * {m} + x1 * {c * m} + x2"
+    at = e.loop("ab,a,b->ab", place, labels, e.iota(n, I64), e.iota(m, I64))
+    return labels, counted, e.cast(e("gather", e.reshape(x, (n * c * m,)), at, axis=0), wide)
 
 
 def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: TensorDesc) -> V:
@@ -64,9 +62,8 @@ def _finish(e: Emitter[V], terms: V, weights: V, values: Mapping[str, Any], y: T
 def _nll(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, target, weight = [*inputs, None][:3]
     assert x is not None and target is not None
-    picked = _Picked(e, x, target, weight, values["ignore_index"])
-    terms = e.loop("ab,ab->ab", "0 if x1 == 0 else -x0 * x1", picked.x, picked.weight)
-    weights: V = picked.weight
+    _, weights, scores = _pick(e, x, target, weight, values["ignore_index"])
+    terms = e.loop("ab,ab->ab", "0 if x1 == 0 else -x0 * x1", scores, weights)
     return _finish(e, terms, weights, values, outputs[0])
 
 
@@ -96,19 +93,18 @@ def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
     assert x is not None and target is not None
     wide, smooth = x.spec.dtype.compute, values["label_smoothing"]
     n, c, m = *x.spec.shape[:2], math.prod(x.spec.shape[2:])
-    picked = _Picked(e, x, target, weight, values["ignore_index"])
+    labels, weights, scores = _pick(e, x, target, weight, values["ignore_index"])
     norm = _norm(e, x, n, m)
-    terms = e.loop("ab,ab,ab->ab", _CROSS, picked.x, picked.weight, norm)
+    terms = e.loop("ab,ab,ab->ab", _CROSS, scores, weights, norm)
     if smooth > 0:
         flat = e.reshape(x, (n, c, m))
         if weight is None:
             every = e.loop("acb,ab->ab", "x1 - x0", flat, norm, combine="sum", dtype=wide)
         else:
             every = e.loop("acb,c,ab->ab", _CROSS, flat, weight, norm, combine="sum", dtype=wide)
-        known = e.cast(picked.labels, wide)
+        known = e.cast(labels, wide)
         body = f"{constant(1 - smooth)} * x0 + {constant(smooth / max(1, c))} * x1 if x2 >= 0 else 0"
         terms = e.loop("ab,ab,ab->ab", body, terms, every, known)
-    weights: V = picked.weight
     return _finish(e, terms, weights, values, outputs[0])
 
 
@@ -267,8 +263,7 @@ def _margins(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outp
     x, target, weight = [*inputs, None][:3]
     assert x is not None and target is not None
     y, wide, (n, c) = outputs[0], x.spec.dtype.compute, x.spec.shape
-    picked = _Picked(e, x, target, weight, None)
-    own, weights, labels = (e.reshape(v, (n,)) for v in (picked.x, picked.weight, picked.labels))
+    labels, weights, own = [e.reshape(v, (n,)) for v in _pick(e, x, target, weight, None)]
     over = f"maximum({constant(values['margin'])} - x1 + x0, 0)"
     body = f"0 if x2 == x3 or x2 < 0 else {over if values['p'] == 1 else f'{over} * {over}'}"
     classes = e.iota(c, I64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def _scale_shape(where: str, x: Shape, values: Mapping[str, Any]) -> Shape:
 
 def _split(e: Emitter[V], x: V, scales: Shape, values: Mapping[str, Any]) -> tuple[V, str, str]:
     """Return x as a matrix of F32, the letters of its dims, and that of the dim along which scales lie."""
-    count = int(np.prod(scales, dtype=int))
+    count = math.prod(scales)
     if values["granularity"] == "channel":
         rows = x.spec.numel // count if count else 0
         return e.cast(e.reshape(x, (rows, count)), F32), "ba", "a"
@@ -54,7 +55,7 @@ def _split(e: Emitter[V], x: V, scales: Shape, values: Mapping[str, Any]) -> tup
 
 def _split_reference(x: Any, scales: Shape, values: Mapping[str, Any]) -> tuple[Any, int]:
     """Return x in F32 as a matrix, and the axis that a scale spans."""
-    count = int(np.prod(scales, dtype=int))
+    count = math.prod(scales)
     wide = x.astype(np.float32)
     if values["granularity"] == "channel":
         return wide.reshape(x.size // count if count else 0, count), 0

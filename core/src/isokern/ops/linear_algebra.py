@@ -145,7 +145,7 @@ def _inner(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
 
 
 def _count(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
 
 
 _algebra(

@@ -81,8 +81,11 @@ def _linear_shapes(where: str) -> Any:
 
 def largest(element: DType) -> float:
     """Return the largest finite number of a float, at which quantisation saturates."""
-    finfo: Any = ml_dtypes.finfo
-    return float(finfo(element.numpy).max)
+    return _LARGEST[element]
+
+
+_finfo: Any = ml_dtypes.finfo
+_LARGEST = {d: float(_finfo(d.numpy).max) for d in (*FLOATS, *FP8)}
 
 
 def _quantize(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:

@@ -23,6 +23,7 @@ from .random_sample import POWERS, fraction, weights
 
 LEAST = integer("min_tokens", 1, "tokens that are kept in any case", minimum=1)
 NOTHING = 32 << 24  # the distance from the largest logit, times 2^24 / ln(2), from which on a token weighs nothing
+LOG2_E = float(np.float32(1.442695))
 HIDDEN = 1 << 62  # deviation of a token that weighs nothing
 
 
@@ -45,7 +46,7 @@ def _target(total: int, share: float) -> int:
 
 def _emit_distances(e: Emitter[V], logits: V, top: V) -> V:
     """Emit how far each logit lies below the largest one of its row, as `_row_weights` does."""
-    z = e.loop("rv,r->rv", f"0 if x0 == x1 else (x0 - x1) * {constant(float(np.float32(1.442695)))}", logits, top)
+    z = e.loop("rv,r->rv", f"0 if x0 == x1 else (x0 - x1) * {constant(LOG2_E)}", logits, top)
     return e.cast(e.loop("rv->rv", f"x0 * -16777216 if x0 > -32 else {NOTHING}", z), U64)
 
 

@@ -55,9 +55,12 @@ def floor_exponents(e: Emitter[V], sizes: V) -> V:
     return e.loop("a,a->a", f"x1 + ({up}) - (1 if exp2(x1) > x0 else 0)", sizes, near)
 
 
+_EXPONENTS = {d: int(np.floor(np.log2(largest(d)))) for d in FP8}
+
+
 def _exponent_of(element: DType | None) -> int:
     """Return the exponent of the largest number: of an element type, or of E2M1."""
-    return 2 if element is None else int(np.floor(np.log2(largest(element))))
+    return 2 if element is None else _EXPONENTS[element]
 
 
 def _shared_scales(e: Emitter[V], blocks: V, element: DType | None) -> tuple[V, V]:

@@ -65,7 +65,7 @@ def weights(logits: Any, temperature: float) -> Any:
 
 def fraction(share: float) -> int:
     """Return a share in [0, 1] (rounded to F32) times 2^32, truncated to an integer."""
-    return int(np.float32(share).astype(np.float64) * 2.0**32)
+    return int(float(np.float32(share)) * 2.0**32)
 
 
 def _row(logits: Any, history: Any, row: int, step: int, values: Mapping[str, Any]) -> int:

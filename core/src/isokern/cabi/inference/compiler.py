@@ -7,12 +7,16 @@ import builtins
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType, MethodType
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from ...declare.decomposition import Emitter
 from ...declare.operator import Operator
 from ...declare.signature import Operand, Signature
 from ...dtypes import DType
+from ...expr.tree import Expr, to_text
 from ...layout import TensorDesc
 from .functions import Scope, parameters_of
 from .words import Function, Tables, Unsupported, c_text
@@ -31,6 +35,7 @@ _RECORDS: dict[type, tuple[str, ...]] = {
         "combinations",
         "shapes_take_outputs",
         "free_types",
+        "scalar_expr",
     ),
 }
 
@@ -58,15 +63,14 @@ class Compiler(Tables):
         if key not in self._known_functions:
             self._held.append(given)
             self._known_functions[key] = len(self.functions)
-            if not isinstance(given, FunctionType) or given.__name__ == "<lambda>":
-                raise Unsupported(f"{given!r} is no function with a name")
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(given))).body
-            assert isinstance(tree, ast.FunctionDef)
+            if not isinstance(given, FunctionType):
+                raise Unsupported(f"{given!r} is not a function of Python")
+            tree = _tree_of(given)
             made = Function(f"{given.__module__.rpartition('.')[2]}.{given.__qualname__}", len(parameters_of(tree)))
             self.functions.append(made)
             closed = inspect.getclosurevars(given)
             scope = {**vars(builtins), **given.__globals__, **closed.nonlocals}
-            Scope(self, made, tree, scope, None)
+            Scope(self, made, tree, scope, None, given in vars(Emitter).values())
         return self._known_functions[key]
 
     def constant(self, given: Any) -> int:
@@ -85,12 +89,18 @@ class Compiler(Tables):
         if isinstance(given, bool):
             return f"{{ .tag = IK_V_BOOL, .as.integer = {int(given)} }}"
         if isinstance(given, int):
-            if not -(2**63) <= given < 2**63:
-                raise Unsupported(f"the constant {given} leaves 64 bits")
-            low = "INT64_MIN" if given == -(2**63) else f"INT64_C({given})"
-            return f"{{ .tag = IK_V_INT, .as.integer = {low} }}"
+            if not -(2**127) < given < 2**127:
+                raise Unsupported(f"the constant {given} leaves 128 bits")
+            number = f"INT64_C({given})"
+            if not -(2**63) < given < 2**63:
+                high, low = divmod(abs(given), 2**64)
+                number = f"{'-' if given < 0 else ''}((ik_wide)UINT64_C({high}) << 64 | UINT64_C({low}))"
+            return f"{{ .tag = IK_V_INT, .as.integer = {number} }}"
         if isinstance(given, float):
-            return f"{{ .tag = IK_V_FLOAT, .as.number = {given!r} }}"
+            number = repr(given).replace("inf", "HUGE_VAL").replace("nan", "NAN")
+            return f"{{ .tag = IK_V_FLOAT, .as.number = {number} }}"
+        if isinstance(given, Expr):
+            given = to_text(given)  # the machine has expressions as texts
         if isinstance(given, str):
             data = given.encode()
             return f"{{ .tag = IK_V_TEXT, .length = {len(data)}, .as.text = {c_text(data)} }}"
@@ -98,7 +108,7 @@ class Compiler(Tables):
             return f"{{ .tag = IK_V_DTYPE, .as.integer = {given.code} }}"
         if isinstance(given, (FunctionType, MethodType)):
             return f"{{ .tag = IK_V_FUNCTION, .as.closure = {{ {self.function(given)}, NULL }} }}"
-        if isinstance(given, (tuple, list)):
+        if isinstance(given, (tuple, list, range)):
             return self._sequence(given, isinstance(given, list))
         if isinstance(given, Mapping):
             pairs = self._array([x for pair in given.items() for x in pair])
@@ -163,6 +173,32 @@ class Compiler(Tables):
         if name not in _NATIVE_FIELDS and isinstance(vars(TensorDesc).get(name), property):
             self._property(name)
         return self.name(name)
+
+
+def _tree_of(given: FunctionType) -> ast.FunctionDef | ast.Lambda:
+    """Return the syntax tree of a function; of several lambdas in one line, the one of the same bytecode."""
+    if given.__name__ != "<lambda>":
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(given))).body
+        assert isinstance(tree, ast.FunctionDef)
+        return tree
+    found = [n for n in _lambdas_of(given.__code__.co_filename) if n.lineno == given.__code__.co_firstlineno]
+    if len(found) > 1:
+        found = [n for n in found if _is_code_of(n, given)]
+    if len(found) != 1:
+        raise Unsupported(f"{given!r} is a lambda like others in its line: give it a name")
+    return found[0]
+
+
+@cache
+def _lambdas_of(file: str) -> list[ast.Lambda]:
+    return [n for n in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))) if isinstance(n, ast.Lambda)]
+
+
+def _is_code_of(node: ast.Lambda, given: FunctionType) -> bool:
+    code = compile(ast.Expression(node), "", "eval").co_consts[0]
+    own = given.__code__
+    same = [(c.co_varnames, c.co_names, [k for k in c.co_consts if not isinstance(k, CodeType)]) for c in (code, own)]
+    return same[0][0] == same[1][0] and set(same[0][1]) == set(same[1][1]) and same[0][2] == same[1][2]
 
 
 def _key(given: Any) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
+import typing
 from collections.abc import Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 from ... import layout
+from ...declare.decomposition import Emitter
 from ...declare.operator import Operator
 from ...declare.signature import Signature
 from ...layout import TensorDesc
@@ -25,6 +28,7 @@ class Expressions:
     def __init__(self, compiler: Tables, made: Function, known: Mapping[str, Any], outer: Expressions | None) -> None:
         self.compiler, self.made, self.known, self.outer = compiler, made, known, outer
         self.slots: dict[str, int] = {}
+        self.emitters: set[str] = set()  # parameters that are the emitter of a decomposition
 
     # Words and names
 
@@ -32,6 +36,9 @@ class Expressions:
         """Append an instruction; return the position of its last word."""
         self.made.code += [INSTRUCTIONS.index(op), *operands]
         return len(self.made.code) - 1
+
+    def _builtin(self, name: str, count: int) -> None:
+        self._emit("BUILTIN", list(BUILTINS.values()).index(name), count)
 
     def _patch(self, position: int) -> None:
         """Set the jump target at `position` to the next instruction."""
@@ -61,6 +68,14 @@ class Expressions:
                 return level, scope.slots[name]
             scope, level = scope.outer, level + 1
         return None
+
+    def _is_emitter(self, node: ast.expr) -> bool:
+        """Return whether an expression is the emitter, here or in a function around this one."""
+        place = self._find(node.id) if isinstance(node, ast.Name) else None
+        scope: Expressions | None = self
+        for _ in range(place[0] if place is not None else 0):
+            scope = None if scope is None else scope.outer
+        return place is not None and scope is not None and isinstance(node, ast.Name) and node.id in scope.emitters
 
     def _value_of(self, node: ast.expr) -> Any:
         """Return the object that a name or an attribute of a module stands for; raise `Unsupported` if unknown now."""
@@ -137,14 +152,15 @@ class Expressions:
         return list(BINARY).index(type(op))
 
     def _on_binop(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Pow):  # of constants only: 2**63
-            if not isinstance(node.left, ast.Constant) or not isinstance(node.right, ast.Constant):
-                raise self._fail(node)
+        if isinstance(node.op, ast.Pow) and isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
             self._constant(ast.literal_eval(node.left) ** ast.literal_eval(node.right))
             return
-        self._expression(node.left)
-        self._expression(node.right)
-        self._emit("BINARY", self._binary(node, node.op))
+        self._binop(node, node.left, node.op, node.right)
+
+    def _binop(self, node: ast.AST, left: ast.expr, op: ast.operator, right: ast.expr) -> None:
+        self._expression(left)
+        self._expression(right)
+        self._emit("BINARY", self._binary(node, op))
 
     def _on_unaryop(self, node: ast.UnaryOp) -> None:
         if isinstance(node.op, ast.USub):
@@ -256,6 +272,19 @@ class Expressions:
             self._emit("FORMAT", style)
         self._emit("JOIN", len(node.values))
 
+    def _on_set(self, node: ast.Set) -> None:
+        self._items(node.elts)
+        self._builtin("SET", 1)
+
+    def _on_dictcomp(self, node: ast.DictComp) -> None:
+        pair = ast.Tuple([node.key, node.value], ast.Load())
+        self._on_listcomp(ast.copy_location(ast.ListComp(pair, node.generators), node))
+        self._builtin("DICT", 1)
+
+    def _on_setcomp(self, node: ast.SetComp) -> None:
+        self._on_listcomp(node)
+        self._builtin("SET", 1)
+
     def _on_listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> None:
         """Compile to a list that a loop in this function appends to, with variables of its own.
 
@@ -309,6 +338,28 @@ class Expressions:
             target = None
         if target is TensorDesc:
             target = layout.make_desc
+        if self._emits(node):
+            return
+        if isinstance(target, type) and target not in BUILTINS and dataclasses.is_dataclass(target):
+            fields = [f.name for f in dataclasses.fields(target)]
+            if len(node.args) + len(node.keywords) != len(fields):
+                raise self._fail(node)
+            named = [ast.keyword(field, value) for field, value in zip(fields, node.args, strict=False)]
+            self._mapping([*named, *node.keywords])
+            self._builtin("RECORD", 1)
+            return
+        if target is map and len(node.args) == 2:
+            made = ast.Call(node.args[0], [ast.Name("mapped", ast.Load())], [])
+            each = ast.comprehension(ast.Name("mapped", ast.Store()), node.args[1], [], 0)
+            self._on_listcomp(ast.fix_missing_locations(ast.copy_location(ast.ListComp(made, [each]), node)))
+            return
+        if target is typing.cast:
+            self._expression(node.args[1])
+            return
+        if target is isinstance and isinstance(node.args[1], ast.Name) and node.args[1].id in ("tuple", "list", "float"):
+            self._expression(node.args[0])
+            self._builtin("IS_FLOAT" if node.args[1].id == "float" else "IS_SEQUENCE", 1)
+            return
         if target is not None and isinstance(target, FunctionType) and target not in BUILTINS:
             self._arguments(node, inspect.signature(target))
             self._emit("CALL", self.compiler.function(target), len(inspect.signature(target).parameters))
@@ -327,27 +378,99 @@ class Expressions:
             self._expression(argument)
         self._emit("CALL_VALUE", len(node.args))
 
+    def _emits(self, node: ast.Call) -> bool:
+        """Compile `e("transpose", x, axes=(1, 0))`, `e.all(…)` and `e.loop(…)`; return false for any other call."""
+        if self._is_emitter(node.func) or (isinstance(node.func, ast.Attribute) and self._is_emitter(node.func.value)):
+            kind = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if kind not in ("", "all"):
+                method = vars(Emitter)[kind]
+                assert isinstance(node.func, ast.Attribute)
+                self._expression(node.func.value)
+                self._arguments(node, inspect.signature(method), skip=1)
+                self._emit("CALL", self.compiler.function(method), len(inspect.signature(method).parameters))
+                return True
+            dtypes = [k.value for k in node.keywords if k.arg == "dtypes"]
+            self._expression(node.args[0])
+            self._items(node.args[1:])
+            self._mapping([k for k in node.keywords if k.arg != "dtypes"])
+            self._expression(dtypes[0] if dtypes else ast.Constant(None))
+            self._builtin("EMIT", 4)
+            if not kind:
+                self._constant(0)
+                self._emit("INDEX")
+            return True
+        return False
+
+    def _mapping(self, keywords: Iterable[ast.keyword]) -> None:
+        self._emit("MAP")
+        for k in keywords:
+            if k.arg is not None:
+                self._constant(k.arg)
+            self._expression(k.value)
+            self._emit("MAP_UPDATE" if k.arg is None else "MAP_SET")
+
     def _arguments(self, node: ast.Call, signature: inspect.Signature, skip: int = 0) -> None:
-        """Push every parameter in order: its argument, or its default."""
-        if any(isinstance(a, ast.Starred) for a in node.args):
-            raise self._fail(node)
+        """Push every parameter in order: its argument, or its default; then those of *args and **kwargs."""
         parameters = list(signature.parameters.values())[skip:]
-        named = {k.arg: k.value for k in node.keywords}
-        for i, parameter in enumerate(parameters):
-            if i < len(node.args):
-                self._expression(node.args[i])
+        named = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        given = list(node.args)
+        unpacked = [k for k in node.keywords if k.arg is None]
+        for at, parameter in enumerate(parameters):
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                self._items(given)
+                self._emit("TUPLE")
+                given = []
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                self._mapping(ast.keyword(name, value) for name, value in named.items())
+                for k in unpacked:
+                    self._expression(k.value)
+                    self._emit("MAP_UPDATE")
+                named, unpacked = {}, []
+            elif given and isinstance(given[0], ast.Starred) and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                if parameters[-1].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                    raise self._fail(node)
+                left = [p for p in parameters[at:] if p.name not in named and p.kind is not p.KEYWORD_ONLY]
+                if len(left) != len(parameters) - at:
+                    raise self._fail(node)
+                self._items(given)
+                self._emit("SPREAD", len(left))
+                given = []
+                break
+            elif given and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                self._expression(given.pop(0))
             elif parameter.name in named:
                 self._expression(named.pop(parameter.name))
+            elif unpacked and all(p.default is p.empty for p in parameters):
+                if len(unpacked) > 1 or not isinstance(unpacked[0].value, ast.Name):
+                    raise self._fail(node)
+                self._expression(unpacked[0].value)
+                self._constant(parameter.name)
+                self._emit("INDEX")
             elif parameter.default is not inspect.Parameter.empty:
                 self._constant(parameter.default)
             else:
                 raise self._fail(node)
-        if named or len(node.args) > len(parameters):
+        if unpacked and all(p.default is p.empty for p in parameters):
+            unpacked = []
+        if named or given or unpacked:
             raise self._fail(node)
 
     def _call_builtin(self, node: ast.Call, target: Any) -> None:
         if target not in BUILTINS:
             raise self._fail(node)
+        keys = [k.value for k in node.keywords if k.arg == "key"]
+        if keys and len(node.keywords) == len(node.args) == 1 and target in (max, min, sorted):
+            self._expression(node.args[0])
+            self._expression(keys[0])
+            self._builtin(f"{BUILTINS[target]}_BY", 2)
+            return
+        if target in (max, min, zip) and any(isinstance(a, ast.Starred) for a in node.args):
+            self._items(node.args)
+            self._builtin("UNZIP" if target is zip else BUILTINS[target], 1)
+            return
+        if target is dict and node.keywords and not node.args:
+            self._mapping(node.keywords)
+            return
         if target is layout.make_desc:
             self._arguments(node, inspect.signature(target))
             count = len(inspect.signature(target).parameters)
@@ -358,7 +481,7 @@ class Expressions:
             for argument in node.args:
                 self._expression(argument)
             count = len(node.args)
-        self._emit("BUILTIN", list(BUILTINS.values()).index(BUILTINS[target]), count)
+        self._builtin(BUILTINS[target], count)
 
     def _call_method(self, node: ast.Call, called: ast.Attribute) -> None:
         for owner in COMPILED:
@@ -370,9 +493,13 @@ class Expressions:
                 self._emit("CALL", self.compiler.function(method), parameters)
                 return
         if called.attr in METHODS:
+            self._expression(called.value)
+            if called.attr == "format" and not node.args:
+                self._mapping(node.keywords)
+                self._emit("METHOD", METHODS.index("format"), 1)
+                return
             if any(k.arg not in ("key",) for k in node.keywords):
                 raise self._fail(node)
-            self._expression(called.value)
             arguments = [*node.args, *(k.value for k in node.keywords)]
             for argument in arguments:
                 self._expression(argument)

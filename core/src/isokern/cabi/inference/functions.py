@@ -12,11 +12,15 @@ from .words import BUILTINS, Function, Tables, Unsupported
 
 
 def parameters_of(tree: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
-    """Return the parameters of a function, in order."""
-    arguments = tree.args
-    if arguments.vararg or arguments.kwarg:
-        raise Unsupported("*args or **kwargs")
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    """Return the parameters of a function, in the order of its slots: *args is one, a tuple, and **kwargs a mapping."""
+    a = tree.args
+    stars = [[] if star is None else [star] for star in (a.vararg, a.kwarg)]
+    return [*a.posonlyargs, *a.args, *stars[0], *a.kwonlyargs, *stars[1]]
+
+
+def _is_emitter(parameter: ast.arg) -> bool:
+    """Return whether a parameter is annotated as the emitter of a decomposition."""
+    return parameter.annotation is not None and ast.unparse(parameter.annotation).startswith("Emitter")
 
 
 class Scope(Expressions):
@@ -29,11 +33,17 @@ class Scope(Expressions):
         tree: ast.FunctionDef | ast.Lambda,
         known: Mapping[str, Any],
         outer: Expressions | None,
+        emits: bool = False,
     ) -> None:
+        """`emits` is true of a method of the emitter, whose first parameter is the emitter."""
         super().__init__(compiler, made, known, outer)
         self._loops: list[tuple[list[int], int]] = []
         for parameter in parameters_of(tree):
             self._slot(parameter.arg)
+            if _is_emitter(parameter) or (parameter.arg == "e" and isinstance(tree, ast.Lambda)):
+                self.emitters.add(parameter.arg)
+        if emits:
+            self.emitters.add(parameters_of(tree)[0].arg)
         if isinstance(tree, ast.Lambda):
             self._expression(tree.body)
             self._emit("RETURN")
@@ -71,10 +81,16 @@ class Scope(Expressions):
         self._emit("POP")
 
     def _do_assign(self, node: ast.Assign) -> None:
-        if len(node.targets) != 1:
-            raise self._fail(node)
         self._expression(node.value)
-        self._assign(node.targets[0])
+        if len(node.targets) == 1:
+            self._assign(node.targets[0])
+            return
+        holder = self.made.slots
+        self.made.slots += 1
+        self._emit("STORE", holder)
+        for target in node.targets:
+            self._emit("LOAD", holder)
+            self._assign(target)
 
     def _do_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -82,12 +98,25 @@ class Scope(Expressions):
             self._assign(node.target)
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
-        if not isinstance(node.target, ast.Name):
+        """Compile `x += y`, for a name or an item; what stands in the brackets is computed twice."""
+        if not isinstance(node.target, (ast.Name, ast.Subscript)):
             raise self._fail(node)
-        self._load(node.target)
-        self._expression(node.value)
-        self._emit("BINARY", self._binary(node, node.op))
-        self._store(node.target.id)
+        self._binop(node, node.target, node.op, node.value)
+        self._assign(node.target)
+
+    def _do_while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self._fail(node)
+        start = len(self.made.code)
+        self._expression(node.test)
+        end = self._emit("JUMP_FALSE", 0)
+        self._loops.append(([], start))
+        for statement in node.body:
+            self._statement(statement)
+        self._emit("JUMP", start)
+        breaks, _ = self._loops.pop()
+        for position in (end, *breaks):
+            self._patch(position)
 
     def _do_if(self, node: ast.If) -> None:
         self._expression(node.test)

@@ -10,10 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ... import layout
+from ...declare import registry
 from ...declare import signature as signatures
 from ...dtypes import ALL
 from ...expr.stack_code import CODE_NAMES
+from ...expr.tree import Expr, parse, substitute, to_text
 from ...ops.generic import body_parts
 
 INSTRUCTIONS = [
@@ -29,6 +33,7 @@ INSTRUCTIONS = [
     "TUPLE",
     "UNPACK",
     "UNPACK_STAR",
+    "SPREAD",
     "BINARY",
     "NEGATE",
     "NOT",
@@ -56,7 +61,14 @@ INSTRUCTIONS = [
     "MAP_SET",
     "MAP_UPDATE",
 ]
+def emit(kind: str, inputs: Any, attrs: Any, dtypes: Any) -> Any:
+    """Stand for what an emitter does: emit an operator and return its outputs."""
+    raise NotImplementedError
+
+
 BINARY = {ast.Add: "ADD", ast.Sub: "SUB", ast.Mult: "MUL", ast.FloorDiv: "QUOTIENT", ast.Mod: "REMAINDER"}
+BINARY |= {ast.Div: "DIV", ast.Pow: "POW", ast.LShift: "SHIFT_LEFT", ast.RShift: "SHIFT_RIGHT", ast.BitAnd: "AND"}
+BINARY |= {ast.BitOr: "OR"}
 COMPARE = {
     ast.Eq: "EQ",
     ast.NotEq: "NE",
@@ -94,9 +106,37 @@ BUILTINS: dict[Any, str] = {
     itertools.accumulate: "ACCUMULATE",
     layout.make_desc: "DESC",
     layout.repeats_itself: "REPEATS",
+    registry.find: "FIND",
     signatures.names_in: "NAMES_IN",
     signatures.evaluate: "EVALUATE",
     body_parts: "BODY_PARTS",
+    (max, "key"): "MAX_BY",
+    (min, "key"): "MIN_BY",
+    (sorted, "key"): "SORTED_BY",
+    (zip, "*"): "UNZIP",
+    isinstance: "IS_SEQUENCE",
+    math.gcd: "GCD",
+    math.floor: "FLOOR",
+    math.ceil: "CEIL",
+    round: "ROUND",
+    math.isfinite: "ISFINITE",
+    pow: "POW_MODULO",
+    parse: "PARSE",
+    (isinstance, float): "IS_FLOAT",
+    emit: "EMIT",
+    "record": "RECORD",
+    np.float32: "FLOAT32",
+    int: "INT",
+    float: "FLOAT",
+    bool: "BOOL",
+    str: "STR",
+    repr: "REPR",
+    math.isnan: "ISNAN",
+    math.isinf: "ISINF",
+    math.sqrt: "SQRT",
+    Expr: "EXPR",
+    substitute: "SUBSTITUTE",
+    to_text: "TO_TEXT",
 }
 METHODS = [
     "append",
@@ -114,6 +154,13 @@ METHODS = [
     "partition",
     "split",
     "join",
+    "format",
+    "values",
+    "extend",
+    "insert",
+    "pop",
+    "count",
+    "upper",
 ]
 
 
