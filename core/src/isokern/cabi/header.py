@@ -14,6 +14,7 @@ from ..expr.tree import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Ex
 from ..layout import MAX_RANK
 from ..ops import all_operators, find
 from ..status import Status
+from .inference.words import c_words
 from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
 
 _TYPES: dict[type, str] = {
@@ -238,10 +239,7 @@ def operator_table() -> str:
         text = "0"
         if blob is not None:
             text = f"ik_defaults_{o.name}"
-            words = ", ".join(
-                f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8)
-            )
-            blobs.append(f"static const uint64_t {text}[] = {{ {words} }};")
+            blobs.append(f"static const uint64_t {text}[] = {{ {c_words(blob)} }};")
         inputs = len(o.signature.inputs)
         variadic = any(i.variadic for i in o.signature.inputs)
         outputs = len(o.signature.outputs)

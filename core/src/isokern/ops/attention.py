@@ -6,6 +6,7 @@ stride 0 where they repeat.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -222,7 +223,7 @@ def _loops(
     k, v = (e.cast(x, wide) if x.spec.dtype.block == 1 else e("dequantize", x, dtypes={"T": wide}) for x in (k, v))
     grouped = e("expand_shape", q, groups=(1, 1, 2, 1), shape=(b, m, *split, d))
     scores = e.loop("bmgrd,bsgd->bgrms", "x0 * x1", grouped, k, combine="sum", dtype=wide)
-    body = f"x0 * {constant(values['scale'] or max(d, 1) ** -0.5)}"
+    body = f"x0 * {constant(values['scale'] or 1 / math.sqrt(max(d, 1)))}"
     if values["softcap"]:
         body = f"{constant(values['softcap'])} * tanh({body} / {constant(values['softcap'])})"
     given, maps = [scores, e.iota(s, wide), e.iota(m, wide)], ["bgrms", "s", "m"]

@@ -5,6 +5,7 @@ Each makes the inputs of that recurrence, in the compute type, and adds what is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def _linear_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tup
 
 
 def _scale_of(scale: float, d: int) -> float:
-    return scale if scale != 0 else 1 / float(max(d, 1)) ** 0.5
+    return scale if scale != 0 else 1 / math.sqrt(max(d, 1))
 
 
 def _attend(q: Any, k: Any, v: Any, state: Any, decay: Any, beta: Any, *, scale: float) -> tuple[Any, Any, Any, Any]:

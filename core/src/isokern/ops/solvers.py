@@ -8,6 +8,7 @@ E three times as large. So a badly conditioned matrix widens the bound as far as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -166,7 +167,7 @@ def _slogdet(
 
 def _logdet(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     sign, log = _reduce_diagonal(e, inputs[0], [_SIGN, _LOG])
-    return e.cast(e.pointwise(f"{constant(float('nan'))} if x0 < 0 else x1", sign, log), outputs[0].dtype)
+    return e.cast(e.pointwise(f"{constant(math.nan)} if x0 < 0 else x1", sign, log), outputs[0].dtype)
 
 
 def _substitute(e: Emitter[V], lu: V, b: V, y: TensorDesc) -> V:

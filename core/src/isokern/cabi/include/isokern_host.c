@@ -6,25 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isokern_attributes.h"
 #include "isokern_dtypes.h"
 #include "isokern_inference.h"
+#include "isokern_lowering.h"
 #include "isokern_native.h"
 
-/* One attribute of an operator (attribute_tables.h, generated). */
-typedef struct ik_attribute {
-    const char *name;
-    char kind; /* i(nteger), f(loat), b(ool), l(ist of integers), c(hoice), t(ext), p(rogram) */
-    uint32_t offset;
-    double minimum, maximum;
-    const char *allowed;
-    const char *const *choices;
-    uint32_t choice_count;
-    bool required;
-} ik_attribute;
-
-#include "attribute_tables.h"
-
 #define MAX_TENSORS 65536u
+#define LOWERED UINT32_MAX /* the variant of a plan that is several kernels */
 #define SEAL UINT64_C(0x6e72656b6f736921)
 
 /* What ik_op_create makes: the plan, and what a call of it is checked against. */
@@ -32,6 +21,7 @@ typedef struct described {
     ik_plan plan;
     uint32_t given; /* tensors that the host described: a call's data has as many pointers */
     bool empty;     /* no output has an element: there is nothing to run */
+    ik_lowered *lowered; /* the parts of the call where no kernel takes it whole, else null */
     uint32_t *alignments; /* required alignment of each tensor's memory; 0 where the tensor needs no memory */
 } described;
 
@@ -45,167 +35,6 @@ static ik_status check_sealed(const ik_plan *plan)
         return ik_fail(IK_INVALID_ARGUMENT,
             "the plan at %p is none that ik_op_create made, or a copy of one, or destroyed", (const void *)plan);
     return IK_SUCCESS;
-}
-
-/* Attributes */
-
-static ik_value text_value(const char *text)
-{ return (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)strlen(text), .as.text = text }; }
-
-static ik_status wrong(const ik_operator *op, const ik_attribute *a, const char *given)
-{ return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s=%s; allowed: %s", op->name, a->name, given, a->allowed); }
-
-static bool in_range(const ik_attribute *a, double value)
-{
-    bool bounded = a->minimum > -HUGE_VAL || a->maximum < HUGE_VAL;
-    return !bounded || (a->minimum <= value && value <= a->maximum);
-}
-
-/* Whether stack code is valid: known instructions, their operands present and in range, one result, at most
- * IK_PROGRAM_DEPTH values at a time. */
-static bool is_program(const ik_program *p)
-{
-    static const int takes[] = IK_OPERANDS;
-    int number[IK_PROGRAM_DEPTH], height = 0; /* the number under which each value on the stack is kept, or -1 */
-    unsigned kept = 0;
-    if (p->count < 1 || p->count > (int64_t)(sizeof p->v / sizeof *p->v))
-        return false;
-    for (int64_t at = 0; at < p->count; at++) {
-        int64_t code = p->v[at] & 255, operand = p->v[at] >> 8;
-        int64_t limit = code == IK_CODE_INPUT               ? IK_PROGRAM_INPUTS
-            : code == IK_CODE_KEEP || code == IK_CODE_AGAIN ? IK_PROGRAM_KEPT
-                                                            : 1;
-        if (code >= (int64_t)(sizeof takes / sizeof *takes) || operand < 0 || operand >= limit)
-            return false;
-        int result = -1;
-        if (code == IK_CODE_KEEP) {
-            for (int i = 0; i < height; i++)
-                if (number[i] == (int)operand)
-                    return false;
-            if (height == 0)
-                return false;
-            kept |= 1u << operand;
-            number[height - 1] = (int)operand;
-            continue;
-        }
-        if (code == IK_CODE_CONST && ++at >= p->count)
-            return false;
-        if (code == IK_CODE_AGAIN) {
-            if ((kept >> operand & 1) == 0)
-                return false;
-            result = (int)operand;
-        }
-        if (height < takes[code] || height - takes[code] >= IK_PROGRAM_DEPTH)
-            return false;
-        height -= takes[code];
-        number[height++] = result;
-    }
-    return height == 1;
-}
-
-/* One attribute of a blob as a value, normalised in the blob as kernels expect: a truth value is 0 or 1, the tail of a
- * list is 0. */
-static ik_status take_attribute(
-    ik_machine *machine, const ik_operator *op, const ik_attribute *a, char *blob, ik_value *value)
-{
-    bool right = true;
-    int64_t whole;
-    memcpy(&whole, blob + a->offset, sizeof whole);
-    switch (a->kind) {
-    case 'i':
-        *value = (ik_value){ .tag = IK_V_INT, .as.integer = whole };
-        right = in_range(a, (double)whole);
-        break;
-    case 'b':
-        whole = whole != 0;
-        memcpy(blob + a->offset, &whole, sizeof whole);
-        *value = (ik_value){ .tag = IK_V_BOOL, .as.integer = whole };
-        break;
-    case 'f': {
-        double number;
-        memcpy(&number, blob + a->offset, sizeof number);
-        *value = (ik_value){ .tag = IK_V_FLOAT, .as.number = number };
-        right = in_range(a, number);
-        break;
-    }
-    case 'c':
-        *value = (ik_value){ .tag = IK_V_INT, .as.integer = whole };
-        right = whole >= 0 && whole < a->choice_count;
-        if (right)
-            *value = text_value(a->choices[whole]);
-        break;
-    case 'l': {
-        ik_ints list;
-        memcpy(&list, blob + a->offset, sizeof list);
-        const int64_t capacity = (int64_t)(sizeof list.v / sizeof *list.v);
-        if (list.count < 0 || list.count > capacity)
-            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s has %lld items; allowed: 0 to %lld", op->name,
-                a->name, (long long)list.count, (long long)capacity);
-        ik_value items[sizeof list.v / sizeof *list.v];
-        for (int64_t i = 0; i < capacity; i++) {
-            list.v[i] = i < list.count ? list.v[i] : 0;
-            items[i] = (ik_value){ .tag = IK_V_INT, .as.integer = list.v[i] };
-            right = right && (i >= list.count || in_range(a, (double)list.v[i]));
-        }
-        memcpy(blob + a->offset, &list, sizeof list);
-        ik_status status = ik_machine_sequence(machine, IK_V_TUPLE, items, (uint32_t)list.count, value);
-        if (status != IK_SUCCESS)
-            return status;
-        break;
-    }
-    case 't': {
-        size_t length = sizeof(ik_text);
-        while (length > 0 && blob[a->offset + length - 1] == '\0')
-            length--;
-        for (size_t i = 0; i < length; i++)
-            if (blob[a->offset + i] < 32 || blob[a->offset + i] > 126)
-                return wrong(op, a, "a text with other characters");
-        *value = (ik_value){ .tag = IK_V_TEXT, .length = (uint32_t)length, .as.text = blob + a->offset };
-        break;
-    }
-    default: {
-        const ik_program *p = (const ik_program *)(const void *)(blob + a->offset);
-        *value = (ik_value){ .tag = IK_V_PROGRAM, .as.program = p };
-        return is_program(p) ? IK_SUCCESS : wrong(op, a, "words that are no program");
-    }
-    }
-    if (right)
-        return IK_SUCCESS;
-    const char *given = "";
-    ik_status status = ik_machine_text(machine, *value, &given);
-    return status != IK_SUCCESS ? status : wrong(op, a, given);
-}
-
-/* The attributes as a mapping; also fills in `blob`, of op->attr_bytes, as kernels read it. */
-static ik_status take_attributes(
-    ik_machine *machine, const ik_operator *op, const ik_attributes *given, char *blob, ik_value *result)
-{
-    const uint32_t index = ik_operator_index(op);
-    const ik_attribute *attributes = ik_attribute_tables[index].attributes;
-    const uint32_t count = ik_attribute_tables[index].count;
-    const bool defaults = given == NULL || (given->schema_id == 0 && given->bytes == 0);
-    if (!defaults && given->schema_id != op->schema_id)
-        return ik_fail(IK_BAD_ATTR_SCHEMA, "%s: attribute schema %#llx; allowed: %#x, or 0 without bytes for defaults",
-            op->name, (unsigned long long)given->schema_id, op->schema_id);
-    if (!defaults && (given->bytes != op->attr_bytes || given->data == NULL))
-        return ik_fail(IK_BAD_ATTR_SIZE, "%s: %llu bytes of attributes at %p; allowed: %u", op->name,
-            (unsigned long long)given->bytes, given->data, op->attr_bytes);
-    for (uint32_t i = 0; defaults && i < count; i++)
-        if (attributes[i].required)
-            return ik_fail(IK_INVALID_ARGUMENT, "%s: attribute %s is missing; allowed: %s", op->name,
-                attributes[i].name, attributes[i].allowed);
-    if (op->attr_bytes != 0)
-        memcpy(blob, defaults ? op->defaults : given->data, op->attr_bytes);
-    ik_value *pairs = ik_machine_memory(machine, (2 * (size_t)count + 1) * sizeof *pairs);
-    if (pairs == NULL)
-        return ik_fail(IK_OUT_OF_MEMORY, "no memory to describe an operator");
-    for (uint32_t i = 0; i < count; i++) {
-        pairs[2 * i] = text_value(attributes[i].name);
-        ik_status status = take_attribute(machine, op, &attributes[i], blob, &pairs[2 * i + 1]);
-        if (status != IK_SUCCESS)
-            return status;
-    }
-    return ik_machine_map(machine, pairs, count, result);
 }
 
 /* Tensors */
@@ -251,9 +80,32 @@ static ik_status find(uint32_t kind, const ik_tensor *tensors, uint32_t n, const
     return IK_SUCCESS;
 }
 
+/* Whether operators without a kernel are made of the operators that they consist of, as in Python. */
+static bool is_lowering(void)
+{
+    const char *policy = getenv("ISOKERN_ON_MISSING");
+    return policy == NULL || strcmp(policy, "error") != 0;
+}
+
+/* Choose the kernel of a plan, or those of its parts. */
+static ik_status select_kernels(described *d, ik_machine *machine, const ik_operator *op, ik_value settled,
+    ik_value outputs, ik_value values)
+{
+    ik_status status = ik_plan_select(&d->plan);
+    if (status != IK_NOT_IMPLEMENTED || !ik_machine_decomposes(ik_operator_index(op)) || !is_lowering())
+        return status;
+    ik_value inputs = settled.as.sequence->items[0];
+    status = ik_machine_sequence(
+        machine, IK_V_LIST, inputs.as.sequence->items, inputs.as.sequence->count, &inputs);
+    if (status == IK_SUCCESS)
+        status = ik_lower(machine, op, inputs, outputs, values, &d->lowered, &d->plan.workspace_bytes);
+    d->plan.variant = LOWERED;
+    return status;
+}
+
 /* Make the plan from what settle returned: (inputs, table). */
-static ik_status make_plan(
-    const ik_operator *op, ik_value settled, const char *blob, const ik_tensor *tensors, uint32_t n, ik_plan **plan)
+static ik_status make_plan(ik_machine *machine, const ik_operator *op, ik_value settled, ik_value outputs,
+    ik_value values, const char *blob, const ik_tensor *tensors, uint32_t n, ik_plan **plan)
 {
     const ik_sequence *table = settled.as.sequence->items[1].as.sequence;
     uint32_t count = table->count > n ? table->count : n; /* a table may end before absent inputs */
@@ -286,7 +138,7 @@ static ik_status make_plan(
         .attr_bytes = op->attr_bytes,
         .attrs = op->attr_bytes != 0 ? attributes : NULL,
     };
-    ik_status status = ik_plan_select(&d->plan);
+    ik_status status = select_kernels(d, machine, op, settled, outputs, values);
     if (status != IK_SUCCESS) {
         free(d);
         return status;
@@ -315,7 +167,7 @@ ik_status ik_op_create(
     if (outs == NULL)
         status = ik_fail(IK_OUT_OF_MEMORY, "no memory to describe an operator");
     if (status == IK_SUCCESS)
-        status = take_attributes(machine, op, attributes, blob, &values);
+        status = ik_take_attributes(machine, op, attributes, blob, &values);
     if (status == IK_SUCCESS)
         status = take_inputs(machine, op, tensors, n, &inputs);
     for (uint32_t i = 0; i < op->outputs && status == IK_SUCCESS; i++)
@@ -325,7 +177,7 @@ ik_status ik_op_create(
     if (status == IK_SUCCESS)
         status = ik_machine_settle(machine, ik_operator_index(op), inputs, outputs, values, &settled);
     if (status == IK_SUCCESS)
-        status = make_plan(op, settled, blob, tensors, n, plan);
+        status = make_plan(machine, op, settled, outputs, values, blob, tensors, n, plan);
     ik_machine_destroy(machine);
     return status;
 }
@@ -343,7 +195,7 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
     if (pairs == NULL)
         status = ik_fail(IK_OUT_OF_MEMORY, "no memory to describe an operator");
     if (status == IK_SUCCESS)
-        status = take_attributes(machine, op, attributes, blob, &values);
+        status = ik_take_attributes(machine, op, attributes, blob, &values);
     if (status == IK_SUCCESS)
         status = take_inputs(machine, op, tensors, n, &inputs);
     uint32_t count = 0;
@@ -353,7 +205,7 @@ ik_status ik_op_infer(uint32_t kind, ik_tensor *tensors, uint32_t n, const ik_at
         if (ik_alignment_of(tensors[i].dtype) == 0)
             status = ik_fail(
                 IK_BAD_TENSOR_DTYPE, "%s: tensor %u has dtype %d, which is none", op->name, i, tensors[i].dtype);
-        pairs[2 * count] = text_value(ik_attribute_tables[ik_operator_index(op)].output_types[i]);
+        pairs[2 * count] = ik_text_value(ik_output_type(op, i));
         pairs[2 * count++ + 1] = (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensors[i].dtype };
     }
     if (status == IK_SUCCESS)
@@ -374,7 +226,7 @@ ik_status ik_op_workspace(const ik_plan *plan, uint64_t *bytes, const char **kin
     if (bytes == NULL || kind == NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "the place for the %s is null", bytes == NULL ? "size" : "kind");
     *bytes = plan->workspace_bytes;
-    *kind = ik_workspace_kind(plan->variant);
+    *kind = plan->variant == LOWERED ? "default" : ik_workspace_kind(plan->variant);
     return IK_SUCCESS;
 }
 
@@ -382,7 +234,8 @@ void ik_op_destroy(ik_plan *plan)
 {
     if (plan == NULL || check_sealed(plan) != IK_SUCCESS)
         return;
-    plan->seal = 0;
+    *(volatile uint64_t *)&plan->seal = 0; /* a plain store before free is removed by compilers */
+    ik_lowered_destroy(((described *)(void *)plan)->lowered);
     free((described *)(void *)plan);
 }
 
@@ -391,6 +244,11 @@ ik_status ik_op_packed_layout(ik_plan *plan, uint32_t tensor, uint64_t *bytes, c
     ik_status status = check_sealed(plan);
     if (status != IK_SUCCESS)
         return status;
+    if (plan->variant == LOWERED && bytes != NULL && layout != NULL && tensor < plan->tensor_count) {
+        *bytes = 0;
+        *layout = NULL; /* its parts read constants as they are */
+        return IK_SUCCESS;
+    }
     status = ik_plan_packed_layout(plan, tensor, bytes, layout);
     described *d = (described *)(void *)plan;
     if (status == IK_SUCCESS && *layout != NULL && tensor < d->given && d->alignments[tensor] != 0)
@@ -442,6 +300,10 @@ static ik_status call(const ik_plan *plan, void *const *data, void *workspace, u
     const described *d = (const described *)(const void *)plan;
     if (status != IK_SUCCESS || d->empty)
         return status;
+    if (d->lowered != NULL) {
+        status = ik_check_workspace(plan, workspace, workspace_bytes);
+        return status == IK_SUCCESS ? ik_lowered_call(d->lowered, data, workspace, stream) : status;
+    }
     if (plan->tensor_count <= d->given)
         return ik_call_packed(plan, (const char *)(const void *)data, workspace, workspace_bytes, stream);
     void **all = calloc(plan->tensor_count, sizeof *all);

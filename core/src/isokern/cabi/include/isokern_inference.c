@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "isokern_attributes.h"
 #include "isokern_native.h"
 
 typedef struct ik_function {
@@ -22,13 +23,13 @@ typedef struct ik_property {
 typedef struct ik_dtype {
     int32_t code;
     const char *name, *kind;
-    int32_t block, itemsize, compute;
+    int32_t block, itemsize, compute, storage;
 } ik_dtype;
 
 #include "inference_tables.h"
 
-#define STACK 1024
-#define DEPTH 48 /* nested calls */
+#define STACK 4096
+#define DEPTH 256 /* nested calls: a decomposition emits operators that are decomposed in turn */
 #define LONGEST_OVERLAP (INT64_C(1) << 20)
 #define WIDEST (((ik_wide)INT64_MAX << 63) * 2) /* about 2^127: products saturate here */
 
@@ -54,8 +55,39 @@ struct ik_machine {
     ik_status status;
     int depth;
     uint32_t height;
+    ik_emit *emit; /* what a decomposition emits with, and its first argument */
+    void *emitter;
     ik_value stack[STACK];
 };
+
+/* The machine's state at an entry: a decomposition enters the machine again for each operator that it emits. */
+typedef struct entry {
+    jmp_buf out;
+    int depth;
+    uint32_t height;
+} entry;
+
+static entry save(const ik_machine *m)
+{
+    entry before = { .depth = m->depth, .height = m->height };
+    memcpy(&before.out, &m->out, sizeof before.out);
+    return before;
+}
+
+static void restore(ik_machine *m, const entry *before)
+{
+    memcpy(&m->out, &before->out, sizeof before->out);
+    m->depth = before->depth;
+    m->height = before->height;
+}
+
+/* Leave the function with the status of an error that is met from here on. */
+#define IK_ENTER(m, before) \
+    entry before = save(m); \
+    if (setjmp((m)->out) != 0) { \
+        restore(m, &before); \
+        return (m)->status; \
+    }
 
 static const ik_value NONE = { .tag = IK_V_NONE };
 
@@ -69,6 +101,7 @@ ik_machine *ik_machine_create(void)
     machine->chunks = NULL;
     machine->depth = 0;
     machine->height = 0;
+    machine->emit = NULL;
     return machine;
 }
 
@@ -397,6 +430,7 @@ static void put_float(writer *w, double value)
 }
 
 static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *outer);
+static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b);
 static ik_value call1(ik_machine *m, int32_t function, ik_value argument);
 
 static void put_value(writer *w, ik_value v, bool quoted)
@@ -457,6 +491,49 @@ static ik_value format(ik_machine *m, ik_value v, int32_t style)
 
 /* Arithmetic */
 
+static double number_of(ik_machine *m, ik_value v)
+{ return v.tag == IK_V_FLOAT ? v.as.number : (double)integer_of(m, v); }
+
+/* The largest integer that is not above a number. */
+static ik_value floor_of(ik_machine *m, double x)
+{
+    if (!(x > -0x1p126 && x < 0x1p126))
+        fail(m, "an integer is needed");
+    ik_wide whole = (ik_wide)x;
+    return integer((double)whole > x ? whole - 1 : whole);
+}
+
+/* Powers of integers, and of 2: they need no function whose last bit libraries differ in. */
+static ik_value power(ik_machine *m, ik_value a, ik_value b)
+{
+    const bool whole = is_integer(a) && is_integer(b) && b.as.integer >= 0;
+    if (!is_integer(b) || (!whole && number_of(m, a) != 2))
+        fail(m, "a power of other numbers than integers and 2");
+    ik_value integral = integer(1);
+    double exact = 1;
+    for (ik_wide n = b.as.integer < 0 ? -b.as.integer : b.as.integer; n > 0; n--) {
+        integral = whole ? binary(m, IK_BINARY_MUL, integral, a) : integral;
+        exact = b.as.integer < 0 ? exact / 2 : exact * 2;
+    }
+    return whole ? integral : floating(exact);
+}
+
+static ik_value float_binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
+{
+    if (op == IK_BINARY_POW)
+        return power(m, a, b);
+    const double x = number_of(m, a), y = number_of(m, b);
+    if (y == 0 && (op == IK_BINARY_DIV || op == IK_BINARY_QUOTIENT))
+        fail(m, "division by zero");
+    switch (op) {
+    case IK_BINARY_ADD: return floating(x + y);
+    case IK_BINARY_SUB: return floating(x - y);
+    case IK_BINARY_MUL: return floating(x * y);
+    case IK_BINARY_DIV: return floating(x / y);
+    default: fail(m, "these cannot be computed with");
+    }
+}
+
 static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
 {
     if (is_integer(a) && is_integer(b)) {
@@ -466,6 +543,14 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
         case IK_BINARY_ADD: over = __builtin_add_overflow(x, y, &z); break;
         case IK_BINARY_SUB: over = __builtin_sub_overflow(x, y, &z); break;
         case IK_BINARY_MUL: over = __builtin_mul_overflow(x, y, &z); break;
+        case IK_BINARY_AND: z = x & y; break;
+        case IK_BINARY_OR: z = x | y; break;
+        case IK_BINARY_SHIFT_LEFT:
+            over = y < 0 || y > 126 || __builtin_mul_overflow(x, (ik_wide)1 << (y & 127), &z);
+            break;
+        case IK_BINARY_SHIFT_RIGHT: z = x >> (y < 0 || y > 126 ? 126 : y); break;
+        case IK_BINARY_DIV:
+        case IK_BINARY_POW: return float_binary(m, op, a, b);
         default:
             if (y == 0)
                 fail(m, "division by zero");
@@ -487,6 +572,24 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
         double part = x - (double)(int64_t)x;
         return floating(part < 0 ? part + 1 : part);
     }
+    if ((a.tag == IK_V_FLOAT && (is_integer(b) || b.tag == IK_V_FLOAT)) || (is_integer(a) && b.tag == IK_V_FLOAT))
+        return float_binary(m, op, a, b);
+    if (op == IK_BINARY_OR && a.tag == IK_V_MAP && b.tag == IK_V_MAP) {
+        ik_value both = new_map(m, a.as.map->count + b.as.map->count);
+        for (uint32_t i = 0; i < a.as.map->count + b.as.map->count; i++) {
+            const ik_value *pair = i < a.as.map->count ? &a.as.map->pairs[2 * i] : &b.as.map->pairs[2 * (i - a.as.map->count)];
+            set_key(m, both, pair[0], pair[1]);
+        }
+        return both;
+    }
+    if (op == IK_BINARY_MUL && a.tag == IK_V_TEXT && is_integer(b)) {
+        writer w = { .machine = m };
+        for (ik_wide n = 0; n < b.as.integer; n++)
+            put(&w, a.as.text, a.length);
+        return writer_text(&w);
+    }
+    if (op == IK_BINARY_MUL && is_integer(a) && is_sequence(b))
+        return binary(m, op, b, a);
     if (op == IK_BINARY_ADD && is_sequence(a) && is_sequence(b)) {
         ik_value both = copy_as(m, a, a.tag);
         for (uint32_t i = 0; i < b.as.sequence->count; i++)
@@ -689,6 +792,8 @@ static ik_value field(ik_machine *m, ik_value v, const char *name)
             return integer(d->block);
         if (strcmp(name, "itemsize") == 0)
             return integer(d->itemsize);
+        if (strcmp(name, "storage") == 0)
+            return truth(d->storage != 0);
         if (strcmp(name, "compute") == 0)
             return (ik_value){ .tag = IK_V_DTYPE, .as.integer = d->compute };
     } else if (v.tag == IK_V_RECORD) {
@@ -759,6 +864,21 @@ static ik_wide sum_of(reader *r)
 }
 
 /* Loop bodies: (kind, name, value) of each part, as `body_parts` of generic.py returns them */
+
+int ik_find_function(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof ik_code_names / sizeof *ik_code_names; i++)
+        if (strncmp(ik_code_names[i], "fn_", 3) == 0 && strlen(ik_code_names[i] + 3) == length
+            && memcmp(ik_code_names[i] + 3, name, length) == 0)
+            return (int)i;
+    return -1;
+}
+
+int ik_count_operands(int code)
+{
+    static const int takes[] = IK_OPERANDS;
+    return takes[code];
+}
 
 static ik_value body_parts(ik_machine *m, ik_value v)
 {
@@ -854,6 +974,57 @@ static ik_value zip(ik_machine *m, const ik_value *given, uint32_t count)
     return result;
 }
 
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_word(char c) { return is_letter(c) || c == '_' || (c >= '0' && c <= '9'); }
+
+/* An expression with names replaced by other expressions. */
+static ik_value substitute(ik_machine *m, ik_value text, const ik_map *values)
+{
+    writer w = { .machine = m };
+    const char *end = text.as.text + text.length;
+    for (const char *at = text.as.text; at < end;) {
+        const char *start = at;
+        const bool number = (*at >= '0' && *at <= '9') || *at == '.';
+        while (at < end && (is_word(*at) || (number && (*at == '.' || ((*at == '-' || *at == '+') && at[-1] == 'e')))))
+            at++;
+        if (at == start) {
+            put(&w, at++, 1);
+            continue;
+        }
+        const ik_value word = text_of(start, (size_t)(at - start));
+        const ik_value *found = number ? NULL : find_key(values, word);
+        put_text(&w, found != NULL ? "(" : "");
+        put(&w, found != NULL ? found->as.text : start, found != NULL ? found->length : word.length);
+        put_text(&w, found != NULL ? ")" : "");
+    }
+    return writer_text(&w);
+}
+
+static ik_value best_by(ik_machine *m, ik_value given, ik_value key, bool largest)
+{
+    const ik_sequence *s = sequence_of(m, given).as.sequence;
+    ik_value best = NONE, most = NONE;
+    if (s->count == 0)
+        fail(m, "the largest of nothing");
+    for (uint32_t i = 0; i < s->count; i++) {
+        push(m, s->items[i]);
+        ik_value own = call_value(m, key, 1);
+        int order = i == 0 ? 0 : compare(m, own, most);
+        if (i == 0 || (largest ? order > 0 : order < 0))
+            best = s->items[i], most = own;
+    }
+    return best;
+}
+
+/* The record of the operator of a name. */
+static ik_value find_record(ik_machine *m, ik_value name)
+{
+    for (size_t i = 0; i < sizeof ik_records / sizeof *ik_records; i++)
+        if (equal(field_of(m, ik_records[i], "name"), name))
+            return ik_records[i];
+    fail(m, "no operator has this name");
+}
+
 static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_t n)
 {
     switch (which) {
@@ -893,6 +1064,8 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         return best;
     }
     case IK_BUILTIN_ABS: {
+        if (x[0].tag == IK_V_FLOAT)
+            return floating(x[0].as.number < 0 ? -x[0].as.number : x[0].as.number);
         ik_wide value = integer_of(m, x[0]);
         return integer(value < 0 ? -value : value);
     }
@@ -915,7 +1088,7 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
     case IK_BUILTIN_ENUMERATE: {
         ik_value s = sequence_of(m, x[0]), numbers = new_sequence(m, IK_V_LIST, s.as.sequence->count);
         for (uint32_t i = 0; i < s.as.sequence->count; i++)
-            append(m, numbers, integer(i));
+            append(m, numbers, integer(i + (n > 1 ? integer_of(m, x[1]) : 0)));
         const ik_value both[2] = { numbers, s };
         return zip(m, both, 2);
     }
@@ -931,7 +1104,27 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
     case IK_BUILTIN_LIST: return n ? copy_as(m, x[0], IK_V_LIST) : new_sequence(m, IK_V_LIST, 4);
     case IK_BUILTIN_TUPLE: return n ? copy_as(m, x[0], IK_V_TUPLE) : new_sequence(m, IK_V_TUPLE, 1);
     case IK_BUILTIN_SET: return n ? unique(m, x[0]) : new_sequence(m, IK_V_LIST, 4);
-    case IK_BUILTIN_FROMKEYS: return unique(m, x[0]);
+    case IK_BUILTIN_FROMKEYS: {
+        ik_value keys = unique(m, x[0]), map = new_map(m, keys.as.sequence->count);
+        for (uint32_t i = 0; i < keys.as.sequence->count; i++)
+            set_key(m, map, keys.as.sequence->items[i], n > 1 ? x[1] : NONE);
+        return n > 1 ? map : keys;
+    }
+    case IK_BUILTIN_PRODUCT: { /* of iterables: the last one changes first */
+        ik_value rows = new_sequence(m, IK_V_LIST, 8), lists = sequence_of(m, x[0]);
+        append(m, rows, new_sequence(m, IK_V_TUPLE, 1));
+        for (uint32_t i = 0; i < lists.as.sequence->count; i++) {
+            ik_value longer = new_sequence(m, IK_V_LIST, 8), items = sequence_of(m, lists.as.sequence->items[i]);
+            for (uint32_t r = 0; r < rows.as.sequence->count; r++)
+                for (uint32_t k = 0; k < items.as.sequence->count; k++) {
+                    ik_value row = copy_as(m, rows.as.sequence->items[r], IK_V_TUPLE);
+                    append(m, row, items.as.sequence->items[k]);
+                    append(m, longer, row);
+                }
+            rows = longer;
+        }
+        return rows;
+    }
     case IK_BUILTIN_DICT: {
         ik_value map = new_map(m, 0), s = n ? sequence_of(m, x[0]) : new_sequence(m, IK_V_LIST, 1);
         for (uint32_t i = 0; i < s.as.sequence->count; i++) {
@@ -970,13 +1163,74 @@ static ik_value builtin(ik_machine *m, int32_t which, const ik_value *x, uint32_
         return r.names;
     }
     case IK_BUILTIN_BODY_PARTS: return body_parts(m, x[0]);
+    case IK_BUILTIN_MAX_BY:
+    case IK_BUILTIN_MIN_BY: return best_by(m, x[0], x[1], which == IK_BUILTIN_MAX_BY);
+    case IK_BUILTIN_SORTED_BY: return sort(m, x[0], x[1]);
+    case IK_BUILTIN_UNZIP: {
+        ik_value rows = sequence_of(m, x[0]);
+        return zip(m, rows.as.sequence->items, rows.as.sequence->count);
+    }
+    case IK_BUILTIN_IS_SEQUENCE: return truth(is_sequence(x[0]));
+    case IK_BUILTIN_IS_FLOAT: return truth(x[0].tag == IK_V_FLOAT);
+    case IK_BUILTIN_RECORD: return (ik_value){ .tag = IK_V_RECORD, .as.map = x[0].as.map };
+    case IK_BUILTIN_EMIT: {
+        ik_value made;
+        ik_status status = m->emit(m->emitter, x[0], x[1], x[2], x[3], &made);
+        if (status != IK_SUCCESS)
+            stop(m, status);
+        return made;
+    }
+    case IK_BUILTIN_FIND: return find_record(m, x[0]);
+    case IK_BUILTIN_GCD: {
+        ik_wide a = integer_of(m, x[0]), b = integer_of(m, x[1]);
+        while (b != 0) {
+            ik_wide rest = a % b;
+            a = b, b = rest;
+        }
+        return integer(a < 0 ? -a : a);
+    }
+    case IK_BUILTIN_POW_MODULO: { /* an inverse is searched for: the numbers are steps of windows */
+        ik_wide base = integer_of(m, x[0]), modulus = integer_of(m, x[2]);
+        if (integer_of(m, x[1]) != -1 || modulus <= 0)
+            fail(m, "an inverse is needed");
+        for (ik_wide i = 0; i < modulus; i++)
+            if ((base % modulus * i - 1) % modulus == 0)
+                return integer(i);
+        fail(m, "a number has no inverse");
+    }
+    case IK_BUILTIN_FLOOR: return floor_of(m, number_of(m, x[0]));
+    case IK_BUILTIN_CEIL: return integer(-floor_of(m, -number_of(m, x[0])).as.integer);
+    case IK_BUILTIN_ROUND: { /* to the nearest, and of two to the even one */
+        const double value = number_of(m, x[0]);
+        ik_wide low = floor_of(m, value).as.integer;
+        const double over = value - (double)low;
+        return integer(low + (over > 0.5 || (over == 0.5 && (low & 1) != 0)));
+    }
+    case IK_BUILTIN_INT: {
+        if (is_integer(x[0]))
+            return integer(x[0].as.integer);
+        const double value = number_of(m, x[0]);
+        return value < 0 ? integer(-floor_of(m, -value).as.integer) : floor_of(m, value);
+    }
+    case IK_BUILTIN_FLOAT: return floating(number_of(m, x[0]));
+    case IK_BUILTIN_FLOAT32: return floating((double)(float)number_of(m, x[0]));
+    case IK_BUILTIN_BOOL: return truth(truth_of(x[0]));
+    case IK_BUILTIN_STR: return format(m, x[0], 0);
+    case IK_BUILTIN_REPR: return format(m, x[0], 1);
+    case IK_BUILTIN_ISNAN: return truth(isnan(number_of(m, x[0])));
+    case IK_BUILTIN_ISINF: return truth(isinf(number_of(m, x[0])));
+    case IK_BUILTIN_ISFINITE: return truth(isfinite(number_of(m, x[0])));
+    case IK_BUILTIN_SQRT: return floating(__builtin_sqrt(number_of(m, x[0])));
+    /* Expressions are texts here */
+    case IK_BUILTIN_EXPR: return format(m, x[1], 0);
+    case IK_BUILTIN_PARSE:
+    case IK_BUILTIN_TO_TEXT: return x[0];
+    case IK_BUILTIN_SUBSTITUTE: return substitute(m, x[0], x[1].as.map);
     default: fail(m, "no such function");
     }
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const ik_value *x)
+static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const ik_value *x, uint32_t n)
 {
     const char *data = self.as.text, *end = data + self.length;
     switch (which) {
@@ -1034,6 +1288,33 @@ static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const i
             fail(m, "a text is not in another");
         return integer(at - data);
     }
+    case IK_METHOD_FORMAT: { /* "{name}" becomes the text of the name's value, "{}" that of the next one */
+        writer w = { .machine = m };
+        uint32_t next = 0;
+        for (const char *c = data; c < end; c++) {
+            const char *close = *c == '{' ? memchr(c, '}', (size_t)(end - c)) : NULL;
+            if (close == NULL) {
+                put(&w, c, 1);
+                continue;
+            }
+            if (close == c + 1 && next == n)
+                fail(m, "a text has more places than values");
+            ik_value given = close == c + 1 ? x[next++] : *item_at(m, x[0], text_of(c + 1, (size_t)(close - c - 1)));
+            ik_value shown = format(m, given, 0);
+            put(&w, shown.as.text, shown.length);
+            c = close;
+        }
+        return writer_text(&w);
+    }
+    case IK_METHOD_COUNT: {
+        ik_wide count = 0;
+        for (const char *c = data; c + x[0].length <= end && x[0].length > 0;) {
+            const bool found = memcmp(c, x[0].as.text, x[0].length) == 0;
+            count += found;
+            c += found ? x[0].length : 1;
+        }
+        return integer(count);
+    }
     default: fail(m, "a text has no such method");
     }
 }
@@ -1041,11 +1322,17 @@ static ik_value text_method(ik_machine *m, int32_t which, ik_value self, const i
 static ik_value method(ik_machine *m, int32_t which, ik_value self, const ik_value *x, uint32_t n)
 {
     if (self.tag == IK_V_TEXT)
-        return text_method(m, which, self, x);
+        return text_method(m, which, self, x, n);
     if (self.tag == IK_V_MAP) {
         ik_value *found = n > 0 ? find_key(self.as.map, x[0]) : NULL;
         switch (which) {
         case IK_METHOD_KEYS: return sequence_of(m, self);
+        case IK_METHOD_VALUES: {
+            ik_value values = new_sequence(m, IK_V_LIST, self.as.map->count);
+            for (uint32_t i = 0; i < self.as.map->count; i++)
+                append(m, values, self.as.map->pairs[2 * i + 1]);
+            return values;
+        }
         case IK_METHOD_GET: return found != NULL ? *found : n > 1 ? x[1] : NONE;
         case IK_METHOD_SETDEFAULT:
             if (found != NULL)
@@ -1065,10 +1352,43 @@ static ik_value method(ik_machine *m, int32_t which, ik_value self, const ik_val
         default: fail(m, "a mapping has no such method");
         }
     }
+    if (which == IK_METHOD_BIT_LENGTH) {
+        ik_wide rest = integer_of(m, self), bits = 0;
+        for (rest = rest < 0 ? -rest : rest; rest > 0; rest >>= 1)
+            bits++;
+        return integer(bits);
+    }
     if (!is_sequence(self))
         fail(m, "this has no methods");
     switch (which) {
     case IK_METHOD_APPEND: append(m, self, x[0]); return NONE;
+    case IK_METHOD_EXTEND: {
+        const ik_sequence *more = sequence_of(m, x[0]).as.sequence;
+        for (uint32_t i = 0; i < more->count; i++)
+            append(m, self, more->items[i]);
+        return NONE;
+    }
+    case IK_METHOD_INSERT:
+    case IK_METHOD_POP: {
+        ik_sequence *s = self.as.sequence;
+        if (which == IK_METHOD_INSERT)
+            append(m, self, NONE);
+        const ik_value last = integer(-1), popped = *item_at(m, self, n == 0 ? last : x[0]);
+        const uint32_t at = (uint32_t)(item_at(m, self, n == 0 ? last : x[0]) - s->items);
+        if (which == IK_METHOD_POP) {
+            memmove(s->items + at, s->items + at + 1, (--s->count - at) * sizeof *s->items);
+            return popped;
+        }
+        memmove(s->items + at + 1, s->items + at, (s->count - 1 - at) * sizeof *s->items);
+        s->items[at] = x[1];
+        return NONE;
+    }
+    case IK_METHOD_COUNT: {
+        ik_wide count = 0;
+        for (uint32_t i = 0; i < self.as.sequence->count; i++)
+            count += equal(self.as.sequence->items[i], x[0]);
+        return integer(count);
+    }
     case IK_METHOD_ADD:
         if (!contains(m, self, x[0]))
             append(m, self, x[0]);
@@ -1153,6 +1473,14 @@ static void step(ik_machine *m, int32_t op, const int32_t *operands, ik_frame *f
         unpack(
             m, top[-1], (uint32_t)operands[0], op == IK_DO_UNPACK ? 0 : (uint32_t)operands[1], op == IK_DO_UNPACK_STAR);
         return;
+    case IK_DO_SPREAD: {
+        const ik_sequence *s = sequence_of(m, m->stack[--m->height]).as.sequence;
+        if (s->count != (uint32_t)operands[0])
+            fail(m, "a call does not fit its function");
+        for (uint32_t i = 0; i < s->count; i++)
+            push(m, s->items[i]);
+        return;
+    }
     case IK_DO_BINARY:
         top[-2] = binary(m, operands[0], top[-2], top[-1]);
         m->height--;
@@ -1243,6 +1571,7 @@ static int32_t width_of(int32_t op)
     case IK_DO_STORE:
     case IK_DO_APPEND_TO:
     case IK_DO_UNPACK:
+    case IK_DO_SPREAD:
     case IK_DO_BINARY:
     case IK_DO_COMPARE:
     case IK_DO_JUMP:
@@ -1313,13 +1642,11 @@ static ik_value run(ik_machine *m, int32_t function, uint32_t given, ik_frame *o
 
 static ik_status enter(ik_machine *m, int32_t function, const ik_value *given, uint32_t count, ik_value *result)
 {
-    m->height = 0;
-    m->depth = 0;
-    if (setjmp(m->out) != 0)
-        return m->status;
+    IK_ENTER(m, before)
     for (uint32_t i = 0; i < count; i++)
         push(m, given[i]);
     *result = run(m, function, count, NULL);
+    restore(m, &before);
     return IK_SUCCESS;
 }
 
@@ -1337,12 +1664,43 @@ ik_status ik_machine_infer(
     return enter(machine, IK_ENTRY_INFER, given, 4, result);
 }
 
+bool ik_machine_shares(uint32_t operator_) { return ik_shares[operator_] != 0; }
+
+bool ik_machine_decomposes(uint32_t operator_) { return ik_decompositions[operator_] >= 0; }
+
+ik_status ik_machine_decompose(ik_machine *machine, uint32_t operator_, ik_emit *emit, void *emitter, ik_value inputs,
+    ik_value attributes, ik_value outputs, ik_value *result)
+{
+    const ik_value given[4] = { NONE, inputs, attributes, outputs };
+    machine->emit = emit;
+    machine->emitter = emitter;
+    ik_status status = enter(machine, ik_decompositions[operator_], given, 4, result);
+    if (status == IK_SUCCESS && !is_sequence(*result))
+        status = ik_machine_sequence(machine, IK_V_TUPLE, result, 1, result);
+    return status;
+}
+
+ik_status ik_machine_value(ik_machine *machine, ik_value spec, uint32_t number, ik_value *result)
+{
+    IK_ENTER(machine, before)
+    ik_value value = new_map(machine, 2);
+    set_key(machine, value, text_of("spec", 4), spec);
+    set_key(machine, value, text_of("number", 6), integer(number));
+    value.tag = IK_V_RECORD;
+    *result = value;
+    restore(machine, &before);
+    return IK_SUCCESS;
+}
+
+ik_value ik_machine_field(ik_value record, const char *name)
+{
+    const ik_value *found = find_key(record.as.map, text_of(name, strlen(name)));
+    return found != NULL ? *found : NONE;
+}
+
 ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_value *result)
 {
-    machine->height = 0;
-    machine->depth = 0;
-    if (setjmp(machine->out) != 0)
-        return machine->status;
+    IK_ENTER(machine, before)
     ik_value shape = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim),
              strides = new_sequence(machine, IK_V_TUPLE, (uint32_t)tensor->ndim);
     for (int32_t i = 0; i < tensor->ndim; i++) {
@@ -1351,39 +1709,40 @@ ik_status ik_machine_describe(ik_machine *machine, const ik_tensor *tensor, ik_v
     }
     *result = new_desc(
         machine, (ik_value){ .tag = IK_V_DTYPE, .as.integer = tensor->dtype }, shape, strides, integer(tensor->offset));
+    restore(machine, &before);
     return IK_SUCCESS;
 }
 
 ik_status ik_machine_map(ik_machine *machine, const ik_value *pairs, uint32_t count, ik_value *result)
 {
-    if (setjmp(machine->out) != 0)
-        return machine->status;
+    IK_ENTER(machine, before)
     ik_value map = new_map(machine, count);
     for (uint32_t i = 0; i < count; i++)
         set_key(machine, map, pairs[2 * i], pairs[2 * i + 1]);
     *result = map;
+    restore(machine, &before);
     return IK_SUCCESS;
 }
 
 ik_status ik_machine_sequence(ik_machine *machine, ik_tag tag, const ik_value *items, uint32_t count, ik_value *result)
 {
-    if (setjmp(machine->out) != 0)
-        return machine->status;
+    IK_ENTER(machine, before)
     ik_value list = new_sequence(machine, tag, count);
     for (uint32_t i = 0; i < count; i++)
         append(machine, list, items[i]);
     *result = list;
+    restore(machine, &before);
     return IK_SUCCESS;
 }
 
 ik_status ik_machine_text(ik_machine *machine, ik_value value, const char **text)
 {
-    if (setjmp(machine->out) != 0)
-        return machine->status;
+    IK_ENTER(machine, before)
     writer w = { .machine = machine };
     put_value(&w, value, true);
     put(&w, "", 1);
     *text = w.data;
+    restore(machine, &before);
     return IK_SUCCESS;
 }
 

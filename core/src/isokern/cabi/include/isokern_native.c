@@ -350,18 +350,26 @@ void ik_calls_free(const ik_call *calls, uint64_t count)
     free((void *)(uintptr_t)calls);
 }
 
-/* Run a plan that select or supported accepted; checks only what can change between calls. */
-static ik_status run(const ik_plan *given, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+ik_status ik_check_workspace(const ik_plan *plan, const void *workspace, uint64_t workspace_bytes)
 {
-    ik_plan copy;
-    const ik_plan *plan = given;
-    const ik_variant *v = &ik_variants[given->variant];
     if (workspace_bytes < plan->workspace_bytes || (plan->workspace_bytes != 0 && workspace == NULL))
         return ik_fail(IK_INSUFFICIENT_WORKSPACE, "workspace of %llu bytes; allowed: at least %llu",
             (unsigned long long)workspace_bytes, (unsigned long long)plan->workspace_bytes);
     if (plan->workspace_bytes != 0 && (uintptr_t)workspace % IK_ALIGNMENT != 0)
         return ik_fail(
             IK_INSUFFICIENT_WORKSPACE, "workspace at %p; allowed: an address divisible by %d", workspace, IK_ALIGNMENT);
+    return IK_SUCCESS;
+}
+
+/* Run a plan that select or supported accepted; checks only what can change between calls. */
+static ik_status run(const ik_plan *given, void *const *data, void *workspace, uint64_t workspace_bytes, void *s)
+{
+    ik_plan copy;
+    const ik_plan *plan = given;
+    const ik_variant *v = &ik_variants[given->variant];
+    ik_status checked = ik_check_workspace(plan, workspace, workspace_bytes);
+    if (checked != IK_SUCCESS)
+        return checked;
     if (plan->attrs == NULL) {
         const ik_operator *op = ik_find_operator(plan->kind);
         if (op == NULL)

@@ -109,6 +109,9 @@ ik_status ik_call_packed(
     const ik_plan *plan, const char *data, void *workspace, uint64_t workspace_bytes, void *stream);
 ik_status ik_run_one(const ik_call *call);
 
+/* Whether a call's workspace is as large as its plan says, and aligned. */
+ik_status ik_check_workspace(const ik_plan *plan, const void *workspace, uint64_t workspace_bytes);
+
 /* Record why a call fails, for ik_last_error(); return `status`. */
 ik_status ik_fail(ik_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -21,7 +21,7 @@ from ...declare.operator import Operator
 from ...layout import TensorDesc
 from ...ops import all_operators
 from .compiler import Compiler
-from .words import Unsupported, c_text, machine_numbers
+from .words import Unsupported, c_text, c_words, machine_numbers
 
 __all__ = ["Unsupported", "attribute_tables", "inference_tables"]
 
@@ -39,6 +39,8 @@ def inference_tables() -> str:
     return machine_numbers() + Compiler().tables(entries, operators)
 
 
+# What is packed in the place of a required attribute, before it is set
+_NEUTRAL: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "ints": (), "text": "", "body": "x0", "choice": ""}
 _LETTERS = {"int": "i", "float": "f", "bool": "b", "ints": "l", "choice": "c", "text": "t", "body": "p"}
 
 
@@ -59,10 +61,17 @@ def attribute_tables() -> str:
             texts = f"{c_text(a.allowed.encode())}, {choices}, {len(a.choices)}, {int(a.default is REQUIRED)}"
             listed.append(f"    {{ \"{a.name}\", '{_LETTERS[a.kind]}', {offset}, {low}, {high}, {texts} }},")
         name = f"ik_attributes_{o.name}" if listed else "0"
+        optional = "0"
+        if o.attrs.attrs and o.attrs.default_blob() is None and any(a.default is not REQUIRED for a in o.attrs.attrs):
+            optional = f"ik_optional_{o.name}"
+            neutral = {a.name: a.choices[0] if a.choices else _NEUTRAL[a.kind] for a in o.attrs.attrs}
+            given = {a.name: neutral[a.name] if a.default is REQUIRED else a.default for a in o.attrs.attrs}
+            blob = o.attrs.pack(given)
+            lines.append(f"static const uint64_t {optional}[] = {{ {c_words(blob)} }};")
         if listed:
             lines += [f"static const ik_attribute {name}[] = {{", *listed, "};"]
         types = ", ".join(f'"{t.type}"' for t in o.signature.outputs)
-        rows.append(f"    {{ {name}, {len(listed)}, {{ {types} }} }},")
+        rows.append(f"    {{ {name}, {len(listed)}, {{ {types} }}, {optional} }},")
     most = max(len(o.signature.outputs) for o in all_operators())
-    head = f"const ik_attribute *attributes; uint32_t count; const char *output_types[{most}];"
+    head = f"const ik_attribute *attributes; uint32_t count; const char *output_types[{most}]; const void *optional;"
     return "\n".join([*lines, f"static const struct {{ {head} }} ik_attribute_tables[] = {{", *rows, "};", ""])

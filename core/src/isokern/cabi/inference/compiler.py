@@ -50,6 +50,7 @@ class Compiler(Tables):
         self._known: dict[Any, int] = {}
         self._known_functions: dict[int, int] = {}
         self._held: list[Any] = []  # keeps objects alive, so that no id is reused
+        self.refused: dict[str, str] = {}  # operator → what in its decomposition the machine does not have
         self.names: dict[str, int] = {}
         self.properties: dict[str, int] = {}  # property of a description → function
 
@@ -72,6 +73,24 @@ class Compiler(Tables):
             scope = {**vars(builtins), **given.__globals__, **closed.nonlocals}
             Scope(self, made, tree, scope, None, given in vars(Emitter).values())
         return self._known_functions[key]
+
+    def decomposition(self, operator: Operator) -> int | None:
+        """Return the number of the function that decomposes an operator; None if there is none, or not one in C."""
+        if operator.decompose is None:
+            return None
+        lists = (self.functions, self.constants, self._definitions)
+        maps: tuple[dict[Any, int], ...] = (self._known, self._known_functions, self.names, self.properties)
+        before = [len(x) for x in lists], [dict(x) for x in maps]
+        try:
+            return self.function(operator.decompose)
+        except Unsupported as why:
+            for made, count in zip(lists, before[0], strict=True):
+                del made[count:]
+            for known, old in zip(maps, before[1], strict=True):
+                known.clear()
+                known.update(old)
+            self.refused[operator.name] = str(why)
+            return None
 
     def constant(self, given: Any) -> int:
         """Return the number of a constant."""
@@ -144,6 +163,7 @@ class Compiler(Tables):
         for name in ("is_contiguous",):
             self._property(name)
         records = [self._initialiser(o) for o in operators]
+        decompositions = [self.decomposition(o) for o in operators]
         code: list[int] = []
         rows = []
         for made in self.functions:
@@ -153,6 +173,10 @@ class Compiler(Tables):
         lines += ["static const ik_value ik_constants[] = {", *(f"    {c}," for c in self.constants), "};"]
         lines += ["static const ik_value ik_records[] = { /* in the order of the operator table */"]
         lines += [f"    {r}," for r in records] + ["};"]
+        numbers_of = ", ".join(str(-1 if n is None else n) for n in decompositions)
+        lines += [f"static const int32_t ik_decompositions[] = {{ {numbers_of} }}; /* functions, of the same operators */"]
+        shares = ", ".join(str(int(bool(o.aliases or o.inout))) for o in operators)
+        lines += [f"static const unsigned char ik_shares[] = {{ {shares} }}; /* an output may be stored in an input */"]
         lines += [f"static const int32_t ik_code[] = {{ {', '.join(map(str, code))} }};"]
         lines += ["static const ik_function ik_functions[] = {", *rows, "};"]
         lines += [f"enum {{ {', '.join(f'IK_ENTRY_{name.upper()} = {n}' for name, n in numbers.items())} }};"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import itertools
 import typing
 from collections.abc import Iterable, Mapping
 from types import FunctionType, ModuleType
@@ -348,6 +349,10 @@ class Expressions:
             self._mapping([*named, *node.keywords])
             self._builtin("RECORD", 1)
             return
+        if target is dataclasses.replace:
+            self._mapping([ast.keyword(None, node.args[0]), *node.keywords])
+            self._builtin("RECORD", 1)
+            return
         if target is map and len(node.args) == 2:
             made = ast.Call(node.args[0], [ast.Name("mapped", ast.Load())], [])
             each = ast.comprehension(ast.Name("mapped", ast.Store()), node.args[1], [], 0)
@@ -463,6 +468,12 @@ class Expressions:
             self._expression(node.args[0])
             self._expression(keys[0])
             self._builtin(f"{BUILTINS[target]}_BY", 2)
+            return
+        if target is itertools.product:
+            if node.keywords:
+                raise self._fail(node)
+            self._items(node.args)
+            self._builtin("PRODUCT", 1)
             return
         if target in (max, min, zip) and any(isinstance(a, ast.Starred) for a in node.args):
             self._items(node.args)

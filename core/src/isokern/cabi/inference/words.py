@@ -114,6 +114,7 @@ BUILTINS: dict[Any, str] = {
     (min, "key"): "MIN_BY",
     (sorted, "key"): "SORTED_BY",
     (zip, "*"): "UNZIP",
+    itertools.product: "PRODUCT",
     isinstance: "IS_SEQUENCE",
     math.gcd: "GCD",
     math.floor: "FLOOR",
@@ -160,7 +161,7 @@ METHODS = [
     "insert",
     "pop",
     "count",
-    "upper",
+    "bit_length",
 ]
 
 
@@ -187,6 +188,11 @@ def c_text(data: bytes) -> str:
     return '"' + "".join(parts) + '"'
 
 
+def c_words(blob: bytes) -> str:
+    """Return packed attributes as C words."""
+    return ", ".join(f"UINT64_C({int.from_bytes(blob[i : i + 8], 'little'):#x})" for i in range(0, len(blob), 8))
+
+
 def machine_numbers() -> str:
     """Return the enumerations that the machine in C shares with the compiler."""
     groups = {
@@ -197,7 +203,9 @@ def machine_numbers() -> str:
         "METHOD": [m.upper() for m in METHODS],
     }
     lines = [f"enum {{ {', '.join(f'IK_{group}_{n}' for n in names)} }};" for group, names in groups.items()]
-    kinds = ", ".join(f'{{ {d.code}, "{d.name}", "{d.kind}", {d.block}, {d.itemsize}, {d.compute.code} }}' for d in ALL)
+    kinds = ", ".join(
+        f'{{ {d.code}, "{d.name}", "{d.kind}", {d.block}, {d.itemsize}, {d.compute.code}, {int(d.storage)} }}' for d in ALL
+    )
     lines.append(f"static const ik_dtype ik_dtypes[] = {{ {kinds} }};")
     lines.append(
         f"static const char *const ik_code_names[] = {{ {', '.join(c_text(n.encode()) for n in CODE_NAMES)} }};"
