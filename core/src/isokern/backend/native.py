@@ -157,16 +157,14 @@ class NativeLibrary:
     def fail(self, status: int, operator: Operator | None = None) -> None:
         """Raise the typed error of a call, or of a synchronise, that failed.
 
-        A text `value:AT:VALUE[:KIND]` reports a bad value that a kernel found: the error's text is then the operator's
-        `device_error`, filled in.
+        The text of a bad value that a kernel found begins with its operator's name.
         """
         text = self.last_error()
-        if text.startswith("value:"):
-            _, at, value, *kind = text.split(":")
-            operator = by_kind(int(kind[0])) if kind else operator
-            if operator is not None and operator.device_error:
-                text = operator.device_error.format(at=at, value=value)
-        where = "synchronize" if operator is None else operator.name
+        named = text.partition(": ")[0]
+        if operator is None:
+            where = named if named in self.fingerprints else "synchronize"
+        else:
+            where = operator.name
         raise_for(status, where, text.removeprefix(f"{where}: "))
 
 

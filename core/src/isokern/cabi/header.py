@@ -14,7 +14,7 @@ from ..expr.tree import BINARY_FUNCTIONS, INTEGER_FUNCTIONS, UNARY_FUNCTIONS, Ex
 from ..layout import MAX_RANK
 from ..ops import all_operators, find
 from ..status import Status
-from .inference.words import c_words
+from .inference.words import c_text, c_words
 from .plan import ABI_VERSION, CallRecord, PlanRecord, TensorRecord
 
 _TYPES: dict[type, str] = {
@@ -243,10 +243,11 @@ def operator_table() -> str:
         inputs = len(o.signature.inputs)
         variadic = any(i.variadic for i in o.signature.inputs)
         outputs = len(o.signature.outputs)
+        error = c_text(o.device_error.encode()) if o.device_error else "0"
         optional = sum(1 << i for i, t in enumerate((*o.signature.outputs, *o.signature.inputs)) if t.optional)
         rows.append(
             f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
-            f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)} }},"
+            f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)}, {error} }},"
         )
     return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
 

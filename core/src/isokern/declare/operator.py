@@ -266,6 +266,9 @@ class Operator:
                 raise InvalidArgument(
                     self.name, f"dtype {name} of the output is not given", allowed=names(self.signature.types[name])
                 )
+            if named[name] not in self.signature.types[name]:
+                allowed = names(self.signature.types[name])
+                raise BadTensorDtype(self.name, f"dtype {name} of the output is {named[name].name}", allowed=allowed)
             types[name] = named[name]
         self.check_combination(types)
         shapes = self.output_shapes(inputs, values, scope, None)

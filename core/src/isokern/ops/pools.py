@@ -295,9 +295,9 @@ def _bins_of_axis(e: Emitter[V], x: V, out: int) -> V:
         return e("reduce_max", e.reshape(x, (lead, out, size // out, rest)), axes=(2,))
     runs = bins(size, out)
     if out <= MOST_SLICES:
-        parts = [e("slice", x, starts=(r[0],), ends=(r[-1] + 1,), axes=(1,)) for r in runs]
+        parts = [e("slice", x, starts=(r.start,), ends=(r.stop,), axes=(1,)) for r in runs]
         return e("concat", *(e("reduce_max", part, axes=(1,), keepdims=True) for part in parts), axis=1)
-    longest = max(len(r) for r in runs)
+    longest = max(r.stop - r.start for r in runs)
     begin, end = f"quotient(x0 * {size}, {out})", f"quotient((x0 + 1) * {size} + {out - 1}, {out})"
     at = e.loop("o,k->ok", f"minimum({begin} + x1, {end} - 1)", e.iota(out, I64), e.iota(longest, I64))
     return e("reduce_max", e("gather", x, at, axis=1), axes=(2,))

@@ -18,15 +18,21 @@ ik_status ik_memory_alloc(uint64_t bytes, const char *kind, void **memory)
     *memory = NULL;
     if (strcmp(kind, "default") != 0)
         return ik_fail(IK_INVALID_ARGUMENT, "memory of kind %s; allowed: default", kind);
-    if (bytes <= SIZE_MAX - IK_ALIGNMENT)
-        *memory = aligned_alloc(IK_ALIGNMENT, (bytes / IK_ALIGNMENT + 1) * IK_ALIGNMENT);
-    if (*memory == NULL)
+    /* calloc does not touch the pages that the system zeroes; where its memory begins is kept before ours */
+    char *base = bytes <= SIZE_MAX - 2 * IK_ALIGNMENT ? calloc(1, bytes + 2 * IK_ALIGNMENT) : NULL;
+    if (base == NULL)
         return ik_fail(IK_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)bytes);
-    memset(*memory, 0, bytes);
+    void **found = (void **)(void *)(base + 2 * IK_ALIGNMENT - (uintptr_t)base % IK_ALIGNMENT);
+    found[-1] = base;
+    *memory = found;
     return IK_SUCCESS;
 }
 
-void ik_memory_free(void *memory) { free(memory); }
+void ik_memory_free(void *memory)
+{
+    if (memory != NULL)
+        free(((void **)memory)[-1]);
+}
 
 static ik_status copy(void *to, const void *from, uint64_t bytes, void *stream)
 {

@@ -798,6 +798,8 @@ static ik_value field(ik_machine *m, ik_value v, const char *name)
             return (ik_value){ .tag = IK_V_DTYPE, .as.integer = d->compute };
     } else if (v.tag == IK_V_RECORD) {
         return field_of(m, v, name);
+    } else if (v.tag == IK_V_SLICE) {
+        return v.as.sequence->items[strcmp(name, "stop") == 0 ? 1 : 0];
     }
     fail(m, name);
 }

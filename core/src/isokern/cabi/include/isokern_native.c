@@ -2,7 +2,9 @@
  * error. */
 #include "isokern_native.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +37,41 @@ const char *ik_layout_name(const char *format, ...)
     return name;
 }
 
+/* A value that a kernel found: until its operator is known, it has no text. */
+static _Thread_local struct {
+    bool waits;
+    int64_t at, value;
+} bad;
+
 ik_status ik_bad_value(int64_t at, int64_t value)
-{ return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld", (long long)at, (long long)value); }
+{
+    bad.waits = true;
+    bad.at = at;
+    bad.value = value;
+    return ik_fail(IK_INVALID_ARGUMENT, "value %lld at %lld", (long long)value, (long long)at);
+}
 
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value)
-{ return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", (long long)at, (long long)value, kind); }
+{
+    const ik_operator *op = ik_find_operator(kind);
+    bad.waits = false;
+    if (op == NULL || op->device_error == NULL)
+        return ik_fail(IK_INVALID_ARGUMENT, "%s: value %lld at %lld", op == NULL ? "kernel" : op->name,
+            (long long)value, (long long)at);
+    char text[256];
+    size_t length = 0;
+    for (const char *c = op->device_error; *c != '\0' && length + 24 < sizeof text; c++) {
+        const bool is_at = strncmp(c, "{at}", 4) == 0, is_value = strncmp(c, "{value}", 7) == 0;
+        if (is_at || is_value) {
+            length += (size_t)snprintf(text + length, sizeof text - length, "%lld", (long long)(is_at ? at : value));
+            c += is_at ? 3 : 6;
+        } else {
+            text[length++] = *c;
+        }
+    }
+    text[length] = '\0';
+    return ik_fail(IK_INVALID_ARGUMENT, "%s: %s", op->name, text);
+}
 
 const char *ik_compiler(void)
 {
@@ -258,23 +290,56 @@ ik_status ik_plan_pack(const ik_plan *plan, uint32_t tensor, const void *from, v
 const char *ik_workspace_kind(uint32_t variant)
 { return variant < ik_variant_count ? ik_variants[variant].workspace_kind : NULL; }
 
-/* The list that this thread records from its calls on a stream. */
+/* The list that this thread records from its calls on a stream. All threads' lists are in `every`, too, for the thread
+ * that ends the stream: another stream may be created at its address. */
 typedef struct list {
-    struct list *next;
+    struct list *next, *next_of_all;
+    atomic_bool abandoned; /* the stream has ended */
     const void *stream;
     ik_call *calls;
     uint64_t count, capacity;
 } list;
 
 static _Thread_local list *lists;
+static list *every;
+static pthread_mutex_t every_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The link to the list of a stream; it points to null where the stream has none. */
 static list **list_of(const void *stream)
 {
     list **l = &lists;
-    while (*l != NULL && (*l)->stream != stream)
+    while (*l != NULL && ((*l)->stream != stream || atomic_load_explicit(&(*l)->abandoned, memory_order_acquire)))
         l = &(*l)->next;
     return l;
+}
+
+/* Take a list out of its thread's, of which it is a member, and of all; return its calls. */
+static ik_call *remove_list(list **at)
+{
+    list *l = *at;
+    ik_call *calls = l->calls;
+    *at = l->next;
+    pthread_mutex_lock(&every_lock);
+    list **other = &every;
+    while (*other != l)
+        other = &(*other)->next_of_all;
+    *other = l->next_of_all;
+    pthread_mutex_unlock(&every_lock);
+    free(l);
+    return calls;
+}
+
+/* Free this thread's lists of streams that have ended. */
+static void sweep(void)
+{
+    for (list **l = &lists; *l != NULL;) {
+        if (!atomic_load_explicit(&(*l)->abandoned, memory_order_acquire)) {
+            l = &(*l)->next;
+            continue;
+        }
+        const uint64_t count = (*l)->count;
+        ik_calls_free(remove_list(l), count);
+    }
 }
 
 static ik_status capture(
@@ -302,6 +367,7 @@ ik_status ik_stream_begin_capture(void *stream)
         return ik_fail(IK_INVALID_ARGUMENT, "the stream is null");
     if (*list_of(stream) != NULL)
         return ik_fail(IK_INVALID_ARGUMENT, "this thread captures the stream already");
+    sweep();
     list *l = malloc(sizeof *l);
     ik_call *calls = malloc(16 * sizeof *calls);
     if (l == NULL || calls == NULL) {
@@ -309,8 +375,12 @@ ik_status ik_stream_begin_capture(void *stream)
         free(calls);
         return ik_fail(IK_OUT_OF_MEMORY, "no memory for a recorded list");
     }
-    *l = (list){ lists, stream, calls, 0, 16 };
+    *l = (list){ .next = lists, .stream = stream, .calls = calls, .capacity = 16 };
     lists = l;
+    pthread_mutex_lock(&every_lock);
+    l->next_of_all = every;
+    every = l;
+    pthread_mutex_unlock(&every_lock);
     return IK_SUCCESS;
 }
 
@@ -327,20 +397,18 @@ const ik_call *ik_stream_end_capture(void *stream, uint64_t *count)
         ik_fail(IK_INVALID_ARGUMENT, "this thread does not capture the stream");
         return NULL;
     }
-    ik_call *calls = l->calls;
     *count = l->count;
-    *at = l->next;
-    free(l);
-    return calls;
+    return remove_list(at);
 }
 
 void ik_stream_abandon(void *stream)
 {
-    uint64_t count;
-    if (*list_of(stream) != NULL) {
-        const ik_call *calls = ik_stream_end_capture(stream, &count);
-        ik_calls_free(calls, count);
-    }
+    pthread_mutex_lock(&every_lock);
+    for (list *l = every; l != NULL; l = l->next_of_all)
+        if (l->stream == stream)
+            atomic_store_explicit(&l->abandoned, true, memory_order_release);
+    pthread_mutex_unlock(&every_lock);
+    sweep();
 }
 
 void ik_calls_free(const ik_call *calls, uint64_t count)
@@ -377,9 +445,10 @@ static ik_status run(const ik_plan *given, void *const *data, void *workspace, u
         plan = with_defaults(plan, op, &copy);
     }
     const ik_environment callers = ik_enter_environment();
+    bad.waits = false;
     const ik_status status = v->kernel(plan, data, workspace, workspace_bytes, s);
     ik_leave_environment(callers);
-    return status;
+    return status != IK_SUCCESS && bad.waits ? ik_bad_value_of(plan->kind, bad.at, bad.value) : status;
 }
 
 /* Check what a host may have filled in wrongly and what would crash the process. */

@@ -62,6 +62,7 @@ typedef struct ik_operator {
     uint32_t tensors;  /* outputs and inputs */
     uint64_t optional; /* bit i: tensor i may be absent */
     uint32_t variadic;
+    const char *device_error; /* what a kernel's bad value at {at}, {value}, is called; null where none is found */
 } ik_operator;
 
 /* One kernel built at one level (variants.c, written by the build from the files it finds). */
@@ -118,14 +119,13 @@ ik_status ik_fail(ik_status status, const char *format, ...) __attribute__((form
 /* The name of a packed layout from its parts; valid until the thread names the next. */
 const char *ik_layout_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Report that a kernel found a value that only it can see (an index out of range); the host makes the message from the
- * declaration. */
+/* Report that a kernel found a value that only it can see (an index out of range); the message is the declaration's. */
 ik_status ik_bad_value(int64_t at, int64_t value);
 
 /* Report the same from ik_stream_synchronize, long after the call returned: `kind` is that of the plan that was run. */
 ik_status ik_bad_value_of(uint32_t kind, int64_t at, int64_t value);
 
-/* For ik_stream_destroy: drop what this thread has captured of the stream. */
+/* For ik_stream_destroy: drop what threads have captured of the stream. */
 void ik_stream_abandon(void *stream);
 
 #ifdef __cplusplus

@@ -156,6 +156,6 @@ ik_status ik_stream_synchronize(void *stream)
         return status;
     const ik_device_error none = {};
     xpu_memcpy(s->error, &none, sizeof none, XPU_HOST_TO_DEVICE);
-    return ik_fail(IK_INVALID_ARGUMENT, "value:%lld:%lld:%u", found.at, found.value, static_cast<unsigned>(found.kind));
+    return ik_bad_value_of(static_cast<uint32_t>(found.kind), found.at, found.value);
 }
 }
