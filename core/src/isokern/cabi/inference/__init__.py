@@ -1,9 +1,13 @@
-"""Code for a small machine in C, compiled from the declarations' Python: inference, checks and normal forms.
+"""Code for a small machine in C, compiled from the declarations' Python: inference, checks, normal forms, decompositions.
 
 `Operator.settle` binds a signature, runs an operator's `check` and `shapes`, and brings its tensors to normal form by
 its `normal_form`. A C host needs the same results and the same messages. So these functions are not written again in C:
 their syntax trees are compiled to words for the machine of `include/isokern_inference.c`, and constants and signatures
 to its tables.
+
+A decomposition is compiled in the same way. Its emitter is `isokern_lowering.c`, which describes each part that is
+emitted, asks the library for a kernel, and decomposes it in turn where there is none. A decomposition that uses
+something the machine does not have is left out: Python runs it, and a C host gets NOT_IMPLEMENTED (`find_refused`).
 
 A function may use what `functions.py` and `expressions.py` implement: integers, texts, tuples, lists, mappings,
 descriptions of tensors; loops, conditions, comprehensions, inner functions; typed errors. Anything else raises
@@ -23,7 +27,15 @@ from ...ops import all_operators
 from .compiler import Compiler
 from .words import Unsupported, c_text, c_words, machine_numbers
 
-__all__ = ["Unsupported", "attribute_tables", "inference_tables"]
+__all__ = ["Unsupported", "attribute_tables", "find_refused", "inference_tables"]
+
+
+def find_refused() -> dict[str, str]:
+    """Return operator → why a C host cannot have its decomposition, which Python can."""
+    compiler = Compiler()
+    for operator in all_operators():
+        compiler.decomposition(operator)
+    return compiler.refused
 
 
 def inference_tables() -> str:
