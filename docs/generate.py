@@ -25,7 +25,7 @@ import onnx_suite as onnx_backend_suite
 import onnx_versions as versions_of_onnx
 import operator_pages
 import support
-from tables import table
+from tables import read_rows, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -136,6 +136,20 @@ def c_operators() -> str:
     return f"```c\n{_header()[1].rstrip()}\n```"
 
 
+def c_reach() -> str:
+    """Return how many operators a host in C reaches on each device, and a table of those without a kernel."""
+    rows = read_rows(ROOT / "docs" / "c_reach.tsv")
+    devices = [name for name in rows[0] if name != "operator"]
+    counts = [[d, *(str(sum(row[d] == way for row in rows)) for way in ("kernel", "parts", "-"))] for d in devices]
+    lowered = [
+        [f"[{row['operator']}](operators/{row['operator']}.md)", *(row[d] for d in devices)]
+        for row in rows
+        if any(row[d] != "kernel" for d in devices)
+    ]
+    head = table(["device", "by a kernel", "by its parts", "not from C"], counts)
+    return "\n\n".join([head, table(["operator", *devices], lowered)])
+
+
 def _header() -> tuple[str, str]:
     from isokern.cabi.header import header
 
@@ -230,6 +244,7 @@ PARTS: dict[str, Callable[..., str]] = {
         settings,
         header,
         c_operators,
+        c_reach,
         matrix,
         onnx_suite,
         onnx_versions,

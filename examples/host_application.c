@@ -136,6 +136,21 @@ int main(void)
     must(ik_stream_synchronize(stream), "the replay's end");
     check(holds(y, third, 6), "a replay of two calls");
 
+    /* var of each row: this library may have no kernel for it, and then runs those of the operators it consists of */
+    const ik_var_attrs along_rows = { .axes = { .count = 1, .v = { 1 } }, .correction = 0 };
+    const ik_attributes var_attributes = { IK_SCHEMA_VAR, sizeof along_rows, &along_rows };
+    ik_tensor var_tensors[] = { [IK_VAR_Y] = { .dtype = IK_NONE }, [IK_VAR_X] = matrix };
+    must(ik_op_infer(IK_OP_VAR, var_tensors, 2, &var_attributes), "the output of var");
+    ik_plan *var;
+    must(ik_op_create(IK_OP_VAR, var_tensors, 2, &var_attributes, &var), "var");
+    uint64_t var_bytes;
+    void *var_space = workspace_of(var, &var_bytes);
+    const float spread[2] = { 2.0f / 3, 0 };
+    void *var_data[] = { [IK_VAR_Y] = y, [IK_VAR_X] = x };
+    must(ik_memory_write(x, numbers, sizeof numbers, stream), "a write");
+    must(ik_op_call(var, var_data, var_space, var_bytes, stream), "a call of var");
+    check(holds(y, spread, 2), "var of rows");
+
     /* invalid calls are refused, each with its status and message */
     ik_plan *none;
     const ik_attributes small = { IK_SCHEMA_SOFTMAX, 4, &axis }, nowhere = { IK_SCHEMA_SOFTMAX, sizeof axis, NULL },
@@ -171,12 +186,14 @@ int main(void)
     check(ik_op_run(unplanned, 2, &failed) == IK_INVALID_ARGUMENT && failed == 1, "a list with a null plan is refused");
     printf("    %s\n", ik_last_error());
 
+    /* the first call of the list above was made: plans and memory stay until it is done */
+    must(ik_stream_synchronize(stream), "the end of all calls");
     ik_calls_free(list, calls);
-    ik_plan *const plans[] = { softmax, columns, add };
-    for (int i = 0; i < 3; i++)
+    ik_plan *const plans[] = { softmax, columns, add, var };
+    for (int i = 0; i < 4; i++)
         ik_op_destroy(plans[i]);
-    void *const memory[] = { x, b, y, softmax_space, columns_space, add_space };
-    for (int i = 0; i < 6; i++)
+    void *const memory[] = { x, b, y, softmax_space, columns_space, add_space, var_space };
+    for (int i = 0; i < 7; i++)
         ik_memory_free(memory[i]);
     ik_stream_destroy(stream);
     return failures != 0;

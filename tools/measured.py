@@ -19,6 +19,7 @@ from mutation_targets import KINDS
 from mutations import RULES
 from tables import read_rows
 
+from isokern.cabi.inference import find_refused
 from isokern.conformance import accuracy
 from isokern.declare.operator import Operator
 from isokern.dtypes import dtype
@@ -63,6 +64,17 @@ def dtypes_of(operator: Operator) -> set[str]:
 def gives_floats(operator: Operator) -> bool:
     """Return whether some result is of floats."""
     return any(d.kind == "f" for o in operator.signature.outputs for d in operator.signature.dtypes_of(o))
+
+
+def check_c_reach(path: Path) -> list[str]:
+    """Return the operators that the table lacks or that there are no more, and those that C refuses but should not."""
+    rows = {row["operator"]: row for row in read_rows(path)}
+    known = {op.name for op in all_operators()}
+    faults = [f"{name} is not in the table" for name in sorted(known - rows.keys())]
+    faults += [f"{name} is no operator" for name in sorted(rows.keys() - known)]
+    refused = find_refused()
+    lost = [name for name, row in rows.items() if row.get("cpu") == "-" and name not in refused]
+    return faults + [f"{name} is not reached on the CPU, though its decomposition is compiled" for name in lost]
 
 
 def check_accuracy(path: Path) -> list[str]:

@@ -134,6 +134,12 @@ MEASURED = {
         [[PYTHON, "-m", "isokern", "accuracy", *DEVICES, "--write", "docs/accuracy.tsv", "--merge"]],
         measured.check_accuracy,
     ),
+    "c_reach": Measured(
+        "docs/c_reach.tsv",
+        "what ik_op_create answers for every operator on the CPU and the emulated XPU",
+        [[PYTHON, "tools/c_reach.py", "cpu:0", "kunlun_sim:0"]],
+        measured.check_c_reach,
+    ),
     "support": Measured(
         "docs/support.json",
         "the reports that the conformance environments of the full run leave in .tox",

@@ -24,8 +24,8 @@ def tries(values):
         return None
 
 
-def squares(values):
-    return [v**2 for v in values]
+def shapes(values):
+    return values @ values
 
 
 def formats(values):
@@ -40,8 +40,11 @@ def raises(values):
     raise ValueError(values)
 
 
-def spreads(*values):
-    return values
+def selects(values):
+    def chosen(**named):
+        return named
+
+    return chosen(first=values)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +52,12 @@ def spreads(*values):
     [
         (looks_up, r"test_inference.looks_up, line 2: Import: import os"),
         (tries, r"test_inference.tries, line 2: Try: "),
-        (squares, r"test_inference.squares, line 2: BinOp: v \*\* 2"),
+        (shapes, r"test_inference.shapes, line 2: BinOp: values @ values"),
         (formats, r"test_inference.formats, line 2: FormattedValue"),
         (calls, r"test_inference.calls, line 2: Call: print\(values\)"),
         (raises, r"test_inference.raises, line 2: Raise: raise ValueError\(values\)"),
-        (spreads, r"\*args or \*\*kwargs"),
-        (lambda values: values, "is no function with a name"),
+        (selects, r"test_inference.selects, line 5: Call: chosen\(first=values\)"),
+        (sum, "is not a function of Python"),
     ],
 )
 def test_what_the_machine_does_not_have_is_named(function, problem):

@@ -89,8 +89,11 @@ def test_fingerprints_are_those_that_a_library_has():
 def test_the_sources_that_plug_ins_share_are_written_with_the_host_side(tmp_path):
     written = build.generate(tmp_path)
     assert {p.name for p in build.list_sources(tmp_path)} == {
+        "isokern_attributes.c",
+        "isokern_expressions.c",
         "isokern_host.c",
         "isokern_inference.c",
+        "isokern_lowering.c",
         "isokern_native.c",
     }
     assert {*build.list_sources(tmp_path), tmp_path / "host_device.c", tmp_path / "isokern_convert.h"} <= {*written}

@@ -41,7 +41,7 @@ def _bytes_of(desc: TensorDesc) -> int:
 
 def _store(array: Any, desc: TensorDesc) -> bytes:
     """Return the buffer of a tensor with an array's elements; what is between them is poison."""
-    if desc.dtype.block > 1 or desc.is_contiguous and desc.offset == 0:
+    if desc.dtype.block > 1 or (desc.is_contiguous and desc.offset == 0):
         return np.ascontiguousarray(array).tobytes() or b"\0"
     raw = np.full(_bytes_of(desc), POISON, np.uint8)
     size = desc.dtype.itemsize
@@ -76,7 +76,9 @@ def _call(op: Operator, sample: Sample, types: Mapping[str, DType], layout: str)
             continue
         data.append(_store(values.draw(domains.get(slot.operand.name, "any"), slot.dtype, desc.shape, rng), desc))
     dtypes = ",".join(d.name for d in types.values())
-    return Call(op, descs, [stored(o) for o in outputs], sample.attrs, data, f"{op.name}/{dtypes}/{sample.text}/{layout}")
+    return Call(
+        op, descs, [stored(o) for o in outputs], sample.attrs, data, f"{op.name}/{dtypes}/{sample.text}/{layout}"
+    )
 
 
 def in_python(call: Call, device: Any) -> tuple[Status, Sequence[bytes], Sequence[str]]:
@@ -126,9 +128,7 @@ def in_c(call: Call, ffi: Any, lib: Any) -> tuple[Status, Sequence[bytes], int]:
     end[:] = bytes([POISON]) * 64
     status = Status(lib.ik_op_call(plan[0], data, memory[0] if size[0] else ffi.NULL, size[0], stream))
     assert end[:] == bytes([POISON]) * 64, f"{call.text}: it writes behind its workspace"
-    found = [
-        bytes(ffi.buffer(at, _bytes_of(o))) for (_, at), o in zip(buffers, call.outputs, strict=False)
-    ]
+    found = [bytes(ffi.buffer(at, _bytes_of(o))) for (_, at), o in zip(buffers, call.outputs, strict=False)]
     lib.ik_memory_free(memory[0])
     lib.ik_stream_destroy(stream)
     lib.ik_op_destroy(plan[0])

@@ -161,10 +161,8 @@ class NativeLibrary:
         """
         text = self.last_error()
         named = text.partition(": ")[0]
-        if operator is None:
-            where = named if named in self.fingerprints else "synchronize"
-        else:
-            where = operator.name
+        found = named if named in self.fingerprints else "synchronize"
+        where = found if operator is None else operator.name
         raise_for(status, where, text.removeprefix(f"{where}: "))
 
 

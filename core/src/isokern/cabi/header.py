@@ -51,7 +51,9 @@ typedef struct ik_attributes {
 
 /* Describe a call of the operator `kind` (IK_OP_SOFTMAX): n tensors, its outputs and then its inputs, as the operator's
  * signature names them, any strides; an optional input that is absent has dtype IK_NONE, and those at the end may be
- * left out. *plan is what ik_op_call takes; it keeps nothing of what is given here. Null where the call is refused. */
+ * left out. *plan is what ik_op_call takes; it keeps nothing of what is given here. Null where the call is refused.
+ *
+ * If the library has no kernel for the operator, the plan is that of the operators that it consists of. */
 ik_status ik_op_create(uint32_t kind, const ik_tensor *tensors, uint32_t n, const ik_attributes *attributes,
                        ik_plan **plan);
 
@@ -247,7 +249,8 @@ def operator_table() -> str:
         optional = sum(1 << i for i, t in enumerate((*o.signature.outputs, *o.signature.inputs)) if t.optional)
         rows.append(
             f'    {{ "{o.name}", {o.kind_id:#010x}u, "{o.stem}", {o.attrs.schema_id:#x}u, {o.attrs.nbytes}, {text},'
-            f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)}, {error} }},"
+            f" INT64_C({o.attrs.fingerprint}), {outputs}, {outputs + inputs}, {optional:#x}, {int(variadic)},"
+            f" {error} }},"
         )
     return "\n".join([*blobs, "static const ik_operator ik_operators[] = {", *rows, "};", ""])
 

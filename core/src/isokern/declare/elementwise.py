@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..dtypes import FLOATS, PLAIN, DType
 from ..expr.tree import Expr, fit, parse, substitute, to_text
 from ..layout import TensorDesc

@@ -28,7 +28,7 @@ typedef struct ik_dtype {
 
 #include "inference_tables.h"
 
-#define STACK 4096
+#define STACK 2048
 #define DEPTH 256 /* nested calls: a decomposition emits operators that are decomposed in turn */
 #define LONGEST_OVERLAP (INT64_C(1) << 20)
 #define WIDEST (((ik_wide)INT64_MAX << 63) * 2) /* about 2^127: products saturate here */
@@ -577,7 +577,8 @@ static ik_value binary(ik_machine *m, int32_t op, ik_value a, ik_value b)
     if (op == IK_BINARY_OR && a.tag == IK_V_MAP && b.tag == IK_V_MAP) {
         ik_value both = new_map(m, a.as.map->count + b.as.map->count);
         for (uint32_t i = 0; i < a.as.map->count + b.as.map->count; i++) {
-            const ik_value *pair = i < a.as.map->count ? &a.as.map->pairs[2 * i] : &b.as.map->pairs[2 * (i - a.as.map->count)];
+            const bool first = i < a.as.map->count;
+            const ik_value *pair = (first ? a : b).as.map->pairs + 2 * (first ? i : i - a.as.map->count);
             set_key(m, both, pair[0], pair[1]);
         }
         return both;

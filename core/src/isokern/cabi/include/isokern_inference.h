@@ -98,16 +98,16 @@ ik_status ik_machine_settle(
 ik_status ik_machine_infer(
     ik_machine *machine, uint32_t operator_, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result);
 
-/* Emit the operator of a name for a decomposition: inputs are values of ik_machine_value, or none; attributes and dtypes
- * are mappings, or none. `result` is the list of its outputs. */
+/* Emit the operator of a name for a decomposition. Inputs are values of ik_machine_value, or none; attributes are a
+ * mapping, and dtypes are one, or none. `result` is the list of its outputs. */
 typedef ik_status ik_emit(
     void *emitter, ik_value name, ik_value inputs, ik_value attributes, ik_value dtypes, ik_value *result);
 
 /* Whether an output of the operator may be stored in the memory of an input. */
 bool ik_machine_shares(uint32_t operator_);
 
-/* Whether an operator's decomposition is compiled; run it, with what emits its parts. `result` has the values that stand
- * for the outputs. */
+/* Whether an operator's decomposition is compiled; run it, with what emits its parts. `result` has the values that
+ * stand for the outputs. */
 bool ik_machine_decomposes(uint32_t operator_);
 ik_status ik_machine_decompose(ik_machine *machine, uint32_t operator_, ik_emit *emit, void *emitter, ik_value inputs,
     ik_value attributes, ik_value outputs, ik_value *result);

@@ -1,4 +1,4 @@
-/* Decomposes a call into parts that the library has kernels for, and places the values between them in one workspace. */
+/* Decompose a call into parts that the library has kernels for, and place the values between them in one workspace. */
 #include "isokern_lowering.h"
 
 #include <stdio.h>
@@ -419,12 +419,15 @@ ik_status ik_lower(ik_machine *machine, const ik_operator *op, ik_value inputs, 
     if (status != IK_SUCCESS) {
         char why[1024];
         snprintf(why, sizeof why, "%s", ik_last_error());
-        return ik_fail(status, "%s: this library has no kernel for it, and not for all of its parts: %s", op->name, why);
+        return ik_fail(
+            status, "%s: this library has no kernel for it, and not for all of its parts: %s", op->name, why);
     }
     if (made.as.sequence->count != op->outputs)
-        return ik_fail(IK_INTERNAL_ERROR, "%s: its decomposition makes %u values", op->name, made.as.sequence->count);
+        return ik_fail(
+            IK_INTERNAL_ERROR, "%s: its decomposition makes %u values", op->name, made.as.sequence->count);
+    const bool shares = ik_machine_shares(ik_operator_index(op));
     for (uint32_t i = 0; i < op->outputs && status == IK_SUCCESS; i++)
-        status = store(&l, made.as.sequence->items[i], outputs.as.sequence->items[i], i, ik_machine_shares(ik_operator_index(op)));
+        status = store(&l, made.as.sequence->items[i], outputs.as.sequence->items[i], i, shares);
     if (status != IK_SUCCESS)
         return status;
     find_lives(&l);

@@ -1,4 +1,4 @@
-"""Code for a small machine in C, compiled from the declarations' Python: inference, checks, normal forms, decompositions.
+"""Code for a small machine in C, compiled from the declarations' Python: inference, checks, decompositions.
 
 `Operator.settle` binds a signature, runs an operator's `check` and `shapes`, and brings its tensors to normal form by
 its `normal_form`. A C host needs the same results and the same messages. So these functions are not written again in C:

@@ -174,7 +174,9 @@ class Compiler(Tables):
         lines += ["static const ik_value ik_records[] = { /* in the order of the operator table */"]
         lines += [f"    {r}," for r in records] + ["};"]
         numbers_of = ", ".join(str(-1 if n is None else n) for n in decompositions)
-        lines += [f"static const int32_t ik_decompositions[] = {{ {numbers_of} }}; /* functions, of the same operators */"]
+        lines += [
+            f"static const int32_t ik_decompositions[] = {{ {numbers_of} }}; /* functions, of the same operators */"
+        ]
         shares = ", ".join(str(int(bool(o.aliases or o.inout))) for o in operators)
         lines += [f"static const unsigned char ik_shares[] = {{ {shares} }}; /* an output may be stored in an input */"]
         lines += [f"static const int32_t ik_code[] = {{ {', '.join(map(str, code))} }};"]

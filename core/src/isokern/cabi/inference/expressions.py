@@ -153,7 +153,11 @@ class Expressions:
         return list(BINARY).index(type(op))
 
     def _on_binop(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Pow) and isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
+        if (
+            isinstance(node.op, ast.Pow)
+            and isinstance(node.left, ast.Constant)
+            and isinstance(node.right, ast.Constant)
+        ):
             self._constant(ast.literal_eval(node.left) ** ast.literal_eval(node.right))
             return
         self._binop(node, node.left, node.op, node.right)
@@ -361,7 +365,11 @@ class Expressions:
         if target is typing.cast:
             self._expression(node.args[1])
             return
-        if target is isinstance and isinstance(node.args[1], ast.Name) and node.args[1].id in ("tuple", "list", "float"):
+        if (
+            target is isinstance
+            and isinstance(node.args[1], ast.Name)
+            and node.args[1].id in ("tuple", "list", "float")
+        ):
             self._expression(node.args[0])
             self._builtin("IS_FLOAT" if node.args[1].id == "float" else "IS_SEQUENCE", 1)
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...status import IsokernError
 from .expressions import Expressions
-from .words import BUILTINS, Function, Tables, Unsupported
+from .words import BUILTINS, Function, Tables
 
 
 def parameters_of(tree: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import layout
-from ...declare import registry
-from ...declare import signature as signatures
+from ...declare import registry, signature as signatures
 from ...dtypes import ALL
 from ...expr.stack_code import CODE_NAMES
 from ...expr.tree import Expr, parse, substitute, to_text
@@ -61,6 +60,8 @@ INSTRUCTIONS = [
     "MAP_SET",
     "MAP_UPDATE",
 ]
+
+
 def emit(kind: str, inputs: Any, attrs: Any, dtypes: Any) -> Any:
     """Stand for what an emitter does: emit an operator and return its outputs."""
     raise NotImplementedError
@@ -204,7 +205,8 @@ def machine_numbers() -> str:
     }
     lines = [f"enum {{ {', '.join(f'IK_{group}_{n}' for n in names)} }};" for group, names in groups.items()]
     kinds = ", ".join(
-        f'{{ {d.code}, "{d.name}", "{d.kind}", {d.block}, {d.itemsize}, {d.compute.code}, {int(d.storage)} }}' for d in ALL
+        f'{{ {d.code}, "{d.name}", "{d.kind}", {d.block}, {d.itemsize}, {d.compute.code}, {int(d.storage)} }}'
+        for d in ALL
     )
     lines.append(f"static const ik_dtype ik_dtypes[] = {{ {kinds} }};")
     lines.append(
