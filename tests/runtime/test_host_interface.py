@@ -4,6 +4,7 @@ It agrees with Python on every call, right or wrong, and refuses what would othe
 """
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -349,3 +350,88 @@ def test_plans_leave_nothing_behind(count):
         if repeats == 1000:
             before = resident()
     assert resident() - before < 256  # pages
+
+
+# What hosts rely on
+
+
+def make(name, descs):
+    plan = ffi.new("ik_plan **")
+    status = lib.ik_op_create(find(name).kind_id, records(descs), len(descs), ffi.NULL, plan)
+    assert status == Status.SUCCESS, last_error()
+    return plan[0]
+
+
+def test_a_bad_index_is_reported_by_operator_tensor_and_value(stream):
+    rows, table = TensorDesc("F32", (2, 3)), TensorDesc("F32", (4, 3))
+    plan = make("embedding", [rows, table, TensorDesc("I64", (2,))])
+    y, indices, x = ffi.new("float[6]"), ffi.new("int64_t[2]", [0, 99]), ffi.new("float[12]")
+    status = lib.ik_op_call(plan, ffi.new("void *[]", [y, x, indices]), ffi.NULL, 0, stream)
+    assert (status, last_error()) == (
+        Status.INVALID_ARGUMENT,
+        "embedding: indices[1] is 99, out of range for the table",
+    )
+    lib.ik_op_destroy(plan)
+
+
+def test_memory_that_nobody_writes_costs_nothing():
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc/self/statm")
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) >> 8  # MiB, of pages of 4 KiB
+
+    memory, before = ffi.new("void **"), resident()
+    assert lib.ik_memory_alloc(1 << 30, b"default", memory) == Status.SUCCESS
+    assert resident() - before < 64
+    assert int(ffi.cast("uintptr_t", memory[0])) % 64 == 0
+    assert bytes(ffi.buffer(memory[0], 4096)) == bytes(4096)
+    lib.ik_memory_free(memory[0])
+    assert lib.ik_memory_alloc((1 << 64) - 1, b"default", memory) == Status.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "dtype"),
+    [
+        ("quantize_linear", [TensorDesc("F32", (4,)), TensorDesc("F32", ())], "F64"),
+        ("cast", [TensorDesc("F32", (4,))], "C64"),
+        ("hann_window", [], "I32"),
+    ],
+)
+def test_what_is_inferred_is_what_create_takes(name, inputs, dtype):
+    op = find(name)
+    values = {"length": 8} if name == "hann_window" else {}
+    given, _kept = attributes(op, op.attrs.pack(op.attrs.check(name, values)) if op.attrs.attrs else b"")
+    tensors = records([TensorDesc(dtype, ()), *inputs])
+    status = lib.ik_op_infer(op.kind_id, tensors, 1 + len(inputs), given)
+    assert (status, last_error().startswith(f"{name}: ")) == (Status.BAD_TENSOR_DTYPE, True)
+    with pytest.raises(IsokernError, match=f"is {dtype}"):
+        op.infer(inputs, values, {op.free_types[0]: dtype})
+
+
+def test_a_stream_that_ends_in_another_thread_is_captured_no_longer():
+    """A new stream is often created at the address of one that has ended."""
+    one = TensorDesc("F32", (2,))
+    plan, first = make("abs", [one, one]), lib.ik_stream_create()
+    assert lib.ik_stream_begin_capture(first) == Status.SUCCESS
+    thread = threading.Thread(target=lib.ik_stream_destroy, args=(first,))
+    thread.start()
+    thread.join()
+    streams = [lib.ik_stream_create() for _ in range(64)]
+    for on in streams:
+        y, x = ffi.new("float[2]"), ffi.new("float[2]", [-1, -2])
+        assert lib.ik_op_call(plan, ffi.new("void *[]", [y, x]), ffi.NULL, 0, on) == Status.SUCCESS
+        assert list(y) == [1, 2]
+    for on in streams:
+        lib.ik_stream_destroy(on)
+    lib.ik_op_destroy(plan)
+
+
+def test_a_plan_is_destroyed_once(stream):
+    one = TensorDesc("F32", (2,))
+    plan = make("abs", [one, one])
+    lib.ik_op_destroy(plan)
+    data = ffi.new("void *[]", [ffi.new("float[2]"), ffi.new("float[2]")])
+    assert lib.ik_op_call(plan, data, ffi.NULL, 0, stream) == Status.INVALID_ARGUMENT
+    assert "destroyed" in last_error()
+    lib.ik_op_destroy(plan)

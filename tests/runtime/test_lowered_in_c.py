@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,8 +227,6 @@ def test_a_destroyed_plan_is_refused(stream):
 
 
 def test_plans_of_parts_leave_nothing_behind():
-    from pathlib import Path
-
     statm = Path("/proc/self/statm")
     if not statm.exists():
         pytest.skip("no /proc/self/statm")

@@ -78,7 +78,7 @@ class Compiler(Tables):
         """Return the number of the function that decomposes an operator; None if there is none, or not one in C."""
         if operator.decompose is None:
             return None
-        lists = (self.functions, self.constants, self._definitions)
+        lists: tuple[list[Any], ...] = (self.functions, self.constants, self._definitions)
         maps: tuple[dict[Any, int], ...] = (self._known, self._known_functions, self.names, self.properties)
         before = [len(x) for x in lists], [dict(x) for x in maps]
         try:

@@ -67,9 +67,19 @@ def emit(kind: str, inputs: Any, attrs: Any, dtypes: Any) -> Any:
     raise NotImplementedError
 
 
-BINARY = {ast.Add: "ADD", ast.Sub: "SUB", ast.Mult: "MUL", ast.FloorDiv: "QUOTIENT", ast.Mod: "REMAINDER"}
-BINARY |= {ast.Div: "DIV", ast.Pow: "POW", ast.LShift: "SHIFT_LEFT", ast.RShift: "SHIFT_RIGHT", ast.BitAnd: "AND"}
-BINARY |= {ast.BitOr: "OR"}
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "ADD",
+    ast.Sub: "SUB",
+    ast.Mult: "MUL",
+    ast.FloorDiv: "QUOTIENT",
+    ast.Mod: "REMAINDER",
+    ast.Div: "DIV",
+    ast.Pow: "POW",
+    ast.LShift: "SHIFT_LEFT",
+    ast.RShift: "SHIFT_RIGHT",
+    ast.BitAnd: "AND",
+    ast.BitOr: "OR",
+}
 COMPARE = {
     ast.Eq: "EQ",
     ast.NotEq: "NE",
