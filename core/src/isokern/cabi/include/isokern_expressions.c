@@ -8,7 +8,7 @@
 
 #include "isokern_native.h"
 
-#define MOST_NODES 1024
+#define NODE_LIMIT 1024
 #define DEEPEST 200
 #define KEPT_BITS 8 /* an opcode is the low byte of its word */
 
@@ -29,7 +29,7 @@ typedef struct parser {
     int count, depth;
     bool failed;
     ik_program *program;
-    int stack[MOST_NODES], height; /* of the words: the number under which each value is kept, or -1 */
+    int stack[NODE_LIMIT], height; /* of the words: the number under which each value is kept, or -1 */
 } parser;
 
 static int fail(parser *p)
@@ -46,7 +46,7 @@ static int add(parser *p, node given)
             && signbit(n->number) == signbit(given.number) && memcmp(n->args, given.args, sizeof n->args) == 0)
             return i;
     }
-    if (p->count == MOST_NODES)
+    if (p->count == NODE_LIMIT)
         return fail(p);
     given.kept = -1;
     p->nodes[p->count] = given;
@@ -292,7 +292,7 @@ static void emit(parser *p, int at)
 bool ik_compile_expression(ik_machine *machine, const char *text, size_t length, ik_program *program)
 {
     parser *p = ik_machine_memory(machine, sizeof *p);
-    node *nodes = ik_machine_memory(machine, MOST_NODES * sizeof *nodes);
+    node *nodes = ik_machine_memory(machine, NODE_LIMIT * sizeof *nodes);
     if (p == NULL || nodes == NULL)
         return false;
     *p = (parser){ .at = text, .end = text + length, .nodes = nodes, .program = program };

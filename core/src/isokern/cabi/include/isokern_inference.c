@@ -1006,15 +1006,15 @@ static ik_value substitute(ik_machine *m, ik_value text, const ik_map *values)
 static ik_value best_by(ik_machine *m, ik_value given, ik_value key, bool largest)
 {
     const ik_sequence *s = sequence_of(m, given).as.sequence;
-    ik_value best = NONE, most = NONE;
+    ik_value best = NONE, best_key = NONE;
     if (s->count == 0)
         fail(m, "the largest of nothing");
     for (uint32_t i = 0; i < s->count; i++) {
         push(m, s->items[i]);
         ik_value own = call_value(m, key, 1);
-        int order = i == 0 ? 0 : compare(m, own, most);
+        int order = i == 0 ? 0 : compare(m, own, best_key);
         if (i == 0 || (largest ? order > 0 : order < 0))
-            best = s->items[i], most = own;
+            best = s->items[i], best_key = own;
     }
     return best;
 }

@@ -8,7 +8,7 @@
 #include "isokern_attributes.h"
 #include "isokern_dtypes.h"
 
-#define MOST_NESTED 16
+#define NESTING_LIMIT 16
 #define IN_WORKSPACE (-1)
 #define ABSENT (-1)
 
@@ -34,8 +34,8 @@ typedef struct lowering {
     ik_machine *machine;
     value *values;
     part *parts;
-    uint32_t value_count, value_room, part_count, part_room;
-    const ik_operator *within[MOST_NESTED];
+    uint32_t value_count, value_capacity, part_count, part_capacity;
+    const ik_operator *within[NESTING_LIMIT];
     uint32_t nested;
 } lowering;
 
@@ -60,15 +60,15 @@ struct ik_lowered {
 static ik_status no_memory(void) { return ik_fail(IK_OUT_OF_MEMORY, "no memory to describe an operator"); }
 
 /* Room for one more item in an array of the machine's memory; null where there is none. */
-static void *grow(ik_machine *machine, void *items, uint32_t count, uint32_t *room, size_t size)
+static void *grow(ik_machine *machine, void *items, uint32_t count, uint32_t *capacity, size_t size)
 {
-    if (count < *room)
+    if (count < *capacity)
         return items;
-    const uint32_t wanted = *room == 0 ? 32 : 2 * *room;
+    const uint32_t wanted = *capacity == 0 ? 32 : 2 * *capacity;
     void *grown = ik_machine_memory(machine, wanted * size);
     if (grown != NULL && count > 0)
         memcpy(grown, items, count * size);
-    *room = grown != NULL ? wanted : *room;
+    *capacity = grown != NULL ? wanted : *capacity;
     return grown;
 }
 
@@ -82,7 +82,7 @@ static uint64_t bytes_of(const ik_tensor *t)
 
 static ik_status add_value(lowering *l, ik_value spec, int32_t handle, bool input, ik_value *result)
 {
-    value *values = grow(l->machine, l->values, l->value_count, &l->value_room, sizeof *values);
+    value *values = grow(l->machine, l->values, l->value_count, &l->value_capacity, sizeof *values);
     if (values == NULL)
         return no_memory();
     ik_tensor described;
@@ -143,7 +143,7 @@ static ik_status describe(lowering *l, described *d)
  * output is its input. */
 static ik_status add_part(lowering *l, const described *d, const ik_value *made)
 {
-    part *parts = grow(l->machine, l->parts, l->part_count, &l->part_room, sizeof *parts);
+    part *parts = grow(l->machine, l->parts, l->part_count, &l->part_capacity, sizeof *parts);
     int32_t *values = ik_machine_memory(l->machine, (d->plan.tensor_count + 1) * sizeof *values);
     if (parts == NULL || values == NULL)
         return no_memory();
@@ -176,8 +176,8 @@ static ik_status decompose(lowering *l, const described *d, ik_value *result)
     for (uint32_t i = 0; i < l->nested; i++)
         if (l->within[i] == d->op)
             return ik_fail(IK_INTERNAL_ERROR, "%s: it decomposes into itself", d->op->name);
-    if (l->nested == MOST_NESTED)
-        return ik_fail(IK_INTERNAL_ERROR, "%s: it decomposes in more than %d levels", d->op->name, MOST_NESTED);
+    if (l->nested == NESTING_LIMIT)
+        return ik_fail(IK_INTERNAL_ERROR, "%s: it decomposes in more than %d levels", d->op->name, NESTING_LIMIT);
     l->within[l->nested++] = d->op;
     ik_status status = ik_machine_decompose(
         l->machine, ik_operator_index(d->op), emit, l, d->inputs, d->attributes, d->outputs, result);
@@ -438,10 +438,10 @@ ik_status ik_lower(ik_machine *machine, const ik_operator *op, ik_value inputs, 
 ik_status ik_lowered_call(const ik_lowered *lowered, void *const *data, void *workspace, void *stream)
 {
     ik_status recorded = IK_SUCCESS;
-    uint32_t most = 0;
+    uint32_t longest = 0;
     for (uint32_t i = 0; i < lowered->count; i++)
-        most = lowered->steps[i].plan.tensor_count > most ? lowered->steps[i].plan.tensor_count : most;
-    void *few[16], **at = most > sizeof few / sizeof *few ? malloc(most * sizeof *at) : few;
+        longest = lowered->steps[i].plan.tensor_count > longest ? lowered->steps[i].plan.tensor_count : longest;
+    void *few[16], **at = longest > sizeof few / sizeof *few ? malloc(longest * sizeof *at) : few;
     if (at == NULL)
         return ik_fail(IK_OUT_OF_MEMORY, "no memory for a call");
     for (uint32_t i = 0; i < lowered->count; i++) {
