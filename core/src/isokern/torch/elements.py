@@ -70,8 +70,11 @@ def to_array(where: str, tensor: Any) -> Array:
     return found
 
 
-def from_array(array: Array) -> Any:
-    """Return a tensor with a copy of an array's elements."""
-    found = torch.empty(array.shape, dtype=THEIRS[dtypes.dtype(array.dtype)])
-    np.copyto(to_array("result", found), array)
-    return found
+def write_array(target: Any, array: Array) -> None:
+    """Write the elements of an array to a tensor of its shape and type."""
+    if target.is_cpu:
+        np.copyto(to_array("result", target), array)
+    else:
+        there = torch.empty(array.shape, dtype=target.dtype)
+        write_array(there, array)
+        target.copy_(there)

@@ -63,7 +63,7 @@ class ModuleImporter(Draft):
     def run_node(self, owner: Any, node: Any) -> None:
         """Import one node that calls a function or names a constant."""
         if node.op == "get_attr":
-            held = _attribute(owner, node.target)
+            held = attribute_of(owner, node.target)
             self.found[node] = self.constant(node.target, held) if isinstance(held, torch.Tensor) else held
             return
         if node.op != "call_function":
@@ -80,7 +80,7 @@ class ModuleImporter(Draft):
 
     def _call(self, node: Any) -> Any:
         target = node.target
-        args, named = self._resolve(node.args), self._resolve(node.kwargs)
+        args, named = self.resolve(node.args), self.resolve(node.kwargs)
         if target is operator.getitem:
             return args[0][args[1]]
         name = name_of(target)
@@ -104,7 +104,7 @@ class ModuleImporter(Draft):
         check(name, made, val, read)
         return made
 
-    def _resolve(self, x: Any) -> Any:
+    def resolve(self, x: Any) -> Any:
         """Return arguments with nodes as what they gave."""
         if isinstance(x, torch.fx.Node):
             found = self.found[x]
@@ -112,9 +112,9 @@ class ModuleImporter(Draft):
                 raise UnsupportedModel(x.name, found.problem)
             return found
         if isinstance(x, (list, tuple)):
-            return type(x)(self._resolve(v) for v in x) if type(x) in (list, tuple) else [self._resolve(v) for v in x]
+            return type(x)(self.resolve(v) for v in x) if type(x) in (list, tuple) else [self.resolve(v) for v in x]
         if isinstance(x, Mapping):
-            return {k: self._resolve(v) for k, v in x.items()}
+            return {k: self.resolve(v) for k, v in x.items()}
         return x
 
 
@@ -209,7 +209,8 @@ def _product(shape: Sequence[int]) -> int:
     return found
 
 
-def _attribute(owner: Any, path: str) -> Any:
+def attribute_of(owner: Any, path: str) -> Any:
+    """Return what a module has at a path of names."""
     for part in path.split("."):
         owner = getattr(owner, part)
     return owner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..backend import Device
@@ -11,10 +11,11 @@ from ..importing.emission import UnsupportedModel
 from ..passes import DEFAULT
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .decompositions import list_decompositions
-from .importer import describe, value_of
+from .importer import describe, outputs_of, value_of
 from .judging import judge
 from .library import library as torch
 from .programs import ModulePrograms, Options
+from .results import storage_of
 
 RESULTS = ("USER_OUTPUT",)
 UPDATES = [kind for kind in torch.export.graph_signature.OutputKind if kind.name.endswith("_MUTATION")]
@@ -52,6 +53,7 @@ class Model:
             )
         specs = zip(self._signature.input_specs, self._holders, strict=True)
         self._static = [n for n, (s, (_, held)) in enumerate(specs) if held is not None and s.target not in written]
+        self._updating = _find_updating(program)
         self._users = [n for n, (_, held) in enumerate(self._holders) if held is None]
         self.programs = ModulePrograms(self.module, self._static, options, "exported")
 
@@ -87,21 +89,23 @@ class Model:
         for n, value in zip(self._users, flat, strict=True):
             arguments[n] = self._check(nodes[n], self._signature.input_specs[n].arg, value, bound)
         results = self.programs(*arguments)
-        outputs = []
+        outputs, updates = [], []
         for out, result in zip(self._signature.output_specs, results, strict=True):
             if out.kind in UPDATES:
-                self._write(arguments, out.target, result)
+                updates.append((self._find_argument(arguments, out.target), result))
             else:
                 outputs.append(result)
+        with torch.no_grad():
+            for argument, result in updates:
+                argument.copy_(result)
+            for n in self._updating:
+                outputs[n] = _move(outputs[n], updates)
         return torch.utils._pytree.tree_unflatten(outputs, spec.out_spec)
 
-    def _write(self, arguments: list[Any], name: str, result: Any) -> None:
-        """Write a result to the buffer or input that it updates."""
-        for spec, argument in zip(self._signature.input_specs, arguments, strict=True):
-            if name in (spec.target, getattr(spec.arg, "name", None)):
-                with torch.no_grad():
-                    argument.copy_(result)
-                return
+    def _find_argument(self, arguments: list[Any], name: str) -> Any:
+        """Return the buffer or input of a name."""
+        specs = zip(self._signature.input_specs, arguments, strict=True)
+        return next(a for s, a in specs if name in (s.target, getattr(s.arg, "name", None)))
 
     def _check(self, node: Any, arg: Any, value: Any, bound: dict[Any, int]) -> Any:
         """Return an input of a run, if it is what the program was exported for."""
@@ -124,6 +128,29 @@ class Model:
         if not fits:
             raise BadTensorShape(where, f"shape {list(value.shape)}", allowed=f"{list(told.shape)}")
         return value
+
+
+def _find_updating(program: Any) -> tuple[int, ...]:
+    """Return which of an exported program's results are parts of buffers and inputs that it writes to.
+
+    A program without decompositions writes to them in place, and its results share their memory; others return what is
+    to be written.
+    """
+    nodes, returned = program.graph.nodes, outputs_of(program.graph)
+    specs = list(zip(program.graph_signature.output_specs, returned, strict=True))
+    holders = [n for n in nodes if n.op == "placeholder"] + [x for out, x in specs if out.kind in UPDATES]
+    shared = {storage_of(value_of(n)) for n in holders} - {None}
+    users = [x for out, x in specs if out.kind not in UPDATES]
+    return tuple(n for n, x in enumerate(users) if isinstance(x, torch.fx.Node) and storage_of(value_of(x)) in shared)
+
+
+def _move(result: Any, updates: Sequence[tuple[Any, Any]]) -> Any:
+    """Return a part of what was written to an argument as that part of the argument, if their strides are the same."""
+    for argument, written in updates:
+        if storage_of(result) == storage_of(written) and written.stride() == argument.stride():
+            offset = result.storage_offset() - written.storage_offset() + argument.storage_offset()
+            return argument.as_strided(result.shape, result.stride(), offset)
+    return result
 
 
 def _describe_arguments(spec: Any) -> str:

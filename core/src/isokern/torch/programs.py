@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from .. import graph as graphs
 from ..backend import Device
-from ..graph.ir import COMPUTED, INPUT, TensorSpec, Value
-from ..importing.operand import Array, dtype_of, shape_of
+from ..graph.ir import INPUT, TensorSpec, Value
+from ..importing.operand import Array
 from ..passes import DEFAULT, run as run_passes
 from ..process.forks import own_lock
 from ..process.imports import wait_before_forks
@@ -26,11 +26,10 @@ from ..rewriting.target import Target
 from ..runtime import Program, compile
 from ..status import InvalidArgument, IsokernError
 from ..tensors import Tensor, from_dlpack, from_numpy
-from .elements import THEIRS, check_plain, from_array, our_dtype, to_array
-from .importer import ModuleImporter, Shared, Unreadable, outputs_of, value_of
+from .elements import check_plain, our_dtype, to_array, write_array
+from .importer import ModuleImporter, Shared, Unreadable, outputs_of
 from .library import library as torch
-from .node import is_operand
-from .results import ModuleResult, device_of, order_of
+from .results import ModuleResult, ResultMemory, apply_steps, device_of, plan_results
 
 KEPT = 8  # programs of a graph
 CHANGES = 3  # of a parameter, after which it is fed to each run
@@ -51,18 +50,23 @@ class Options:
 
 @dataclass(frozen=True)
 class BuiltModule:
-    """A graph with its parameters, the arguments that feed its inputs, and the results in order."""
+    """A graph with its parameters, the arguments that feed its inputs, the memory of results, and what each is.
+
+    `places` has, for each thing that PyTorch's graph returns, its number in `results`, which are different tensors.
+    """
 
     model: graphs.Model
     feeds: tuple[int, ...]
+    memories: tuple[ResultMemory, ...]
     results: tuple[ModuleResult, ...]
+    places: tuple[int, ...]
     device: Any = None  # of the first tensor fed, as PyTorch captured it
 
-    def place(self, result: ModuleResult, args: Sequence[Any]) -> Any:
-        """Return where a result belongs: where PyTorch had it, but with what is fed if that was moved since."""
+    def allocate(self, memory: ResultMemory, args: Sequence[Any]) -> Any:
+        """Return memory where PyTorch had it, but with what is fed if that was moved since."""
         if self.feeds and (given := args[self.feeds[0]].device) != self.device:
-            return given
-        return result.device
+            return memory.allocate(given)
+        return memory.allocate(memory.device)
 
 
 @dataclass
@@ -109,13 +113,19 @@ class ModulePrograms:
         with self._lock:
             self._compare(args)
             built, program = self._find(args)
+        bases = [built.allocate(memory, args) for memory in built.memories]
         outputs: list[Any] = []
+        for memory, base in zip(built.memories, bases, strict=True):
+            target = apply_steps(base, memory.steps)
+            if memory.known is not None:
+                write_array(target, memory.known)
+            else:
+                outputs.append(target)
         if program is not None:
-            computed = zip(program.graph.outputs, _list_computed(built), strict=True)
-            outputs = [r.allocate(v.spec.shape, built.place(r, args)) for v, r in computed]
             feeds = [_feed(self.name, args[n]) for n in built.feeds]
             program.run(feeds, out=[_target(self.name, y) for y in outputs])
-        return [_give(r, args, outputs, built) for r in built.results]
+        found = [_give(r, args, bases) for r in built.results]
+        return [found[n] for n in built.places]
 
     def _compare(self, args: Sequence[Any]) -> None:
         """Forget the programs where a parameter is no more what it was."""
@@ -151,11 +161,9 @@ class ModulePrograms:
         """Import the graph for arguments: tensors, of which dims and dtype count, and numbers."""
         importer = ModuleImporter(self.name)
         fed: dict[str, int] = {}
-        at: dict[int, int] = {}
         for n, (node, given) in enumerate(zip(self.inputs, args, strict=True)):
             if isinstance(given, torch.Tensor):
                 importer.found[node] = found = self._declare(importer, node.name, n, given)
-                at[id(found)] = n
                 if isinstance(found, Value) and found.role == INPUT:
                     fed[node.name] = n
             else:
@@ -163,12 +171,22 @@ class ModulePrograms:
         for node in self.module.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 importer.run_node(self.module, node)
-        outputs: dict[Value, int] = {}
-        results = [self._result(importer, at, outputs, given) for given in outputs_of(self.module.graph)]
+        returned = outputs_of(self.module.graph)
+        keys = [x if isinstance(x, torch.fx.Node) else n for n, x in enumerate(returned)]
+        different = dict(zip(keys, returned, strict=True))
+        memories, results = plan_results(importer, self.module, list(different.values()))
+        numbers = {key: n for n, key in enumerate(different)}
         model = graphs.Model(self.name)
         model.builder, model.parameters = importer.builder, importer.parameters
         feeds = tuple(fed[v.name] for v in model.graph.inputs)
-        return BuiltModule(model, feeds, tuple(results), device_of(self.inputs[feeds[0]]) if feeds else None)
+        return BuiltModule(
+            model,
+            feeds,
+            tuple(memories),
+            tuple(results),
+            tuple(numbers[key] for key in keys),
+            device_of(self.inputs[feeds[0]]) if feeds else None,
+        )
 
     def _declare(self, importer: ModuleImporter, name: str, n: int, given: Any) -> Any:
         """Return a parameter or an input for an argument; what cannot be read here may still be a result."""
@@ -191,25 +209,6 @@ class ModulePrograms:
         if held.array is None:
             held.array = to_array(name, given.cpu())
         return Shared(name, held.array)
-
-    def _result(
-        self, importer: ModuleImporter, at: Mapping[int, int], outputs: dict[Value, int], given: Any
-    ) -> ModuleResult:
-        if not isinstance(given, torch.fx.Node):
-            return ModuleResult(given)
-        found, val = importer.found[given], value_of(given)
-        if id(found) in at:
-            return ModuleResult(argument=at[id(found)])
-        if not is_operand(found):
-            return ModuleResult(found)
-        if not isinstance(found, Value):
-            return ModuleResult(known=found, kind=None if val is None else val.dtype, device=device_of(given))
-        if found not in outputs:
-            placed = found if found.role == COMPUTED else importer.builder.emit("copy", [found])[0]
-            importer.builder.output(placed)
-            outputs[found] = len(outputs)
-        order = order_of(val, len(shape_of(found)))
-        return ModuleResult(index=outputs[found], order=order, kind=THEIRS[dtype_of(found)], device=device_of(given))
 
     def _compile(self, built: BuiltModule) -> Program:
         """Compile; parameters that passes leave as they are lie in PyTorch's memory where the device can use it."""
@@ -250,15 +249,6 @@ def _key(argument: Any) -> Any:
     return type(argument), repr(argument)
 
 
-def _list_computed(built: BuiltModule) -> list[ModuleResult]:
-    """Return the first result of each output of the program."""
-    found: dict[int, ModuleResult] = {}
-    for result in built.results:
-        if result.index >= 0:
-            found.setdefault(result.index, result)
-    return [found[n] for n in range(len(found))]
-
-
 def _feed(where: str, tensor: Any) -> Any:
     return to_array(where, tensor) if tensor.is_cpu else tensor.detach()
 
@@ -267,9 +257,9 @@ def _target(where: str, tensor: Any) -> Any:
     return to_array(where, tensor) if tensor.is_cpu else tensor
 
 
-def _give(result: ModuleResult, args: Sequence[Any], outputs: Sequence[Any], built: BuiltModule) -> Any:
-    if result.index >= 0:
-        return outputs[result.index]
+def _give(result: ModuleResult, args: Sequence[Any], bases: Sequence[Any]) -> Any:
+    if result.memory >= 0:
+        return apply_steps(bases[result.memory], result.steps)
     if result.argument >= 0:
-        return args[result.argument]
-    return result.value if result.known is None else from_array(result.known).to(built.place(result, args))
+        return apply_steps(args[result.argument], result.steps)
+    return result.value if result.constant is None else apply_steps(result.constant, result.steps)
