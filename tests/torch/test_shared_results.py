@@ -110,6 +110,27 @@ def test_one_tensor_that_is_returned_twice_is_one_object():
     assert a is b and c is d and c is x
 
 
+class Swapping(torch.nn.Module):
+    """Two buffers, of which the one that is declared first is written last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("b", torch.ones(2))
+        self.register_buffer("a", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        kept = self.a.clone()
+        self.a.copy_(self.b)
+        self.b.copy_(kept)
+        return x + 1
+
+
+def test_buffers_that_are_swapped_are_read_before_one_is_written():
+    program = torch.export.export(Swapping(), (torch.ones(2),))
+    isokern.torch.load(program)(torch.ones(2))
+    assert program.state_dict["a"].tolist() == [1, 1] and program.state_dict["b"].tolist() == [0, 0]
+
+
 def test_a_write_after_a_graph_break_is_seen():
     """pytorch/pytorch#97083: what is written to a tensor after a break is seen in the view that was made before."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from ..backend import Device
@@ -15,7 +15,7 @@ from .importer import describe, outputs_of, value_of
 from .judging import judge
 from .library import library as torch
 from .programs import ModulePrograms, Options
-from .results import storage_of
+from .results import Steps, ViewStep, apply_steps, storage_of, trace_back
 
 RESULTS = ("USER_OUTPUT",)
 UPDATES = [kind for kind in torch.export.graph_signature.OutputKind if kind.name.endswith("_MUTATION")]
@@ -53,7 +53,7 @@ class Model:
             )
         specs = zip(self._signature.input_specs, self._holders, strict=True)
         self._static = [n for n, (s, (_, held)) in enumerate(specs) if held is not None and s.target not in written]
-        self._updating = _find_updating(program)
+        self._parts = list(self._find_parts(program, written))
         self._users = [n for n, (_, held) in enumerate(self._holders) if held is None]
         self.programs = ModulePrograms(self.module, self._static, options, "exported")
 
@@ -92,20 +92,38 @@ class Model:
         outputs, updates = [], []
         for out, result in zip(self._signature.output_specs, results, strict=True):
             if out.kind in UPDATES:
-                updates.append((self._find_argument(arguments, out.target), result))
+                updates.append((arguments[self._find_argument(out.target)], result))
             else:
                 outputs.append(result)
         with torch.no_grad():
+            held = {storage_of(argument) for argument, _ in updates}
+            updates = [(a, y.clone() if storage_of(y) in held else y) for a, y in updates]  # all are read before
             for argument, result in updates:
                 argument.copy_(result)
-            for n in self._updating:
-                outputs[n] = _move(outputs[n], updates)
+            for n, argument, steps in self._parts:
+                outputs[n] = apply_steps(arguments[argument], steps)
         return torch.utils._pytree.tree_unflatten(outputs, spec.out_spec)
 
-    def _find_argument(self, arguments: list[Any], name: str) -> Any:
-        """Return the buffer or input of a name."""
-        specs = zip(self._signature.input_specs, arguments, strict=True)
-        return next(a for s, a in specs if name in (s.target, getattr(s.arg, "name", None)))
+    def _find_argument(self, name: str) -> int:
+        """Return the number of the buffer or input of a name."""
+        specs = enumerate(self._signature.input_specs)
+        return next(n for n, s in specs if name in (s.target, getattr(s.arg, "name", None)))
+
+    def _find_parts(self, program: Any, written: Collection[str]) -> Iterator[tuple[int, int, Steps]]:
+        """Return which results are parts of buffers and inputs that are written to, of which, and the steps there.
+
+        A program without decompositions writes to them in place. In another, what is to be written is a result.
+        """
+        signature, returned = program.graph_signature, outputs_of(program.graph)
+        names = {s.arg.name: s.target or s.arg.name for s in signature.input_specs if hasattr(s.arg, "name")}
+        outs = list(zip(signature.output_specs, returned, strict=True))
+        roots = {n: names.get(n.name) for n in program.graph.nodes if n.op == "placeholder"}
+        roots |= {x: out.target for out, x in outs if out.kind in UPDATES}
+        for n, x in enumerate(x for out, x in outs if out.kind not in UPDATES):
+            root, views = trace_back(x, roots)
+            if roots.get(root) in written and all(len(v.all_input_nodes) == 1 for v in views):  # without open dims
+                steps = tuple(ViewStep(v.target, v.args[1:], v.kwargs) for v in views)
+                yield n, self._find_argument(roots[root]), steps
 
     def _check(self, node: Any, arg: Any, value: Any, bound: dict[Any, int]) -> Any:
         """Return an input of a run, if it is what the program was exported for."""
@@ -128,29 +146,6 @@ class Model:
         if not fits:
             raise BadTensorShape(where, f"shape {list(value.shape)}", allowed=f"{list(told.shape)}")
         return value
-
-
-def _find_updating(program: Any) -> tuple[int, ...]:
-    """Return which of an exported program's results are parts of buffers and inputs that it writes to.
-
-    A program without decompositions writes to them in place, and its results share their memory; others return what is
-    to be written.
-    """
-    nodes, returned = program.graph.nodes, outputs_of(program.graph)
-    specs = list(zip(program.graph_signature.output_specs, returned, strict=True))
-    holders = [n for n in nodes if n.op == "placeholder"] + [x for out, x in specs if out.kind in UPDATES]
-    shared = {storage_of(value_of(n)) for n in holders} - {None}
-    users = [x for out, x in specs if out.kind not in UPDATES]
-    return tuple(n for n, x in enumerate(users) if isinstance(x, torch.fx.Node) and storage_of(value_of(x)) in shared)
-
-
-def _move(result: Any, updates: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a part of what was written to an argument as that part of the argument, if their strides are the same."""
-    for argument, written in updates:
-        if storage_of(result) == storage_of(written) and written.stride() == argument.stride():
-            offset = result.storage_offset() - written.storage_offset() + argument.storage_offset()
-            return argument.as_strided(result.shape, result.stride(), offset)
-    return result
 
 
 def _describe_arguments(spec: Any) -> str:

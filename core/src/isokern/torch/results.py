@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from ..graph.ir import COMPUTED, Value
 from ..importing.emission import UnsupportedModel
@@ -31,15 +30,18 @@ class ViewStep:
     """An operator that makes a view of a tensor, or picks one of several, with its further arguments."""
 
     target: Any
-    args: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
 
     def __call__(self, x: Any) -> Any:
         """Return the view of a tensor."""
         return self.target(x, *self.args, **self.named)
 
 
-def apply_steps(x: Any, steps: Sequence[ViewStep]) -> Any:
+Steps: TypeAlias = "tuple[ViewStep, ...]"
+
+
+def apply_steps(x: Any, steps: Steps) -> Any:
     """Return the view that steps lead to."""
     for step in steps:
         x = step(x)
@@ -59,7 +61,7 @@ class ResultMemory:
     kind: Any
     device: Any  # where PyTorch has it
     known: Array | None = None
-    steps: tuple[ViewStep, ...] = ()
+    steps: Steps = ()
 
     def allocate(self, device: Any) -> Any:
         """Return a tensor of this layout, which holds nothing yet."""
@@ -74,14 +76,14 @@ class ModuleResult:
     argument: int = -1
     constant: Any = None
     memory: int = -1
-    steps: tuple[ViewStep, ...] = ()
+    steps: Steps = ()
 
 
 def source_of(node: Any) -> Any:
     """Return the node whose memory a node's result is a part of; None for memory of its own.
 
-    Its schema must say that an operator makes views, and PyTorch's own tensors must share their memory: some operators
-    make a view or a copy, as strides allow.
+    Its schema must say that an operator makes views or writes in place, and PyTorch's own tensors must share their
+    memory: some operators make a view or a copy, as strides allow.
     """
     source = node.args[0] if node.op == "call_function" and node.args else None
     if not isinstance(source, torch.fx.Node):
@@ -91,16 +93,30 @@ def source_of(node: Any) -> Any:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    if not target.is_view and target._schema.name != UNSAFE_VIEW:
+    if not target.is_view and not target._schema.is_mutable and target._schema.name != UNSAFE_VIEW:
         return None
     mine, theirs = storage_of(value_of(node)), storage_of(value_of(source))
     return source if mine is not None and mine == theirs else None
 
 
+def trace_back(x: Any, ends: Collection[Any] = ()) -> tuple[Any, list[Any]]:
+    """Return the node whose memory a result is in, or one of `ends` before it, and the views from there to the result.
+
+    A node that writes in place gives the tensor that it wrote to, and is no view of its own.
+    """
+    views: list[Any] = []
+    while isinstance(x, torch.fx.Node) and x not in ends and (source := source_of(x)) is not None:
+        if x.target is operator.getitem or not x.target._schema.is_mutable:
+            views.insert(0, x)
+        x = source
+    return x, views
+
+
 def storage_of(val: Any) -> int | None:
-    """Return what names the memory of one of PyTorch's tensors, or of the first of several; None for numbers."""
+    """Return what names the memory of a dense tensor of PyTorch, or of the first of several; None for anything else."""
     first = val[0] if isinstance(val, (tuple, list)) and val else val
-    return int(first.untyped_storage()._cdata) if isinstance(first, torch.Tensor) else None
+    dense = isinstance(first, torch.Tensor) and first.layout == torch.strided
+    return int(first.untyped_storage()._cdata) if dense else None
 
 
 def plan_results(
@@ -132,15 +148,10 @@ def plan_results(
     return list(memories.values()), results
 
 
-def _trace(importer: ModuleImporter, x: Any) -> tuple[Any, tuple[ViewStep, ...]]:
+def _trace(importer: ModuleImporter, x: Any) -> tuple[Any, Steps]:
     """Return the node whose memory a result is in, and the steps from there to it."""
-    steps: list[ViewStep] = []
-    node = x
-    while isinstance(node, torch.fx.Node) and (source := source_of(node)) is not None:
-        args, named = importer.resolve(node.args[1:]), importer.resolve(node.kwargs)
-        steps.insert(0, ViewStep(node.target, args, named))
-        node = source
-    return node, tuple(steps)
+    root, views = trace_back(x)
+    return root, tuple(ViewStep(v.target, importer.resolve(v.args[1:]), importer.resolve(v.kwargs)) for v in views)
 
 
 def _copy_if_needed(step: ViewStep) -> ViewStep:
@@ -150,7 +161,7 @@ def _copy_if_needed(step: ViewStep) -> ViewStep:
     return step
 
 
-def _plan_memory(importer: ModuleImporter, root: Any, written: Any, steps: tuple[ViewStep, ...]) -> ResultMemory:
+def _plan_memory(importer: ModuleImporter, root: Any, written: Any, steps: Steps) -> ResultMemory:
     """Return the memory of a node's tensor, of which `written` is all that is read, and make that an output."""
     val, whole, part = value_of(root), importer.found[root], importer.found[written]
     shape, kind = shape_of(whole), THEIRS[dtype_of(whole)]
