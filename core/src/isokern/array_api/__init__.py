@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import fft, in_place, indexing, linalg  # noqa: F401  # two of them are for Tensor's operators and indices
+from . import fft, in_place, indexing, linalg, ufuncs  # noqa: F401  # three of them are for what Tensor does
 from .creation import (
     arange,
     asarray,

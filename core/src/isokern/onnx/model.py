@@ -15,7 +15,6 @@ import numpy as np
 from .. import graph as graphs
 from ..backend import Device
 from ..backend.discovery import device as find_device
-from ..dtypes import dtype
 from ..graph.ir import Graph
 from ..passes import DEFAULT
 from ..process.forks import own_lock
@@ -23,8 +22,8 @@ from ..process.garbage import hold_collections
 from ..process.imports import wait_before_forks
 from ..runtime import Program
 from ..runtime.assemble import assemble
-from ..runtime.feeds import KINDS, as_host_array
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
+from ..runtime.feeds import as_host_array, convert_feed
+from ..status import BadTensorShape, InvalidArgument
 from ..tensors import Tensor
 from .bounds import most_known
 from .build import Built, build
@@ -181,30 +180,7 @@ class Model:
             return given
         where = f"{self.name}, input {info.name}"
         found = as_host_array(where, widen(given) if isinstance(given, np.ndarray) else given)
-        element, wanted = found.dtype if isinstance(found, Tensor) else dtype(found.dtype), our_dtype(info.element)
-        order = [next(n for n, kinds in enumerate(KINDS) if d.kind in kinds) for d in (element, wanted)]
-        if order[0] > order[1]:
-            raise BadTensorDtype(where, f"dtype {element}", allowed=info.element, hint="convert it first")
-        if element is not wanted and isinstance(found, np.ndarray):
-            with np.errstate(over="ignore"):
-                given, found = found, found.astype(wanted.numpy)
-            self._check_range(where, info, given, found)
-        return found
-
-    @staticmethod
-    def _check_range(where: str, info: TensorInfo, given: Array, found: Array) -> None:
-        """Raise BadTensorDtype for numbers that the input's type does not have; a float may round."""
-        if given.dtype.kind in "iub" and found.dtype.kind in "iub":
-            lost = found.astype(given.dtype) != given
-            lost |= (found < 0) != (given < 0)
-        elif found.dtype.kind not in "iub":
-            with np.errstate(all="ignore"):
-                lost = ~np.isfinite(found.astype(np.float64)) & np.isfinite(given.astype(np.float64))
-        else:
-            return
-        if lost.any():
-            problem = f"{quote(given[lost].flat[0].item())} of {given.dtype}"
-            raise BadTensorDtype(where, problem, allowed=f"numbers of {info.element}", hint="convert it first")
+        return convert_feed(where, found, our_dtype(info.element), info.element)
 
     def _bind(self, feeds: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Return the dims of each feed; BadTensorShape where they are not the input's, or a name has two numbers."""

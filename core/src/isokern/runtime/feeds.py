@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..declare.conversion import convert
 from ..dtypes import DType, dtype
 from ..graph.builder import error_context
 from ..graph.ir import Graph, Value, spec_text
-from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
+from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, dlpack, from_dlpack, numbers
 
 Array = np.ndarray[Any, Any]
@@ -66,15 +67,51 @@ def as_host_array(where: str, given: Any) -> Tensor | Array:
 
 
 def readable(graph: Graph, value: Value, given: Any) -> Tensor | Array:
-    """Return a feed if it has the input's shape and a dtype that converts to the input's as `KINDS` allows."""
+    """Return a feed if it has the input's shape, a dtype that converts to the input's, and numbers that it has."""
     where = f"{graph.name}, input {value.name}"
     found = as_host_array(where, given)
     if tuple(found.shape) != value.spec.shape:
         raise BadTensorShape(where, f"shape {list(found.shape)}", allowed=spec_text(value.spec))
+    return convert_feed(where, found, value.spec.dtype, spec_text(value.spec))
+
+
+def convert_feed(where: str, found: Tensor | Array, wanted: DType, allowed: str) -> Tensor | Array:
+    """Return a feed, an array in an input's dtype; a tensor too, if the dtype cannot hold all numbers of the tensor's.
+
+    BadTensorDtype where `KINDS` does not allow the conversion, or where a number is beyond the dtype: an integer that
+    would wrap, a float that would become infinite. A float may round.
+    """
     element = _dtype(where, found)
-    if _kind(element) > _kind(value.spec.dtype):
-        raise BadTensorDtype(where, f"dtype {element}", allowed=spec_text(value.spec), hint="convert it first")
-    return found
+    if _kind(element) > _kind(wanted):
+        raise BadTensorDtype(where, f"dtype {element}", allowed=allowed, hint="convert it first")
+    if element is wanted or wanted.numpy is None or element.numpy is None:
+        return found
+    may_lose = _may_lose(element, wanted)
+    if isinstance(found, Tensor) and not may_lose:
+        return found
+    given = found.numpy() if isinstance(found, Tensor) else found
+    made: Array = convert(given, wanted.numpy)
+    if not may_lose:
+        return made
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted.numpy)
+        lost = (given < limits.min) | (given > limits.max)
+    else:
+        lost = ~np.isfinite(made)
+        if lost.any():
+            lost &= np.isfinite(given)
+    if lost.any():
+        problem = f"{quote(given[lost].flat[0].item())} of {element}"
+        raise BadTensorDtype(where, problem, allowed=f"{allowed}: numbers that {wanted} has", hint="convert it first")
+    return made
+
+
+def _may_lose(element: DType, wanted: DType) -> bool:
+    """Return whether a dtype has numbers beyond another's: more bits, or signs that the other lacks."""
+    assert element.numpy is not None and wanted.numpy is not None
+    if wanted.kind in "iu":
+        return not np.can_cast(element.numpy, wanted.numpy) if element.kind != "b" else False
+    return element.kind in "iu" or element.numpy.itemsize >= wanted.numpy.itemsize
 
 
 def _kind(element: DType) -> int:

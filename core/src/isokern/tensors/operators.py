@@ -1,7 +1,7 @@
 """What a tensor does as an array of the array API standard: its operators are the functions of isokern.array_api.
 
 A tensor meets tensors of its device, Python's and NumPy's scalars, which take its dtype, and NumPy's arrays, which are
-brought to its device; NumPy's own functions refuse it instead of making an array of it.
+brought to its device. NumPy's universal functions take it (isokern.array_api.ufuncs).
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Operators:
 
     __slots__ = ()
 
-    __array_ufunc__ = None  # np.add(array, tensor) raises, and array + tensor is left to the tensor
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """Return what a universal function of NumPy or SciPy gives, as tensors of this device."""
+        return functions().ufuncs.call(ufunc, inputs, named) if method == "__call__" else NotImplemented
 
     __add__, __radd__, __iadd__ = _binary("add"), _reflect("add"), _in_place("add")
     __sub__, __rsub__, __isub__ = _binary("subtract"), _reflect("subtract"), _in_place("subtract")
