@@ -7,6 +7,7 @@ import pytest
 
 import isokern
 from isokern import graph
+from isokern.runtime import compile
 from isokern.status import BadTensorDtype, InvalidArgument
 
 BIG = 2**40 + 5
@@ -36,8 +37,9 @@ def make(device):
 
     def compiled(element):
         builder = graph.Builder("doubled")
-        builder.output(builder.emit("where", [builder.input("c", (2,), "BOOL"), *[builder.input("x", (2,), element)] * 2])[0])
-        return isokern.runtime.compile(builder.graph, device)
+        always, x = builder.input("c", (2,), "BOOL"), builder.input("x", (2,), element)
+        builder.output(builder.emit("where", [always, x, x])[0])
+        return compile(builder.graph, device)
 
     return compiled
 
@@ -57,7 +59,7 @@ def test_a_number_that_an_input_lacks_is_an_error_with_its_name(make, device, el
         with pytest.raises(BadTensorDtype, match=f"doubled, input x: {words}; allowed: {element}"):
             run()
     with pytest.raises(BadTensorDtype, match="input x"):
-        program.feed({"x": given})
+        program.feed({"c": np.ones(2, bool), "x": given})
 
 
 @pytest.mark.parametrize(("element", "given", "wanted"), KEPT)
@@ -78,6 +80,18 @@ def test_eager_calls_do_not_narrow(device):
         lambda: isokern.full((2,), BIG, "I32", device=device),
         lambda: isokern.full((2,), -1, "U8", device=device),
     ):
-        with pytest.raises((InvalidArgument, BadTensorDtype), match="I32|U8"):
+        with pytest.raises((InvalidArgument, BadTensorDtype), match=r"I32|U8"):
             call()
     assert isokern.full((2,), 255, "U8", device=device).numpy().tolist() == [255, 255]
+
+
+def test_integers_divide_to_the_default_float(device):
+    array = np.array([1, 2], np.int32)
+    x = isokern.tensor(array, device=device)
+    div = isokern.div
+    for y in (div(x, x), div(x, 2), div(4, x), div(array, array, device=device), div([4, 2], x), x / x, 2 / x):
+        assert y.dtype is isokern.F32
+    assert div(x, 4).numpy().tolist() == [0.25, 0.5]
+    assert div(np.array([1.0, 3.0]), 2, device=device).dtype is isokern.F64
+    with pytest.raises(BadTensorDtype, match="div"):
+        div(x, isokern.tensor([1.0, 2.0], device=device))

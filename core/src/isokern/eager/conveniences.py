@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..arguments import is_integer
 from ..declare.operator import Operator
+from ..dtypes import dtype as dtype_of
 from ..layout import TensorDesc
 from ..ops import find
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument, quote
 from ..tensors import Tensor, as_tensor
+from ..tensors.strided import check_integers
 from .calls import call
 
 
@@ -123,12 +127,24 @@ def select_last_token(x: Any, offsets: Any, **options: Any) -> Any:
 
 def full(shape: Sequence[int], value: Any, dtype: Any = "F32", **options: Any) -> Any:
     """Return a tensor of one value (NumPy's full): `fill`."""
+    if is_integer(value):
+        check_integers("full", np.asarray(value), dtype_of(dtype))
     return call(find("fill"), [], shape=shape, value=value, dtype=dtype, **options)
 
 
 def ones(shape: Sequence[int], dtype: Any = "F32", **options: Any) -> Any:
     """Return a tensor of ones (NumPy's ones): `fill`."""
     return call(find("fill"), [], shape=shape, value=1.0, dtype=dtype, **options)
+
+
+def div(a: Any, b: Any, **options: Any) -> Any:
+    """Return a / b: the operator `div`; the quotient of integers is of the default float, F32, as in the array API."""
+    device = options.get("device")
+    held = [v if isinstance(v, (bool, int, float)) else as_tensor(v, device) for v in (a, b)]
+    kinds = {v.dtype.kind for v in held if isinstance(v, Tensor)}
+    if kinds and kinds <= {"i", "u"} and not any(isinstance(v, (bool, float)) for v in held):
+        held = [call(find("cast"), [v], dtype="F32") if isinstance(v, Tensor) else float(v) for v in held]
+    return call(find("div"), held, **options)
 
 
 def float_power(x: Any, y: Any, **options: Any) -> Any:

@@ -11,6 +11,7 @@ ALIASES: dict[str, tuple[str, ...]] = {  # the functions are in eager/functions.
     "copy": ("copy",),
     "diag": ("diag_embed", "diagonal"),
     "diagflat": ("diag_embed",),
+    "div": ("cast", "div"),
     "einsum": ("generic", "matmul"),
     "fill": ("fill",),
     "float_power": ("cast", "pow"),

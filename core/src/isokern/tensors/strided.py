@@ -487,10 +487,27 @@ def numbers(where: str, data: Any) -> Array:
     return array
 
 
+def check_integers(where: str, array: Array, element: DType) -> None:
+    """Raise InvalidArgument for an integer that an integer dtype lacks, and that would wrap."""
+    if element.kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
+        return
+    assert element.numpy is not None
+    limits = np.iinfo(element.numpy)
+    low, high = int(array.min()), int(array.max())
+    if low < limits.min or high > limits.max:
+        allowed = f"{limits.min}..{limits.max}"
+        raise InvalidArgument(
+            where,
+            f"{low if low < limits.min else high} of {element}",
+            allowed=allowed,
+            hint="tensor(…).astype(…) wraps",
+        )
+
+
 def tensor(data: Any, element: object | None = None, *, device: str | Device | None = None) -> Tensor:
     """Return a contiguous copy of an array, a nested list, a scalar or a tensor.
 
-    Python floats become F32, complex numbers C64, integers I64.
+    Python floats become F32, complex numbers C64, integers I64. InvalidArgument for integers that `element` lacks.
     """
     if isinstance(data, Tensor):
         return empty(data.shape, element or data.dtype, device=device).copy_from(data)
@@ -498,6 +515,7 @@ def tensor(data: Any, element: object | None = None, *, device: str | Device | N
     if element is None:
         plain = None if hasattr(data, "dtype") else {"float64": "F32", "complex128": "C64"}.get(array.dtype.name)
         element = plain or array.dtype.newbyteorder("=")
+    check_integers("tensor", array, dtype(element))
     made = empty(array.shape, dtype(element), device=device)
     if not made.dtype.holds(array) or made.buffer.view is None:
         return made.copy_from(array)
