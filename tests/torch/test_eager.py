@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
 import isokern  # noqa: E402
+import isokern.torch  # noqa: E402
 from isokern import BadTensorDtype, InvalidArgument  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
@@ -99,3 +100,34 @@ def test_isokern_alone_does_not_import_pytorch():
     code = "import sys, isokern; isokern.relu([1.0]); assert not {'torch', 'isokern.torch'} & {*sys.modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_tensors_without_memory_are_refused(cpu):
+    meta = torch.empty(3, device="meta")
+    with torch._subclasses.FakeTensorMode():
+        traced = torch.empty(3)
+    for x in (meta, traced):
+        for call in (
+            lambda x=x: isokern.exp(x, device=cpu),
+            lambda x=x: isokern.add(torch.ones(3), x, device=cpu),
+            lambda x=x: isokern.tensor(x, device=cpu),
+        ):
+            with pytest.raises(InvalidArgument, match="memory|makes no array"):
+                call()
+    with pytest.raises(InvalidArgument, match="without memory"):
+        isokern.from_dlpack(meta)
+
+
+def test_a_module_on_the_meta_device_runs_in_pytorch_or_is_refused(cpu):
+    module, x = torch.nn.Linear(3, 3, device="meta"), torch.empty(2, 3, device="meta")
+    with torch.no_grad():
+        y = torch.compile(module, backend="isokern", options={"device": cpu.name})(x)
+        assert y.is_meta and y.shape == (2, 3)
+        with pytest.raises(isokern.IsokernError, match="device meta"):
+            isokern.torch.load(torch.export.export(module, (x,)), cpu)
+        real = isokern.torch.load(torch.export.export(torch.nn.Linear(3, 3), (torch.ones(2, 3),)), cpu)
+        with pytest.raises(isokern.IsokernError, match="device meta"):
+            real(x)
+        real(torch.ones(2, 3))
+        with pytest.raises(InvalidArgument, match="memory"):
+            real(x)

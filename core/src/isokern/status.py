@@ -70,9 +70,13 @@ def _restore(cls: type[IsokernError], where: str, problem: str, allowed: str, hi
 
 
 class InvalidArgument(IsokernError, ValueError):
-    """An argument is missing, of the wrong kind, out of range, closed, overlapping, or on another device."""
+    """An argument is missing, of the wrong kind, out of range, closed, overlapping, or on another device.
+
+    Of a bad value that a kernel found, `found` is its place and the value itself.
+    """
 
     status = Status.INVALID_ARGUMENT
+    found: tuple[int, int] | None = None
 
 
 class BadTensorDtype(IsokernError, TypeError):

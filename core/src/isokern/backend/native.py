@@ -22,7 +22,7 @@ import numpy as np
 from ..cabi.plan import Plan
 from ..declare.operator import Operator
 from ..dtypes import DType
-from ..ops import by_kind
+from ..ops import by_kind, find
 from ..status import InvalidArgument, OutOfMemory, Status, raise_for
 from .device import Device
 from .kernels import Kernel, KernelVariant, NativeStep, PackedLayout
@@ -163,6 +163,8 @@ class NativeLibrary:
         named = text.partition(": ")[0]
         found = named if named in self.fingerprints else "synchronize"
         where = found if operator is None else operator.name
+        if found == named and (error := find(named).read_value_error(text.removeprefix(f"{named}: "))):
+            raise error
         raise_for(status, where, text.removeprefix(f"{where}: "))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -217,6 +218,19 @@ class Operator:
     def shapes_take_outputs(self) -> bool:
         """Whether `shapes` has a parameter for the outputs as given."""
         return self.shapes is not None and _takes_outputs(self.shapes)
+
+    def value_error(self, at: int, value: int) -> InvalidArgument:
+        """Return the error for a bad value that a kernel found at a place of the input that `device_error` names."""
+        error = InvalidArgument(self.name, self.device_error.format(at=at, value=value))
+        error.found = at, value
+        return error
+
+    def read_value_error(self, text: str) -> InvalidArgument | None:
+        """Return the error of `value_error` whose text, without the operator's name, is given; None for another."""
+        parts = re.split(r"(\{at\}|\{value\})", self.device_error)
+        pattern = "".join(f"(?P<{p[1:-1]}>-?[0-9]+)" if p in ("{at}", "{value}") else re.escape(p) for p in parts)
+        found = re.fullmatch(pattern, text) if self.device_error else None
+        return None if found is None else self.value_error(int(found["at"]), int(found["value"]))
 
     def infer(
         self,

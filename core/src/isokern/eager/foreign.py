@@ -22,7 +22,7 @@ Foreign = dict[int, Any]  # tensors of PyTorch by the `id` of what stands for th
 def take_foreign(where: str, given: Sequence[Any]) -> tuple[Sequence[Any], Foreign]:
     """Return values, or lists of them, with each tensor of PyTorch as an array or a tensor over its memory.
 
-    InvalidArgument for one that requires gradients, and BadTensorDtype for types that are not here.
+    InvalidArgument for one that requires gradients or has no memory, and BadTensorDtype for types that are not here.
     """
     torch = sys.modules.get("torch")
     kind = getattr(torch, "Tensor", None)
@@ -51,8 +51,19 @@ def _over(where: str, value: Any) -> Any:
     if value.is_complex() or value.is_sparse or value.is_quantized:
         given = f"a tensor of PyTorch with {value.dtype} and layout {value.layout}"
         raise BadTensorDtype(where, given, allowed="dense tensors of real numbers")
+    if value.numel() and not _has_memory(value):
+        given = f"a {type(value).__name__} of PyTorch on device {value.device} that has no memory"
+        raise InvalidArgument(where, given, allowed="a tensor with elements", hint="create it on a device, such as cpu")
     plain = value.resolve_neg() if value.is_neg() else value
     return dlpack.to_numpy(plain) if plain.is_cpu else from_dlpack(plain)
+
+
+def _has_memory(value: Any) -> bool:
+    """Return False for tensors of the device `meta`, and for those that PyTorch traces with."""
+    try:
+        return bool(value.data_ptr())
+    except RuntimeError:
+        return False
 
 
 def give_foreign(foreign: Foreign, result: Any) -> Any:

@@ -85,7 +85,7 @@ class Op:
     `kind` is the name of its declaration. Absent optional inputs are None; `attrs` are complete; `name` is for people.
     `hints` are wishes to dispatch (`isokern.backend.hints`): none changes what is computed, and a device ignores those
     that it cannot follow. Where outputs keep part of their previous content (`Operator.inout`), that content is a value
-    too: the last of `inputs`, after all declared ones.
+    too: the last of `inputs`, after all declared ones. `origin` is the kind of the operator that it is decomposed from.
     """
 
     kind: str
@@ -95,6 +95,7 @@ class Op:
     constraints: tuple[Constraint, ...] = ()
     name: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
     _call: _Call | None = field(default=None, repr=False)
 
     def resolve(self) -> Resolved:

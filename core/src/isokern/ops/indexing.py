@@ -221,14 +221,25 @@ def emit_list(e: Emitter[V], values: Sequence[int]) -> V:
 
 
 def _flatten_tuples(e: Emitter[V], x: Sequence[int], indices: V, batch: int) -> V:
-    """Emit the slices of x that tuples name, numbered in order over the batch dims and those that are indexed."""
-    depth = indices.spec.shape[-1]
+    """Emit the slices of x that tuples name, numbered in order over the batch dims and those that are indexed.
+
+    A gather of each axis' numbers finds the parts of tuples that are out of range, and reports them as they were given.
+    """
+    depth, many = indices.spec.shape[-1], math.prod(indices.spec.shape[batch:-1])
+    if depth == 1 and batch == 0:  # the gather or scatter of x itself reports an index as it was given
+        return e.reshape(e.cast(indices, I64), (1, many))
     dims = x[batch : batch + depth]
     count, batches = math.prod(dims), math.prod(x[:batch])
-    sizes, steps = emit_list(e, dims), emit_list(e, [math.prod(dims[i + 1 :]) for i in range(depth)])
-    given = e.cast(e.collapse(indices, (batch, indices.spec.ndim - batch - 1, 1)), I64)
-    term = f"(x0 + x1 if x0 < 0 else x0) * x2 if 0 - x1 <= x0 and x0 < x1 else {count}"
-    flat = e.loop("abc,c,c->ab", term, given, sizes, steps, combine="sum")
+    given, numbers = e.cast(e.collapse(indices, (batch, indices.spec.ndim - batch - 1, 1)), I64), e.iota(depth, I64)
+    places = []
+    for i, size in enumerate(dims):
+        part = e.loop("abc,c->ab", f"x0 if x1 == {i} else 0", given, numbers, combine="sum")
+        row = e("gather", e.iota(size, I64), part, axis=0)
+        step = math.prod(dims[i + 1 :])
+        places.append(e.loop("ab,ab->ab", f"x1 * {step} if {-size} <= x0 and x0 < {size} else {count}", part, row))
+    flat = places[0]
+    for place in places[1:]:
+        flat = e.loop("ab,ab->ab", "x0 + x1", flat, place)
     place = f"x1 * {count} + x0 if x0 < {count} else {batches * count}"
     return e.loop("ab,a->ab", place, flat, e.iota(batches, I64))
 
@@ -301,7 +312,7 @@ declare(
         ErrorCase({"x": (3, 4), "indices": (2, 1)}, BadTensorDtype, dtypes={"indices": F32}),
     ],
     exact=True,
-    device_error="tuple {at} of indices is out of range",
+    device_error="tuple {at} of indices has {value}, out of range for its axis",
 )
 
 
@@ -374,5 +385,5 @@ declare(
         ),
     ],
     exact=True,
-    device_error="tuple {at} of indices is out of range",
+    device_error="tuple {at} of indices has {value}, out of range for its axis",
 )

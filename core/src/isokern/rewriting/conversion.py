@@ -35,6 +35,8 @@ class _Conversion:
             return
         before = len(self.rewriter.builder.ops)
         made = self.lower(op.operator, inputs, op.attrs, [v.spec for v in op.outputs], op.name, ())
+        for part in self.rewriter.builder.ops[before:]:
+            part.origin = op.origin or op.kind
         for old, new in zip(op.outputs, self.as_wanted(op, made), strict=True):
             self.rewriter.put(old, new)
         self.keep_constraints(op, self.rewriter.builder.ops[before:], why)

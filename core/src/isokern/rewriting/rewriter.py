@@ -64,6 +64,7 @@ class Rewriter:
         else:
             how: dict[str, Any] = {"name": op.name, "constraints": op.constraints, "hints": op.hints}
             made = self.builder.emit(op.kind, inputs, op.attrs, outputs=outputs, **how)
+        self.builder.graph.ops[-1].origin = op.origin
         for old, new in zip(op.outputs, made, strict=True):
             self.put(old, new)
         return made

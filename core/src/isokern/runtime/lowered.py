@@ -7,6 +7,7 @@ calls at its beginning, and the values between them. It is of the default kind: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -104,7 +105,7 @@ class LoweredKernel(Kernel):
     """
 
     def __init__(self, device: Device, resolved: Resolved) -> None:
-        self.graph = decompose(device, resolved)
+        self.graph, self.operator = decompose(device, resolved), resolved.operator
         early = not resolved.operator.aliases and not resolved.operator.inout
         made = plan_memory(self.graph, early=early)
         calls = [op for op in made.calls if any(v.spec.numel for v in op.outputs)]
@@ -138,12 +139,13 @@ class LoweredKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        run_all(
-            [
-                partial(k.launch, given, workspace, workspace_bytes, stream)
-                for k, given in self._calls(handles, workspace)
-            ]
-        )
+        with naming(self.operator):
+            run_all(
+                [
+                    partial(k.launch, given, workspace, workspace_bytes, stream)
+                    for k, given in self._calls(handles, workspace)
+                ]
+            )
 
     def bind(
         self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream, owned: Any
@@ -152,7 +154,7 @@ class LoweredKernel(Kernel):
         bound = [
             k.bind(given, workspace, workspace_bytes, stream, owned) for k, given in self._calls(handles, workspace)
         ]
-        return partial(run_all, bound)
+        return partial(_run_named, self.operator, bound)
 
     def native_steps(self) -> list[NativeStep] | None:
         """Return the calls of C of all kernels in order."""
@@ -162,13 +164,36 @@ class LoweredKernel(Kernel):
             if inner is None:
                 return None
             outer = [-2 if p is None else p for p in places]
-            steps += [(run, plan, tuple(p if p < 0 else outer[p] for p in at), fail) for run, plan, at, fail in inner]
+            for call, plan, at, fail in inner:
+                own = partial(_fail_named, self.operator, fail)
+                steps.append((call, plan, tuple(p if p < 0 else outer[p] for p in at), own))
         return steps
 
     def _calls(self, handles: Sequence[Any], workspace: Any) -> Iterator[tuple[Kernel, list[Any]]]:
         """Yield each kernel with its handles."""
         for kernel, places in zip(self.kernels, self._handles, strict=True):
             yield kernel, [None if p is None else workspace if p < 0 else handles[p] for p in places]
+
+
+@contextmanager
+def naming(operator: Operator) -> Iterator[None]:
+    """Raise the error of a bad value that a kernel of a part found as the operator's own."""
+    try:
+        yield
+    except InvalidArgument as error:
+        if error.found is None or not operator.device_error:
+            raise
+        raise operator.value_error(*error.found) from None
+
+
+def _run_named(operator: Operator, calls: Sequence[Callable[[], None]]) -> None:
+    with naming(operator):
+        run_all(calls)
+
+
+def _fail_named(operator: Operator, fail: Callable[[int], None], status: int) -> None:
+    with naming(operator):
+        fail(status)
 
 
 def _build(

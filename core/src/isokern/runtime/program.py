@@ -17,6 +17,7 @@ from ..backend import Recording, Stream, current_stream
 from ..call.descriptor import Descriptor
 from ..graph.builder import error_context
 from ..graph.ir import PARAMETER, Op, Value
+from ..ops import find
 from ..process.forks import own_lock
 from ..status import InvalidArgument
 from ..tensors import Tensor
@@ -176,8 +177,11 @@ class Program:
             self._feed(context, feeds)
             if context.stream is not current and self.device.asynchronous:
                 context.stream.wait(current.record())
-            context.capture().replay(context.stream)
-            context.stream.synchronize()
+            try:
+                context.capture().replay(context.stream)
+                context.stream.synchronize()
+            except InvalidArgument as error:
+                raise self._name_node(context, error) from None
             results = [context.tensors[v] for v in self.graph.outputs]
             if targets is None:
                 found: list[Any] = [np.array(t.numpy()) for t in results]
@@ -203,8 +207,32 @@ class Program:
             there = {name: x for name, x in feeds.items() if direct.fits(x, name)}
             if len(there) < len(feeds):
                 self._feed(context, feeds, there)
-            found = direct.run(there)
+            try:
+                found = direct.run(there)
+            except InvalidArgument as error:
+                self._feed(context, feeds)
+                raise self._name_node(context, error) from None
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _name_node(self, context: RunContext, error: InvalidArgument) -> InvalidArgument:
+        """Return the error of a bad value with the node of the graph at fault: the first whose call fails alone.
+
+        The calls run again, on the context's inputs; where they would update an input twice, the error stays as it is.
+        """
+        if error.found is None or self.memory_plan.mutable:
+            return error
+        for op, call in context.calls.items():
+            try:
+                call()
+                context.stream.synchronize()
+            except InvalidArgument as own:
+                operator = find(op.origin) if op.origin else op.operator
+                if own.found is not None and operator.device_error:
+                    own = operator.value_error(*own.found)
+                named = InvalidArgument(f"{self.graph.name}: {op.name}" if op.name else self.graph.name, str(own))
+                named.found = own.found
+                return named
+        return error
 
     def feed(self, feeds: Feeds) -> None:
         """Write feeds, given as to `run`, to `inputs`; all of them are checked before one is written."""

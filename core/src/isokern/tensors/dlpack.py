@@ -88,7 +88,11 @@ def source_device(source: Any) -> tuple[int, int]:
         raise InvalidArgument(
             "from_dlpack", f"a {type(source).__name__}", allowed="an object with __dlpack__ and __dlpack_device__"
         )
-    device = source.__dlpack_device__()
+    try:
+        device = source.__dlpack_device__()
+    except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        given, hint = f"a {type(source).__name__} without memory: {error}", "create it on a device that has memory"
+        raise InvalidArgument("from_dlpack", given, allowed="memory of a device of DLPack", hint=hint) from None
     if not isinstance(device, tuple) or len(device) != 2 or not all(hasattr(d, "__index__") for d in device):
         raise InvalidArgument("from_dlpack", f"__dlpack_device__ gives {device!r}", allowed="(device type, index)")
     return int(device[0]), int(device[1])

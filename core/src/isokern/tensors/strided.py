@@ -475,7 +475,7 @@ def numbers(where: str, data: Any) -> Array:
     """Return `data` as an array; InvalidArgument where it is not made of numbers."""
     try:
         array = np.asarray(data)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgument(where, f"a {type(data).__name__} makes no array: {error}", allowed=_NUMBERS) from None
     if array.dtype.newbyteorder("=") not in _NUMPY:
         shown = repr(data)

@@ -48,7 +48,12 @@ def our_dtype(where: str, theirs: Any) -> DType:
 
 
 def check_plain(where: str, tensor: Any) -> None:
-    """Raise a typed error for a tensor that is no dense one of numbers here."""
+    """Raise a typed error for a tensor that is not a dense one, with memory, of numbers that are here."""
+    if tensor.device.type == "meta":
+        hint = "create it on a device, such as cpu"
+        raise InvalidArgument(
+            where, "a tensor of device meta, without memory", allowed="tensors with memory", hint=hint
+        )
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise InvalidArgument(
             where, f"a tensor of layout {tensor.layout}", allowed="dense tensors", hint="x.to_dense()"

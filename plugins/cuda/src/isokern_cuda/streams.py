@@ -13,7 +13,6 @@ import numpy as np
 
 from isokern.backend import BufferView, Event, RecordedCalls, Recording, Stream, Timer, Workspace, own_lock
 from isokern.ops import by_kind
-from isokern.status import InvalidArgument
 
 from .driver import CudaError, Driver
 from .memory import Held
@@ -240,8 +239,7 @@ class CudaStream(Stream):
                 found = found or [int(w) for w in words]
         if found is not None:
             kind, at, value = found
-            operator = by_kind(kind)
-            raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
+            raise by_kind(kind).value_error(at, value)
 
     def record(self) -> Event:
         """Return an event after all work enqueued so far."""

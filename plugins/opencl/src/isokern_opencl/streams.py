@@ -151,8 +151,7 @@ class ClStream(Stream):
             except cl.Error as error:
                 raise typed_error("synchronize", self.device.name, error) from None
         if kind:
-            operator = by_kind(kind)
-            raise InvalidArgument(operator.name, operator.device_error.format(at=at, value=value))
+            raise by_kind(kind).value_error(at, value)
 
     def record(self) -> Event:
         """Return an event after all work enqueued so far."""
