@@ -66,7 +66,8 @@ NODES = {
         "y: gather_nd: tuple 0 of indices has -5",
     ),
     "the second Gather": (
-        "(float[3] d, int64[2] i) => (float[2] y, float[2] z) { e = Neg(d) y = Gather(e, i) j = Add(i, i) z = Gather(d, j) }",
+        "(float[3] d, int64[2] i) => (float[2] y, float[2] z)"
+        " { e = Neg(d) y = Gather(e, i) j = Add(i, i) z = Gather(d, j) }",
         (f32(3), i64([0, 2])),
         "z: gather: indices[1] is 4",
     ),
