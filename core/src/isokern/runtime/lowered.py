@@ -139,7 +139,7 @@ class LoweredKernel(Kernel):
 
     def launch(self, handles: Sequence[Any], workspace: Any, workspace_bytes: int, stream: Stream) -> None:
         """Launch all kernels in order."""
-        with naming(self.operator):
+        with raise_as(self.operator):
             run_all(
                 [
                     partial(k.launch, given, workspace, workspace_bytes, stream)
@@ -176,7 +176,7 @@ class LoweredKernel(Kernel):
 
 
 @contextmanager
-def naming(operator: Operator) -> Iterator[None]:
+def raise_as(operator: Operator) -> Iterator[None]:
     """Raise the error of a bad value that a kernel of a part found as the operator's own."""
     try:
         yield
@@ -187,12 +187,12 @@ def naming(operator: Operator) -> Iterator[None]:
 
 
 def _run_named(operator: Operator, calls: Sequence[Callable[[], None]]) -> None:
-    with naming(operator):
+    with raise_as(operator):
         run_all(calls)
 
 
 def _fail_named(operator: Operator, fail: Callable[[int], None], status: int) -> None:
-    with naming(operator):
+    with raise_as(operator):
         fail(status)
 
 
