@@ -117,7 +117,7 @@ class Model:
         signature, returned = program.graph_signature, outputs_of(program.graph)
         names = {s.arg.name: s.target or s.arg.name for s in signature.input_specs if hasattr(s.arg, "name")}
         outs = list(zip(signature.output_specs, returned, strict=True))
-        roots = {n: names.get(n.name) for n in program.graph.nodes if n.op == "placeholder"}
+        roots: dict[Any, str] = {n: names.get(n.name, "") for n in program.graph.nodes if n.op == "placeholder"}
         roots |= {x: out.target for out, x in outs if out.kind in UPDATES}
         for n, x in enumerate(x for out, x in outs if out.kind not in UPDATES):
             root, views = trace_back(x, roots)
