@@ -94,6 +94,5 @@ def free_results(results: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
     """Return what is said of results, of which leading dims that are numbers follow from those that are free."""
     names = [f"{t.name}.0" if t.shape and isinstance(t.shape[0], int) else None for t in results]
     return tuple(
-        t if name is None else replace(t, shape=(name, *t.shape[1:]))
-        for t, name in zip(results, names, strict=True)
+        t if name is None else replace(t, shape=(name, *t.shape[1:])) for t, name in zip(results, names, strict=True)
     )
