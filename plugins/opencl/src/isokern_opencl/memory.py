@@ -16,6 +16,7 @@ from isokern.dtypes import DType
 from isokern.status import OutOfMemory
 
 from .errors import typed_error
+from .exits import waiting
 from .place import ClPlace
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -83,14 +84,15 @@ def copy_between(target: Buffer, offset: int, source: Buffer, source_offset: int
     device: Any = to.device
     try:
         if nbytes:
-            cl.enqueue_copy(
-                device.transfers,
-                target.handle,
-                source.handle,
-                byte_count=nbytes,
-                src_offset=source_offset,
-                dst_offset=offset,
-            ).wait()
+            with waiting:
+                cl.enqueue_copy(
+                    device.transfers,
+                    target.handle,
+                    source.handle,
+                    byte_count=nbytes,
+                    src_offset=source_offset,
+                    dst_offset=offset,
+                ).wait()
     except (cl.Error, TypeError) as error:
         raise typed_error("copy_from", device.name, error) from None
     return True
@@ -189,7 +191,8 @@ class ClBuffer(Buffer):
         flags = cl.map_flags.READ | cl.map_flags.WRITE
         mapped: Bytes
         try:
-            mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
+            with waiting:
+                mapped, _ = cl.enqueue_map_buffer(queue, self.handle, flags, 0, (max(1, self.nbytes),), np.uint8)
         except (cl.Error, TypeError) as error:
             raise typed_error("map_for_cpu", self.memory.device.name, error) from None
         self.memory.count_mapping(self.nbytes)
@@ -198,7 +201,8 @@ class ClBuffer(Buffer):
     def unmap_bytes(self, mapped: Any) -> None:
         """Unmap the memory, and wait until the device has it."""
         try:
-            mapped.base.release(self.memory.device.transfers).wait()
+            with waiting:
+                mapped.base.release(self.memory.device.transfers).wait()
         except (cl.Error, TypeError) as error:
             raise typed_error("unmap_for_gpu", self.memory.device.name, error) from None
         self.memory.count_mapping(self.nbytes)
@@ -218,7 +222,8 @@ class ClBuffer(Buffer):
     def _copy(self, where: str, to: Any, of: Any, **offset: int) -> None:
         device = self.memory.device
         try:
-            cl.enqueue_copy(device.transfers, to, of, is_blocking=True, **offset)
+            with waiting:
+                cl.enqueue_copy(device.transfers, to, of, is_blocking=True, **offset)
         except (cl.Error, TypeError) as error:
             raise typed_error(where, device.name, error) from None
 
@@ -261,10 +266,11 @@ class ClMemory(Memory):
         try:
             handle = Handle(self.context, flags, size)
             # Some drivers allocate at first use: make that happen here, where the error belongs
-            if empty:
-                cl.enqueue_migrate_mem_objects(queue, [handle], cl.mem_migration_flags.CONTENT_UNDEFINED).wait()
-            else:
-                cl.enqueue_fill_buffer(queue, handle, np.zeros(1, np.uint8), 0, size).wait()
+            with waiting:
+                if empty:
+                    cl.enqueue_migrate_mem_objects(queue, [handle], cl.mem_migration_flags.CONTENT_UNDEFINED).wait()
+                else:
+                    cl.enqueue_fill_buffer(queue, handle, np.zeros(1, np.uint8), 0, size).wait()
         except (cl.Error, TypeError) as error:
             raise typed_error("alloc", self.device.name, error) from None
         with self._ranges:

@@ -13,6 +13,7 @@ from isokern.simt import Launch, Programs, Unusable
 from isokern.status import InternalError
 
 from .errors import FULL, LOST, typed_error
+from .exits import waiting
 from .pocl import WITHOUT_HEADER, log_of
 
 
@@ -41,7 +42,7 @@ class ClPrograms(Programs[cl.Program]):
     def load(self, binary: bytes, launch: Launch) -> cl.Program:
         """Load a binary by clCreateProgramWithBinary."""
         try:
-            with _quiet():
+            with _quiet(), waiting:
                 return cl.Program(self.context, [self.device], [binary]).build(self.options, [self.device])
         except cl.Error:
             raise Unusable from None
@@ -52,14 +53,14 @@ class ClPrograms(Programs[cl.Program]):
         Where a PoCL cannot build a program without its header, it is given the header from then on, with a warning.
         """
         try:
-            with _quiet():
+            with _quiet(), waiting:
                 return cl.Program(self.context, source).build(self.options, [self.device], cache_dir=False)
         except cl.Error as error:
             rest = [option for option in self.options if option != WITHOUT_HEADER]
             if rest == self.options:
                 raise
             try:
-                with _quiet():
+                with _quiet(), waiting:
                     program = cl.Program(self.context, source).build(rest, [self.device], cache_dir=False)
             except cl.Error:
                 raise error from None

@@ -18,6 +18,7 @@ from isokern.status import InternalError, InvalidArgument
 
 from .command_buffers import CommandBuffer
 from .errors import fork_error, typed_error
+from .exits import waiting
 from .place import ClPlace
 
 ZEROS = np.zeros(3, np.int64)
@@ -36,7 +37,11 @@ class ClEvent(Event):
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
-        self._ask("synchronize", self.event.wait)
+        self._ask("synchronize", self._wait)
+
+    def _wait(self) -> None:
+        with waiting:
+            self.event.wait()
 
     def query(self) -> bool:
         """Return whether the work before the event is done."""
@@ -137,17 +142,22 @@ class ClStream(Stream):
 
     def finish(self) -> None:
         """Wait for all enqueued work; an error of OpenCL is raised as it is."""
-        self.device.deferred.wait_for(self.key, self.queue.finish)
+        self.device.deferred.wait_for(self.key, self._finish)
+
+    def _finish(self) -> None:
+        with waiting:
+            self.queue.finish()
 
     def _raise(self) -> None:
         """Return the error that the words describe, and clear them."""
         with self._lock:
             self.may_fail = False
             try:
-                cl.enqueue_copy(self.queue, self.words, self.error, is_blocking=True)
-                kind, at, value = (int(w) for w in self.words)
-                if kind:
-                    cl.enqueue_copy(self.queue, self.error, ZEROS, is_blocking=True)
+                with waiting:
+                    cl.enqueue_copy(self.queue, self.words, self.error, is_blocking=True)
+                    kind, at, value = (int(w) for w in self.words)
+                    if kind:
+                        cl.enqueue_copy(self.queue, self.error, ZEROS, is_blocking=True)
             except cl.Error as error:
                 raise typed_error("synchronize", self.device.name, error) from None
         if kind:
@@ -223,6 +233,6 @@ def first_word(address: int) -> bytes | None:
 
 def _end(queue: Any, pending: set[object], key: object) -> None:
     """Wait for the work of a stream that is being dropped, as nobody else can."""
-    with contextlib.suppress(cl.Error):
+    with contextlib.suppress(cl.Error), waiting:
         queue.finish()
     pending.discard(key)
