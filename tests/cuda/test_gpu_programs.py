@@ -155,9 +155,14 @@ def test_a_launch_becomes_a_call(text: str, name: str, call: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("k<<<1, 2;", "k.cu:1: <<< is not part"), ("x = <<<1>>>(2);", "k.cu:1: <<<"), ("k<<<1, 2>>>;", "k.cu:1: <<<")],
+    [
+        ("k<<<1, 2;", "k.cu:1: <<< is not part"),
+        ("x = <<<1>>>(2);", "k.cu:1: <<<"),
+        ("k<<<1, 2>>>;", "k.cu:1: <<<"),
+        ("static thread_local int x;", "k.cu:1: thread_local: the emulator keeps shared memory"),
+    ],
 )
-def test_what_is_not_a_launch_is_told(text: str, said: str) -> None:
+def test_what_cannot_be_rewritten_is_refused_at_its_line(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         rewrite(Source(f'# 1 "k.cu"\nvoid f() {{ {text} }}\n'), check=False, program=True)
 

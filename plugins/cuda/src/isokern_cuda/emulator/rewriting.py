@@ -38,6 +38,7 @@ _DECLARATION = re.compile(
     r"\s*(?!(?:using|typedef|static_assert|template|struct|class)\b)"
     r"[\w:]+[\w:<>,\s*&]*[\s*&>]\w+\s*\([^={}]*\)\s*$"
 )
+_PER_THREAD = re.compile(r"\b(?:thread_local|__thread|_Thread_local)\b")
 _OPEN, _CLOSE = "([{", ")]}"
 # What the emulator's headers leave to this module, so that kernels and shared variables are seen here
 _KEYWORDS = {"__shared__": "static thread_local", "__global__": "__attribute__((noinline))"}
@@ -137,6 +138,9 @@ def rewrite(source: Source, check: bool, program: bool) -> str:
     If headers are missing, the functions of the host are left out: those of a binding to Python, for example.
     """
     code = source.code
+    if own := _PER_THREAD.search(code):
+        where, given = source.where(own.start()), own.group()
+        raise ValueError(f"{where}: {given}: the emulator keeps shared memory in such variables; allowed: static")
     edits: list[tuple[int, int, str]] = []  # begin, end, the new text
     for statement in _statements(code):
         part = code[statement.begin : statement.end]
