@@ -23,7 +23,6 @@ from ..process.forks import own_lock
 from ..status import DeviceNotAvailable, InvalidArgument
 from . import hooks
 from .device import Device
-from .import_probe import find_deadly
 from .register import Backend, Register, describe, trace_of
 
 GROUP = "isokern"
@@ -154,6 +153,8 @@ def probe_imports() -> None:
 
     Nothing where they were imported already.
     """
+    from .import_probe import find_deadly  # it brings subprocess, which other commands and libraries do not need
+
     with _finding:
         if not _registry.cache_info().currsize:
             _deadly.update(find_deadly(_choose_entries()))
