@@ -40,7 +40,9 @@ def lacking(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 def cases() -> Iterator[Case]:
-    return (c for c in operator_cases(find("softmax")) if c.quick and "F64" not in c.id)
+    """Yield the quick cases of softmax, but for those at edges, which a device may refuse."""
+    every = (c for c in operator_cases(find("softmax")) if c.quick and "F64" not in c.id)
+    return (c for c in every if c.sample.size != "edge")
 
 
 def judge(device: Device, **options: Any) -> list[tuple[Case, Outcome]]:

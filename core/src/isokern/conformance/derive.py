@@ -394,7 +394,8 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None, qu
         needed = {*chosen, every[0]} if quick else None
         cases = unique(operator_cases(operator, (ranked or [])[1:], needed, at_edges=not lowered))
         if lowered or shares:
-            cases = list(_once_wide(_thin(cases, every[0]) if lowered else cases))
+            cases = list(_once_wide(cases))
+            cases = list(_thin(cases, every[0])) if lowered else cases
         called = not lowered or _share_of(operator.name) == _share_of(device.name)
         most = SHARED if shares else None if not lowered else int(called)
         result += [c for c in _thin_quick(operator, cases, chosen, most) if c.quick or not quick]
