@@ -150,8 +150,11 @@ def _make_number(op: Operator, operand: Operand, value: Any, like: DType, target
     if array.dtype.kind == "c":
         given = f"{operand.name} is {quote(value)} beside a tensor of {like}"
         raise BadTensorDtype(op.name, given, allowed="real numbers", hint="isokern.array_api has complex arrays")
-    held = tensor(array, like, device=target)
-    if like.kind != "f" and not (held.numpy() == array).all():
+    try:
+        held = tensor(array, like, device=target)
+    except InvalidArgument:  # beyond the dtype
+        held = None
+    if held is None or (like.kind != "f" and not (held.numpy() == array).all()):
         raise InvalidArgument(
             op.name,
             f"{operand.name} is {quote(value)} beside a tensor of {like}",
