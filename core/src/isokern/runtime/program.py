@@ -210,8 +210,12 @@ class Program:
             try:
                 found = direct.run(there)
             except InvalidArgument as error:
+                held = [(t, np.array(t.numpy())) for t in (context.tensors[v] for v in self.graph.inputs)]
                 self._feed(context, feeds)
-                raise self._name_node(context, error) from None
+                named = self._name_node(context, error)
+                for t, before in held:
+                    t.copy_from(before)
+                raise named from None
         return found[0] if len(found) == 1 else tuple(found)
 
     def _name_node(self, context: RunContext, error: InvalidArgument) -> InvalidArgument:
