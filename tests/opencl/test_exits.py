@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from isokern_opencl.exits import _Waiting
 
 PROGRAM = """

@@ -173,8 +173,8 @@ class _Derivation:
             yield from each(edges.neutralise_attributes(op, having, bound), "contiguous", values=f"nan_{name}")
         if not alone and self.stands:
             yield from each([base], "far", quick=False)
-            for s in self.wide[:1] if op.family in PLAIN else ():
-                yield from each(edges.widen(op, s.sample, bound), "contiguous", quick=False)
+            for w in self.wide[:1] if op.family in PLAIN else ():
+                yield from each(edges.widen(op, w.sample, bound), "contiguous", quick=False)
 
     def _short(self, types: tuple[DType, ...], turn: int, alone: bool) -> Iterator[Case]:
         """Yield the small samples with dims of 0 and 1, dense and strided in turn.

@@ -333,8 +333,8 @@ def _run_as_program(
     found: list[Output] = [importer.receive(loop, *made[n], origins) for n in range(len(carried))]
     if joined and (loop.condition is not None or not isinstance(steps, int) or first is not None):
         steps = int(node.know(count, "the number of steps"))
-    assert isinstance(steps, int) or not joined
     for (shape, dtype), (given_axis, backwards) in zip(made[len(carried) :], joined, strict=True):
+        assert isinstance(steps, int)
         axis = node.axis(given_axis, len(shape) + 1)
         loop.joined.append((axis, backwards))
         found.append(importer.receive(loop, (*shape[:axis], steps, *shape[axis:]), dtype, origins))

@@ -240,8 +240,8 @@ def _flatten_tuples(e: Emitter[V], x: Sequence[int], indices: V, batch: int) -> 
     flat = places[0]
     for place in places[1:]:
         flat = e.loop("ab,ab->ab", "x0 + x1", flat, place)
-    place = f"x1 * {count} + x0 if x0 < {count} else {batches * count}"
-    return e.loop("ab,a->ab", place, flat, e.iota(batches, I64))
+    whole = f"x1 * {count} + x0 if x0 < {count} else {batches * count}"
+    return e.loop("ab,a->ab", whole, flat, e.iota(batches, I64))
 
 
 def _gather_nd_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:

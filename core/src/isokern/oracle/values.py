@@ -387,7 +387,7 @@ def special_slices(plain: Array, dtype: DType) -> Array:
         whole = np.array([-np.inf, np.nan, 0.0, np.inf, -0.0], np.float64).astype(dtype.numpy)
     else:
         whole = np.array([np.iinfo(dtype.numpy).min, 0, np.iinfo(dtype.numpy).max], dtype.numpy)
-    array = plain.copy()
+    array: Array = np.array(plain)
     for n, at in enumerate(range(0, len(array) if array.ndim > 1 else 0, 2)):
         array[at] = whole[n % len(whole)]
     if array.ndim:
@@ -397,7 +397,7 @@ def special_slices(plain: Array, dtype: DType) -> Array:
 
 def weight_tails(array: Any, dtype: DType, sign: int) -> Array:
     """Return plain values with the largest, or the lowest, in the last place of each row: who loses it shows it."""
-    weighted = np.array(array)
+    weighted: Array = np.array(array)
     if weighted.ndim:
         weighted[..., -1] = sign * (2 * float(np.max(np.abs(weighted.astype(np.float64)))) + 1)
     return weighted
@@ -405,10 +405,11 @@ def weight_tails(array: Any, dtype: DType, sign: int) -> Array:
 
 def append_conversions(array: Any, source: DType, target: DType) -> Array:
     """Return the values of a conversion's input with `conversion_values` in its last elements."""
-    flat = np.array(array).reshape(-1)
+    flat: Array = np.array(array).reshape(-1)
     edges = conversion_values(source, target)[: flat.size // 2]
     flat[flat.size - len(edges) :] = edges
-    return flat.reshape(np.shape(array))
+    shaped: Array = flat.reshape(np.shape(array))
+    return shaped
 
 
 def conversion_values(source: DType, target: DType) -> Array:

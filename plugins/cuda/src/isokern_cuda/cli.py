@@ -223,7 +223,7 @@ def run_program(
             lines += [f"earlier\t{folder / 'earlier'}", f"report\t{'' if report is None else report.resolve()}"]
             description.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
             environment = {**os.environ, "CUDA_EMULATOR_PROGRAM": str(description)}
-            command = [program, *(options.arguments or [])]
+            command: list[str | Path] = [program, *(options.arguments or [])]
             status = max(status, execute(command, options.time_limit + 30, environment, quiet=number > seed))
     if status:
         sys.exit(status)

@@ -225,8 +225,7 @@ static bool pack(ik_machine *machine, const ik_attribute *a, ik_value value, cha
         }
         return value.tag == IK_V_TEXT
             && ik_compile_expression(machine, value.as.text, value.length, (ik_program *)(void *)to);
-    default:
-        break;
+    default: break;
     }
     if (value.tag != IK_V_TEXT)
         return false;

@@ -20,7 +20,7 @@ typedef struct node {
     double number;
     int count, args[3];
     int uses, left; /* how often an operation is used, and how often it still will be */
-    int kept;       /* the number under which its value is kept, or -1 */
+    int kept; /* the number under which its value is kept, or -1 */
 } node;
 
 typedef struct parser {

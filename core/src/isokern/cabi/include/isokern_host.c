@@ -88,15 +88,14 @@ static bool is_lowering(void)
 }
 
 /* Choose the kernel of a plan, or those of its parts. */
-static ik_status select_kernels(described *d, ik_machine *machine, const ik_operator *op, ik_value settled,
-    ik_value outputs, ik_value values)
+static ik_status select_kernels(
+    described *d, ik_machine *machine, const ik_operator *op, ik_value settled, ik_value outputs, ik_value values)
 {
     ik_status status = ik_plan_select(&d->plan);
     if (status != IK_NOT_IMPLEMENTED || !ik_machine_decomposes(ik_operator_index(op)) || !is_lowering())
         return status;
     ik_value inputs = settled.as.sequence->items[0];
-    status = ik_machine_sequence(
-        machine, IK_V_LIST, inputs.as.sequence->items, inputs.as.sequence->count, &inputs);
+    status = ik_machine_sequence(machine, IK_V_LIST, inputs.as.sequence->items, inputs.as.sequence->count, &inputs);
     if (status == IK_SUCCESS)
         status = ik_lower(machine, op, inputs, outputs, values, &d->lowered, &d->plan.workspace_bytes);
     d->plan.variant = LOWERED;

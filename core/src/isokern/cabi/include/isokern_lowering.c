@@ -117,8 +117,8 @@ typedef struct described {
 static ik_status describe(lowering *l, described *d)
 {
     ik_value settled;
-    ik_status status = ik_machine_settle(
-        l->machine, ik_operator_index(d->op), d->specs, d->outputs, d->attributes, &settled);
+    ik_status status =
+        ik_machine_settle(l->machine, ik_operator_index(d->op), d->specs, d->outputs, d->attributes, &settled);
     if (status != IK_SUCCESS)
         return status;
     const ik_sequence *table = settled.as.sequence->items[1].as.sequence;
@@ -154,9 +154,8 @@ static ik_status add_part(lowering *l, const described *d, const ik_value *made)
         if (i < d->op->outputs)
             values[i] = (int32_t)number_of(made[i]);
         else
-            values[i] = at < inputs->count && inputs->items[at].tag != IK_V_NONE
-                ? (int32_t)number_of(inputs->items[at])
-                : ABSENT;
+            values[i] = at < inputs->count && inputs->items[at].tag != IK_V_NONE ? (int32_t)number_of(inputs->items[at])
+                                                                                 : ABSENT;
     }
     if (strcmp(d->op->stem, "rearrange") == 0 && d->plan.tensor_count == 2 && values[1] >= 0
         && l->values[values[0]].handle == IN_WORKSPACE && is_same_layout(&d->tensors[0], &d->tensors[1])) {
@@ -213,8 +212,8 @@ static ik_status infer(lowering *l, described *d, ik_value attributes, ik_value 
     if (status == IK_SUCCESS)
         status = ik_machine_infer(l->machine, ik_operator_index(d->op), d->specs, d->attributes, dtypes, &made);
     if (status == IK_SUCCESS)
-        status = ik_machine_sequence(
-            l->machine, IK_V_LIST, made.as.sequence->items, made.as.sequence->count, &d->outputs);
+        status =
+            ik_machine_sequence(l->machine, IK_V_LIST, made.as.sequence->items, made.as.sequence->count, &d->outputs);
     return status;
 }
 
@@ -423,8 +422,7 @@ ik_status ik_lower(ik_machine *machine, const ik_operator *op, ik_value inputs, 
             status, "%s: this library has no kernel for it, and not for all of its parts: %s", op->name, why);
     }
     if (made.as.sequence->count != op->outputs)
-        return ik_fail(
-            IK_INTERNAL_ERROR, "%s: its decomposition makes %u values", op->name, made.as.sequence->count);
+        return ik_fail(IK_INTERNAL_ERROR, "%s: its decomposition makes %u values", op->name, made.as.sequence->count);
     const bool shares = ik_machine_shares(ik_operator_index(op));
     for (uint32_t i = 0; i < op->outputs && status == IK_SUCCESS; i++)
         status = store(&l, made.as.sequence->items[i], outputs.as.sequence->items[i], i, shares);
@@ -451,8 +449,8 @@ ik_status ik_lowered_call(const ik_lowered *lowered, void *const *data, void *wo
             at[k] = p->absent ? NULL : p->handle >= 0 ? data[p->handle] : (char *)workspace + p->offset;
         }
         void *space = s->plan.workspace_bytes != 0 ? (char *)workspace + s->space : NULL;
-        ik_status status = ik_call_packed(
-            &s->plan, (const char *)(const void *)at, space, s->plan.workspace_bytes, stream);
+        ik_status status =
+            ik_call_packed(&s->plan, (const char *)(const void *)at, space, s->plan.workspace_bytes, stream);
         recorded = status == IK_CAPTURED ? IK_CAPTURED : recorded;
         if (status != IK_SUCCESS && status != IK_CAPTURED) {
             recorded = status;

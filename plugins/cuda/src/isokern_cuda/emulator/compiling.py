@@ -87,7 +87,8 @@ def call(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 def parse(source: Path, options: Sequence[str]) -> Source:
     """Return a source behind the preprocessor; `options` are for the compiler (-D, -I)."""
     # -x c++: g++ takes a .cu file for the linker's
-    command = [compiler(), *COMMON, *options, *INCLUDE, "-E", "-include", "cuda_entry.h", "-x", "c++", source]
+    given = [*COMMON, *options, *INCLUDE, "-E", "-include", "cuda_entry.h", "-x", "c++"]
+    command: list[str | Path] = [compiler(), *given, source]
     missing: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         while True:
