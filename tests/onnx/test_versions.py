@@ -43,7 +43,7 @@ def test_one_draw_of_each_version(cpu):
     verdicts = [judge(pair, 0, cpu.name) for pair in read]
     assert [v.wrong for v in verdicts if v.wrong] == []
     compared = [v for v in verdicts if v.same]
-    assert len(compared) > 0.9 * len(read)
+    assert len(compared) > 0.85 * len(read)  # by onnx.reference alone
 
 
 @pytest.mark.full

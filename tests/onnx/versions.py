@@ -153,15 +153,21 @@ def run_reference(sample: Sample) -> list[Any] | None:
 
 @cache
 def _runtime() -> Any:
-    import onnxruntime
+    """Return ONNX Runtime; None if it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
 
     onnxruntime.set_default_logger_severity(4)
     return onnxruntime
 
 
 def run_runtime(sample: Sample) -> list[Any] | None:
-    """Return what ONNX Runtime computes; None where it refuses the node."""
+    """Return what ONNX Runtime computes; None where it refuses the node, or is not installed."""
     runtime = _runtime()
+    if runtime is None:
+        return None
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
