@@ -261,7 +261,7 @@ def test_a_worker_that_does_not_end_is_a_failure_of_the_runtime_in_any_check(cpu
 def test_shards_share_a_ledger(cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.tsv"
     options = ["--json", "--quick", "--ledger", str(path)]
-    counts = [judged(check(monkeypatch, *options, "--shard", f"{n}/4")) for n in range(1, 5)]
+    counts = [judged(check(monkeypatch, *options, "--shard", f"{n}/5")) for n in range(1, 6)]
     whole = check(monkeypatch, *options)
     assert judged(whole) == 0
     assert "3 of 3" in whole.stderr
