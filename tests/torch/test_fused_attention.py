@@ -8,12 +8,20 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
 from isokern.torch.dynamo import CaptureReport, make_callable  # noqa: E402
 from isokern.torch.programs import Options  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's own
+CAPTURE = FakeTensorMode()
+
+
+def captured(*dims):
+    """Return what a capture knows of a tensor: dims, dtype and device."""
+    with CAPTURE:
+        return torch.empty(dims)
 
 
 def fused(target, *args, results):
@@ -23,7 +31,7 @@ def fused(target, *args, results):
     for n, x in enumerate(args):
         nodes.append(graph.placeholder(f"x{n}") if isinstance(x, torch.Tensor) else x)
         if isinstance(x, torch.Tensor):
-            nodes[n].meta["val"] = x.to("meta")
+            nodes[n].meta["val"] = CAPTURE.from_tensor(x)
     found = graph.call_function(target.default, tuple(nodes))
     found.meta["val"] = results
     first = graph.call_function(operator.getitem, (found, 0))
@@ -35,7 +43,7 @@ def fused(target, *args, results):
 @pytest.mark.parametrize("name", ["cudnn", "efficient", "flash", "fused"])
 def test_attention_of_devices_with_a_kernel_for_it(cpu, name):
     q, k, v = (torch.rand(2, heads, length, 8) for heads, length in ((4, 5), (2, 7), (2, 7)))
-    bias, y, other = torch.rand(2, 4, 5, 7), torch.empty(2, 4, 5, 8, device="meta"), torch.empty(0, device="meta")
+    bias, y, other = torch.rand(2, 4, 5, 7), captured(2, 4, 5, 8), captured(0)
     aten, many = torch.ops.aten, (y, other, None, None, 5, 7, other, other, other)  # 5 and 7 are numbers
     module = {
         "cudnn": lambda: fused(aten._scaled_dot_product_cudnn_attention, q, k, v, bias, False, results=many),
@@ -54,7 +62,7 @@ def test_attention_of_devices_with_a_kernel_for_it(cpu, name):
 
 def test_such_attention_between_operators_of_pytorch_runs_here(cpu):
     """Numbers among its results, which nothing reads, do not keep it in PyTorch."""
-    q, y = torch.rand(1, 2, 3, 8), torch.empty(1, 2, 3, 8, device="meta")
+    q, y = torch.rand(1, 2, 3, 8), captured(1, 2, 3, 8)
     module = fused(torch.ops.aten._scaled_dot_product_flash_attention, q, q, q, results=(y, y, None, None, 3, 3))
     (first,) = (n for n in module.graph.nodes if n.target is operator.getitem)
     with module.graph.inserting_after(first):
