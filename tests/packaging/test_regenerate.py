@@ -18,8 +18,9 @@ PLANTED = {
     "sizes": ("core/view\t", "core/view\t-", "core/view has "),
     "accuracy": ("acos\tF32\tcpu\t", "acos\tF32\tgpu\t", "it has a row for a device that does not exist: gpu"),
     "support": ('"abs": ', '"abz": ', "it has a row for an operator that does not exist: abz"),
+    "c_reach": ("abs\t", "abs_of_old\t", "abs is not in the table"),
     "onnx_suite": ('"passed": ', '"past": ', "it has a row for an outcome that does not exist: past"),
-    "onnx_versions": ("Abs\t6\t", "Abs\t1\t", "the line of Abs 1 is there twice"),
+    "onnx_versions": ("Abs\t6\t", "Abs\t1\t", "Abs 1 has more than one line"),
     "speed": ("abs\tF32\tx=262144\tnumpy", "abs\tF32\tx=7\tnumpy", "abs F32 x=7 numpy is not a medium sample"),
     "mutations": (
         "/kernels/convert.h:",
