@@ -131,11 +131,17 @@ def _declare(d: Draw, n: int, name: str) -> Any:
 
 
 def _declare_results(model: Any) -> Any:
-    """Return a model whose results have types and dims if the library infers them."""
+    """Return a model whose results have the types that the library infers, and ranks.
+
+    Its dims are left out: of MaxPool and STFT it infers more elements than there are.
+    """
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:  # of its own types
         return model
+    for v in inferred.graph.output:
+        for dim in v.type.tensor_type.shape.dim:
+            dim.Clear()
     return inferred if all(v.type.tensor_type.elem_type for v in inferred.graph.output) else model
 
 
