@@ -52,6 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("ISOKERN_XPU_CHECK", "0")  # the command sets it: restored after the test
     monkeypatch.setenv("ISOKERN_XPU_SEED", "0")
+    monkeypatch.setenv("ISOKERN_XPU_FIX_MFENCE", "none")
     (tmp_path / "axpy.xpu").write_text(AXPY)
     np.save("x.npy", np.arange(5000, dtype=np.float32))
     np.save("y.npy", np.ones(5000, np.float32))
