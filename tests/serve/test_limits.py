@@ -272,13 +272,14 @@ def test_a_prompt_without_room_is_refused_by_its_bytes(wide, monkeypatch):
         assert answer.error["param"] == field and f"; allowed: {allowed}" in answer.error["message"]
 
 
-def test_a_prompt_of_megabytes_leaves_the_others_alone(wide, monkeypatch):
+@pytest.mark.parametrize("mebibytes", [1, pytest.param(4, marks=pytest.mark.full)])
+def test_a_prompt_of_megabytes_leaves_the_others_alone(wide, monkeypatch, mebibytes):
     """They are answered while it is made tokens, as where there is a long context."""
     monkeypatch.setattr(wide.service, "check_room", lambda prompt, field: None)
     answers, ended = [], threading.Event()
 
     def send():
-        answers.append(wide.complete("and he said unto them " * ((4 << 20) // 22), max_tokens=1))
+        answers.append(wide.complete("and he said unto them " * ((mebibytes << 20) // 22), max_tokens=1))
         ended.set()
 
     thread = threading.Thread(target=send)
