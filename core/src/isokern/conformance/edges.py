@@ -108,7 +108,15 @@ def lengthen_all(operator: Operator, sample: Sample, types: Types, start: int) -
 
 
 def deepen(operator: Operator, sample: Sample, types: Types) -> Iterator[Sample]:
-    """Yield a sample with as many dims of 2 in front as give the ranks 7 and 8, where the signature has any rank."""
+    """Yield a sample with as many dims of 2 in front as give the ranks 7 and 8, where the signature has any rank.
+
+    Values that a dim limits, such as indices, stay valid: the axis that they are of moves with its dim, and a sample
+    without an axis is left out.
+    """
+    limited = any({**operator.domains, **sample.values}.get(name, "").startswith(LIMITED) for name in sample.shapes)
+    axis = sample.attrs.get("axis")
+    if limited and not isinstance(axis, int):
+        return
     ranked = {o.name for o in operator.signature.inputs if o.dims[:1] and o.dims[0].startswith("*")}
     most = max((len(s) for name, s in sample.shapes.items() if name in ranked and _is_shape(s)), default=0)
     for rank in (MAX_RANK - 1, MAX_RANK) if most else ():
@@ -117,7 +125,9 @@ def deepen(operator: Operator, sample: Sample, types: Types) -> Iterator[Sample]
             name: (2,) * more + tuple(s) if name in ranked and _is_shape(s) and len(s) == most else s
             for name, s in sample.shapes.items()
         }
+        moved = {"axis": axis + more} if limited and isinstance(axis, int) and axis >= 0 else {}
         for attrs in (sample.attrs, {n: _deepen_list(v, most, more) for n, v in sample.attrs.items()}):
+            attrs = {**attrs, **moved}
             found = replace(sample, shapes=shapes, attrs=attrs, outputs={})
             if is_valid(operator, found, types):
                 yield found

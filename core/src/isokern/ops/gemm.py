@@ -20,7 +20,7 @@ from ..declare.decomposition import LETTERS, Emitter, V
 from ..declare.epilogue import ACTIVATION, activate, finish
 from ..declare.normal_form import Descs, coalesce
 from ..dtypes import ACTIVATIONS as ACTIVATION_TYPES, FLOATS, I16, NUMBERS, DType
-from ..layout import TensorDesc, broadcast_shapes
+from ..layout import MAX_RANK, TensorDesc, broadcast_shapes
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 
 GROWTH = "error <= eps(F32) * (2 + sqrt(K)) * sum |a||b|: K products added in any order"
@@ -96,6 +96,12 @@ def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> 
         if lead == 0:
             return e.collapse(product, (2, 1))
         return product if lead == 1 else e("expand_shape", product, groups=groups, shape=tuple(shape))
+    if sum(d != 1 for d in shape) >= MAX_RANK:  # with the dim that is summed, a nest would have too many loops
+        lead = tuple(shape[:-2])
+        groups = (len(lead), 1, 1)
+        a, b = (e.collapse(e.repeat(x, (*lead, *x.spec.shape[-2:])), groups) for x in (a, b))
+        product = _multiply(e, a, b, (prod(lead), *shape[-2:]), dtype)
+        return e("expand_shape", product, groups=groups, shape=tuple(shape))
     rank = len(shape)
     loops = LETTERS[:rank]
     sizes = {c: d for c, d in zip(loops, shape, strict=True) if d != 1}
@@ -163,7 +169,11 @@ def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
     if y.dtype in ACTIVATION_TYPES and (bias is None or y.dtype.compute is y.dtype):
         product = e("matmul_transposed", x, w)
         return product if bias is None else e("bias_add", product, bias)
-    product = e.loop(f"{loops[:-1]}z,{loops[-1]}z->{loops}", "x0 * x1", x, w, combine="sum", dtype=y.dtype.compute)
+    rows = x if x.spec.ndim < MAX_RANK else e.collapse(x, (x.spec.ndim - 1, 1))
+    own = LETTERS[: rows.spec.ndim]
+    product = e.loop(f"{own[:-1]}z,{own[-1]}z->{own}", "x0 * x1", rows, w, combine="sum", dtype=y.dtype.compute)
+    if rows is not x:
+        product = e("expand_shape", product, groups=(x.spec.ndim - 1, 1), shape=y.shape)
     return finish(e, product, [(bias, loops[-1], 1.0)], "none", y.dtype)
 
 
