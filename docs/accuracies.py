@@ -11,7 +11,7 @@ SOURCES = {"cases": "the cases", "numbers": "numbers"}
 
 
 def tabulate_operator(name: str) -> str:
-    """Return a table of an operator's errors, by dtype, what was tried, and device; empty where it has none."""
+    """Return a table of an operator's errors, by dtype, cases and device; empty if there are none."""
     rows = [row for row in read_rows(TABLE) if row["operator"] == name]
     if not rows:
         return ""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-# What a backend may define as well, where its device has something better than the default. All other public methods
+# Methods that a backend may also define, if its device has something better than the default. All other public methods
 # are for users of the class, and stay as they are.
 OPTIONAL = {
     "Device": (

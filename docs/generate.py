@@ -47,7 +47,7 @@ PAGES = {
 
 
 def page(name: str) -> str:
-    """Return a page of the repository, its links turned into pages of the site, or into text where there is none."""
+    """Return a page of the repository, its links changed to pages of the site, or into text if there is none."""
 
     def link(match: re.Match[str]) -> str:
         text, target, anchor = match.groups()
@@ -321,7 +321,7 @@ def _write_report(path: Path) -> None:
 
 
 def _describe_module(module: str, beside: Sequence[str]) -> list[str]:
-    """Return the part of a page that mkdocstrings fills; a heading where the page has several modules."""
+    """Return the part of a page that mkdocstrings fills; a heading if the page has several modules."""
     if len(beside) == 1:
         return [f"::: {module}"]
     return [f"## {module}", f"::: {module}\n    options:\n      heading_level: 3"]

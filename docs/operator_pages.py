@@ -68,7 +68,7 @@ def primitives() -> str:
         [f"[{op.name}](operators/{op.name}.md)", f"`{op.stem}`", str(uses[op.name]), first_sentence(op.doc)]
         for op in own
     ]
-    return table(["primitive", "stem", "operators made of it", ""], rows)
+    return table(["primitive", "stem", "operators that need it", ""], rows)
 
 
 def other_names() -> str:
@@ -132,9 +132,9 @@ def write(op: Any, kept: dict[str, Any]) -> str:
         *say_errors(op),
         "## Speed",
         *speeds.say_operator(op.name),
-        "## What it consists of",
+        "## Decomposition",
         say_parts(op),
-        "## What a kernel receives",
+        "## A call as its kernel receives it",
         *say_received(op),
     ]
     return "\n\n".join(parts) + "\n"
@@ -178,7 +178,7 @@ def say_attributes(op: Any) -> list[str]:
 
 
 def say_calls(op: Any) -> str:
-    """Return the names by which Python and C call the operator, and which outputs may lie on inputs."""
+    """Return the names by which Python and C call the operator, and which outputs may be in the memory of inputs."""
     from isokern.eager.functions import function, functions_of
 
     names = [f"isokern.{name}{inspect.signature(function(name))}" for name in functions_of(op)]
@@ -190,7 +190,7 @@ def say_calls(op: Any) -> str:
         else "`out` shares no memory with an input.",
     ]
     if op.inout:
-        lines.append(f"The old content of {' and '.join(f'`{o}`' for o in op.inout)} is an input, too: give `out=`.")
+        lines.append(f"The old content of {' and '.join(f'`{o}`' for o in op.inout)} is also an input: give `out=`.")
     if op.constants:
         lines.append(f"`Descriptor.prepack` takes {' and '.join(f'`{c}`' for c in op.constants)}.")
     return "  \n".join(lines)
@@ -219,7 +219,7 @@ def say_accuracy(op: Any) -> str:
 
 
 def say_errors(op: Any) -> list[str]:
-    """Return the measured errors, where there are some."""
+    """Return the measured errors, if there are some."""
     found = accuracies.tabulate_operator(op.name)
     said = "Largest error in ULP, and the mean of all, as [measured](../accuracy.md):"
     return [said, found] if found else []
@@ -285,7 +285,7 @@ def make_example(op: Any) -> Example:
 
 
 def choose_sample(op: Any) -> tuple[dict[str, Any], Any]:
-    """Return dtypes, F32 where they can be, and the small sample that shows most with fewest numbers."""
+    """Return dtypes, F32 if possible, and the small sample that shows most with fewest numbers."""
     from isokern import dtypes
     from isokern.declare.samples import assignments, describe
     from isokern.oracle.cases import samples

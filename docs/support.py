@@ -1,4 +1,4 @@
-"""What the last full run of conformance found, as docs/support.json: written from the reports, read by the pages."""
+"""The results of the last full run of conformance, docs/support.json: written from the reports, read by the pages."""
 
 from __future__ import annotations
 
