@@ -1,8 +1,8 @@
 """Layers of several branches a token, Gemma 3n's: one is computed, the others are predicted and corrected (AltUp).
 
 Branches are one value [branches, n, width]. A layer predicts all of them by a mixture, computes attention and a
-feed-forward network of the active one, and corrects the others by how far it was from its prediction. Beside attention
-runs a product of low rank (LAuReL), and what a layer's own table has of each token enters behind it.
+feed-forward network of the active one, and corrects the others by how far it was from its prediction. A low-rank
+product (LAuReL) runs parallel to attention, and the layer's own embedding of each token is added after it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .parts import AltUp
 from .places import KeyPlaces
 from .ropes import Rope
 
-FLOOR = 1e-5  # of a mean square that a branch is divided by
+FLOOR = 1e-5  # added to the mean square that a branch is divided by
 
 
 class AltUpWeighted(Weighted):
@@ -172,14 +172,14 @@ class AltUpLayer(AltUpWeighted):
         return emitter(ctx).loop("cab,ab,ab,ac->cab", body, predicted, made, now, shares)
 
     def _laurel(self, ctx: Context, x: Value) -> Value:
-        """Return the normalised product of x with a matrix of low rank, which is a product itself."""
+        """Return the normalized low-rank product of x, which has two matrices."""
         left = self.origin.gguf.tensors.get(f"{ctx.path}.laurel_l.weight")
         rank = left.shape[0] if left is not None and len(left.shape) == 2 else 1  # the file alone says so
         low = self.product(ctx, x, "laurel_l", rank)
         return self.norm(ctx, self.product(ctx, low, "laurel_r", self.config.width), "laurel_post_norm")
 
     def _network(self, ctx: Context, x: Value) -> Value:
-        """Return the feed-forward network; where it is sparse, only gates far above the mean of a token's are open."""
+        """Return the feed-forward network; if it is sparse, only gates far above the mean of a token's are open."""
         e, inner, far = emitter(ctx), self.config.inner, self.altup.sparsity[self.layer]
         gate, up = (self.product(ctx, x, f"ffn_{name}", inner) for name in ("gate", "up"))
         if far > 0:

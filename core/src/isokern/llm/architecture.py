@@ -1,4 +1,4 @@
-"""What a GGUF file says of its model: its sizes, and what it has of what its architecture may have."""
+"""The configuration of a model, read from a GGUF file: its sizes, and which options of its architecture it uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Config:
 
     `rotated` elements of each head are rotated as `ropes` say, by the name of the parameter; those of LONG are for
     caches of more than `original` positions. `windows` has the sliding window of each layer, 0 for none, and `turned`
-    whether rope turns its queries and keys. `stretch` are the positions after which a temperature of queries first
+    whether rope rotates its queries and keys. `stretch` are the positions after which a temperature of queries first
     changes, 0 for none. `consumed` are the tensors that became part of the configuration.
     """
 
@@ -73,7 +73,7 @@ class Config:
 
     @property
     def magnitude(self) -> float:
-        """The factor of what rope turns."""
+        """The factor of the rotated elements."""
         return self.ropes[ROPE].magnitude
 
     @property
@@ -190,7 +190,7 @@ class Config:
 def find_source(layer: int, layers: int, altup: AltUp | None, windows: tuple[int, ...]) -> int:
     """Return the layer whose keys and values a layer sees: the last one before those that share, of its window.
 
-    InvalidArgument where no layer before those that share has the window.
+    InvalidArgument if no layer before those that share has the window.
     """
     first = layers - altup.shared if altup else layers
     if layer < first:
@@ -219,7 +219,7 @@ def _heads(meta: Metadata, own: str, width: int) -> tuple[int, int, int, int]:
 
 
 def _windows(meta: Metadata, own: str, form: Architecture, layers: int, context: int) -> tuple[int, ...]:
-    """Return the sliding window of each layer, 0 where it sees the whole context.
+    """Return the sliding window of each layer, 0 if it sees the whole context.
 
     `attention.sliding_window_pattern` is how many layers repeat, of which the last has no window, or whether each has.
     """

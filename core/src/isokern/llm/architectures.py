@@ -1,4 +1,4 @@
-"""The architectures of language models, as data: what a layer of each consists of.
+"""The architectures of language models, as data: the parts of a layer of each.
 
 Adding one is an entry in `ARCHITECTURES`, and its formula in tests/llm/reference_models.py. Names of tensors are those
 of GGUF (the `gguf` package's constants); what a file's own metadata says is read by `isokern.llm.architecture`.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-# Scales that a file may give; an architecture lists those that it has, with the value where the file gives none
+# Scales that a file may give; an architecture lists those that it has, with the value if the file gives none
 EMBEDDING, RESIDUAL, LOGITS = "embedding_scale", "residual_scale", "logit_scale"
 ATTENTION, SCORES_CAP, LOGITS_CAP = "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"
-TEMPERATURE = "attention.temperature_scale"  # of queries, by their positions
+TEMPERATURE = "attention.temperature_scale"  # a factor of queries that depends on their positions
 REQUIRED = -1  # in place of a default: the file has to give the value
 
 QKV = ("attn_qkv", "attn_q", "attn_k", "attn_v")
@@ -20,7 +20,7 @@ QKV = ("attn_qkv", "attn_q", "attn_k", "attn_v")
 
 @dataclass(frozen=True)
 class Router:
-    """How a layer of experts chooses among them, where the file says that there are some (`expert_count`).
+    """How a layer of experts chooses among them, if the file has some (`expert_count`).
 
     Scores are `scoring` of the logits; `normalize` makes the chosen ones' weights sum to 1. `shared` is the shared
     expert that computes every token: "" for none, "added", or "gated" by the sigmoid of a product
@@ -37,33 +37,34 @@ class Router:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a layer of an architecture consists of. The defaults are Llama's, but for the pairing of rope.
+    """The parts of a layer of an architecture. The defaults are Llama's, except for the pairing of rope.
 
     - `source`: the paper or model card that the formula is from.
-    - `pairing`: which elements rope turns together, "adjacent" or "half"; "" for learned positions (position_embd).
+    - `pairing`: which elements rope rotates together, "adjacent" or "half"; "" for learned positions (position_embd).
     - `norm`: "rms_norm" or "layer_norm"; `norm_biases`: norms have a bias.
     - `before`, `after`: the norms before and after attention and the feed-forward layer, "" for none.
-    - `parallel`: both read the same normed x, and are added together: "always", "never", or "file": where the file has
+    - `parallel`: both read the same normed x, and are added together: "always", "never", or "file": if the file has
       no norm before the feed-forward layer, and `use_parallel_residual` is not false. `second_norm`: attention has a
       norm of its own if the file has one (attn_norm_2).
     - `head_norms`: norms of q and k: "head" (one weight for all heads), "heads" (a weight for each, if the file has
       them), "row" (all heads as one row), "" for none.
     - `biases`: the products that must have a bias. Others have one if the file has it.
-    - `gate`: the operator between the products of the feed-forward layer; of two inputs where its name ends in mul.
+    - `gate`: the operator between the products of the feed-forward layer; of two inputs if its name ends in mul.
       `fused_gate`: gate and up are one tensor, ffn_up.
     - `windows`: sliding windows (`attention.sliding_window`): of every n layers all but the last have one; with 1 all
-      have one, with 0 none may. `window`: where the file gives none; 0 for no windows, REQUIRED if it has to.
-    - `rotated`: the layers that rope turns: "all", "windowed" (all where none has a window), or "three" of four.
-    - `local_scaling`: rope is scaled in layers with a window, too; `local_theta`: its base there, 0 for the same.
+        have one, with 0 none may. `window`: the default if the file gives none; 0 for no windows, REQUIRED if it has
+        to.
+      - `rotated`: the layers with rope: "all", "windowed" (all if none has a window), or "three" of four.
+      - `local_scaling`: rope is also scaled in layers with a window; `local_theta`: its base there, 0 for the same.
     - `scales`: factors and caps by key, with their defaults; `divides`: the logits are divided by theirs. The one of
       TEMPERATURE, t, multiplies queries by 1 + t log(1 + floor(position / length)).
       `scale_by_width`: the number of layers of the one model whose scores are scaled by 1/sqrt(width / heads).
     - `sqrt_width`: embeddings are multiplied by sqrt(width).
-    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values come of
-      one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of attention and
-      feed-forward network, "selective" (Mamba), "heads" (Mamba-2) or "mixing" (RWKV-7). `first_norm`: embeddings are
-      normalised (token_embd_norm). `altup`: a token has several rows, the last
-      layers may have no keys of their own, and values are normalised (Gemma 3n).
+    - `sinks`: heads have sinks (attn_sinks). `router`: experts, if the file has some. `latent`: keys and values are
+      computed from one latent row a token (multi-head latent attention). `state`: layers are state spaces in place of
+      attention and feed-forward network, "selective" (Mamba), "heads" (Mamba-2) or "mixing" (RWKV-7). `first_norm`:
+      embeddings are normalized (token_embd_norm). `altup`: a token has several rows, the last layers may have no keys
+      of their own, and values are normalized (Gemma 3n).
     """
 
     source: str

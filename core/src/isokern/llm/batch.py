@@ -23,7 +23,7 @@ from .turns import SequenceState
 PAGE = 16  # positions of a page
 
 Drawn = dict[SequenceState, list[tuple[int, TokenLogprobs | None] | BaseException]]
-"""The next tokens of each text, with how likely they were where that is wanted; in place of the last one, why not."""
+"""The next tokens of each sequence, with their log probabilities if requested; an error in place of the last one."""
 
 
 class StepRunner(ABC):
@@ -52,7 +52,7 @@ class StepRunner(ABC):
         texts = [state for state, count in rows.items() if count]
         try:
             likeliest = largest(logits) if any(state.request.drawing.plain for state in texts) else []
-        except IsokernError:  # of whom, is found one by one
+        except IsokernError:  # which sequence is at fault is found one by one
             likeliest = []
         made, row = {}, 0
         for state in texts:
@@ -139,7 +139,7 @@ def _draw_each(
 ) -> list[int | BaseException]:
     """Return the tokens that are drawn one after another, while they are the drafts.
 
-    Their logits are `count` rows from `row` on; `likeliest` are the tokens of these, where the request wants them.
+    Their logits are `count` rows from `row` on; `likeliest` are the tokens of these, if the request wants them.
     """
     drawing, made = state.request.drawing, list[int | BaseException]()
     for i in range(count):
@@ -149,7 +149,7 @@ def _draw_each(
             else:
                 known = [*state.tokens[-HISTORY:], *state.drafts[:i]]
                 token = drawing.draw(logits[row + i : row + i + 1], len(state.tokens) + i, known)
-        except BaseException as error:  # whatever it is: a panic of a library's is no Exception
+        except BaseException as error:  # whatever it is: a library's panic is not an Exception
             return [*made, error]
         made.append(token)
         if i < len(state.drafts) and token != state.drafts[i]:
@@ -160,7 +160,7 @@ def _draw_each(
 def _add_logprobs(
     drawn: Sequence[int | BaseException], logits: Tensor, top: int | None
 ) -> list[tuple[int, TokenLogprobs | None] | BaseException]:
-    """Return drawn tokens with how likely they were by the rows of `logits`, where that is wanted."""
+    """Return drawn tokens with their log probabilities by the rows of `logits`, if requested."""
     tokens = [token for token in drawn if not isinstance(token, BaseException)]
     found: Sequence[TokenLogprobs | None] = [None] * len(tokens)
     if top is not None and tokens:

@@ -1,4 +1,4 @@
-"""A dialogue with a model: messages by its template, history kept in the session's cache, answers streamed."""
+"""A chat with a model: messages by its template, history kept in the session's cache, answers streamed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ GUARD = "\ue000"  # for private use: it keeps what a user writes from becoming a
 
 
 class Template:
-    """A model's chat template: what makes tokens of messages. `stop` are texts that end an answer.
+    """A model's chat template: it renders messages to tokens. `stop` are the strings that end an answer.
 
     `name` is one of `templates.NAMED` or a file; by default it is the model file's own. `values` are further names that
-    the template knows, such as `enable_thinking`. InvalidArgument where there is no template.
+    the template knows, such as `enable_thinking`. InvalidArgument if there is no template.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Template:
     def encode(self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any] | None = None) -> list[int]:
         """Return the tokens of messages, dicts of `role` and `content`, and of what begins the answer.
 
-        What a user writes, or has the model write, never becomes a control token. `values` are further names that the
-        template knows. InvalidArgument where it refuses the messages.
+        A message of the user or the model never becomes a control token. `values` are further names that the template
+        knows. InvalidArgument if it refuses the messages.
         """
         guarded = [
             {**m, "content": self.tokenizer.guard_text(m["content"].replace(GUARD, ""), GUARD)}
@@ -59,13 +59,13 @@ class Template:
 
 
 class Chat:
-    """A dialogue: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
+    """A chat: `messages` are those so far, as dicts of `role` and `content`, and `reports` one for each answer.
 
     `template` and `values` are those of `Template`, and `drafts` those of `tokens`. An answer has at most `max_tokens`
     tokens, by default what the cache has room for, ends before the first of the strings `stop`, and follows `grammar`.
-    With `forget` the oldest messages but the system's go where a dialogue leaves no room for such an answer (without
-    `max_tokens`, a quarter of the cache). A user's text never becomes a control token, whatever it says.
-    InvalidArgument where there is no template, or `system` is not text.
+    With `forget` the oldest messages except the system prompt are dropped if the cache has no space for such an answer
+    (without `max_tokens`, a quarter of the cache). A user's text never becomes a control token, even if it spells one
+    out. InvalidArgument if there is no template, or `system` is not text.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Chat:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the dialogue; the system's message stays."""
+        """Forget the chat; the system prompt stays."""
         self._end_last()
         self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
         self.session.clear()
@@ -106,10 +106,10 @@ class Chat:
     def say(self, text: str) -> Iterator[str]:
         """Return an iterator of the answer's text, piece by piece.
 
-        What the cache has of the dialogue is not computed again. The message and the answer, also one that is not read
-        to its end, join the history; what is left of an answer ends when the next one is asked for. InvalidArgument,
-        before anything is written, where the template refuses the messages, or the dialogue has no room in the cache:
-        the history is then as it was.
+        The part of the chat that is in the cache is not computed again. The message and the answer, also one that is
+        not read to its end, join the history; an unfinished answer ends when the next one is requested.
+        InvalidArgument, before anything is written, if the template refuses the messages, or the chat does not fit in
+        the cache: the history is then as it was.
         """
         said = {"role": "user", "content": check_text("text", text)}
         self._end_last()
@@ -121,7 +121,7 @@ class Chat:
         if room < 0:
             raise InvalidArgument(
                 "chat",
-                f"the dialogue has {len(ids)} tokens",
+                f"the chat has {len(ids)} tokens",
                 allowed=f"{self.session.length}, the length of the cache",
                 hint="begin again, give it a longer cache (--context), or let it forget (--forget)",
             )

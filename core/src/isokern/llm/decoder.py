@@ -25,7 +25,7 @@ from .rwkv import MixingLayer
 def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
     """Return the graph of a file's model for a step.
 
-    Its inputs are those of the step, and for each layer its caches; where the architecture has states in place of keys,
+    Its inputs are those of the step, and for each layer its caches; if the architecture has states in place of keys,
     `blk.N.conv` and `blk.N.ssm` F32, or `blk.N.shift` and `blk.N.wkv`. Results: logits F32, those of the step, and at
     last the states, all as they are afterwards. InvalidArgument, BadTensorShape or BadTensorDtype name the layer and
     the tensor that the file lacks or has in another shape or type.
@@ -83,7 +83,7 @@ def decoder(gguf: GGUF, config: Config, step: Step) -> Model:
 
 
 def _check_all_used(gguf: GGUF, used: set[str]) -> None:
-    """Refuse tensors that are no parameters: the file's model would compute something else."""
+    """Refuse tensors that are not parameters: the model of the file would compute something else."""
     strange = [name for name in gguf.tensors if name not in used]
     if strange:
         given = f"{len(strange)} tensors are not used: {', '.join(quote_name(n) for n in strange[:8])}"

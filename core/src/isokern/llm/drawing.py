@@ -20,7 +20,7 @@ from .sampling import HISTORY, LARGEST, Sampling, check_sampling, is_number, pad
 
 
 def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
-    """Return what is added to the logits [1, size]; InvalidArgument names a token or a number that is none."""
+    """Return what is added to the logits [1, size]; InvalidArgument names a token or a number that is invalid."""
     row = np.zeros((1, size), np.float32)
     for token, value in bias.items():
         if not is_integer(token) or not 0 <= token < size:
@@ -36,7 +36,7 @@ def bias_row(bias: Mapping[int, float], size: int) -> npt.NDArray[np.float32]:
 
 
 def add_suppressed(bias: Mapping[int, float] | None, suppressed: Mapping[int, float]) -> dict[int, float]:
-    """Return a bias with the tokens that the model's file suppresses; InvalidArgument where it is no mapping."""
+    """Return a bias with the tokens that the model's file suppresses; InvalidArgument if it is not a mapping."""
     if not isinstance(bias, Mapping | None):
         raise InvalidArgument("generate", f"bias={quote(bias)}", allowed="a mapping from tokens to numbers")
     return {**(bias or {}), **suppressed}
@@ -45,8 +45,8 @@ def add_suppressed(bias: Mapping[int, float] | None, suppressed: Mapping[int, fl
 class Drawing:
     """How one text's tokens are drawn, as the program of a `TokenStep` draws them, from F32 logits.
 
-    `bias` is added to the logits of its tokens, and `constraint` rules out what its grammar does not allow next. Raises
-    InvalidArgument where one of them or the sampling is wrong.
+    `bias` is added to the logits of its tokens, and `constraint` masks tokens that its grammar does not allow next.
+    Raises InvalidArgument if one of them or the sampling is wrong.
     """
 
     def __init__(
@@ -106,6 +106,6 @@ class Drawing:
 
 
 def largest(logits: Tensor) -> list[int]:
-    """Return the token of each row of logits [n, vocabulary] that `Drawing` draws where it is plain."""
+    """Return the token of each row of logits [n, vocabulary] that `Drawing` draws if it is plain."""
     drawn = calls.call(find("random_sample"), [logits, None, None], **Sampling().attributes)
     return [int(token) for token in drawn.numpy()]

@@ -33,21 +33,21 @@ from .tokenizer import Tokenizer
 from .turns import SequenceState
 
 wait_before_forks()
-POSITIONS = 16384  # of a cache, unless one sequence may have more
-KEPT = 8  # slots for the states of beginnings
+POSITIONS = 16384  # the default size of a cache, unless one sequence may have more
+KEPT = 8  # slots for the states after shared prefixes
 
 
 class Engine:
-    """Makes the texts of many requests to a model at once, in a thread that runs while there are any.
+    """Generates the completions of many requests to a model at once, in a thread that runs while there are any.
 
-    A step computes one token of each of up to `batch` texts, and with what is left of `tokens` reads prompts. `context`
-    is how many positions a sequence may have, by default those of the model; more are a warning. The cache has the
-    dtype `dtype` and room for `positions` in all, by default four times that and up to POSITIONS, but for one sequence
-    at least; layers with a window have room for what it shows `batch` texts. Requests that begin alike share what is
-    cached. With `exact`, logits are the same bit for bit whoever else is there, which is slower: all steps have one
-    shape, and each token attends as a sequence of its own. With `drafts`, a step also computes up to so many tokens
-    that followed in the text before; those that are drawn indeed, `accepted` in all, take no step of their own, and the
-    text is the same. A context manager; `close` ends it.
+    A step decodes one token of each of up to `batch` sequences; the rest of its `tokens` are parts of prompts in
+    prefill. `context` is the number of positions that a sequence may have, by default those of the model; more are a
+    warning. The cache has the dtype `dtype` and `positions` in all, by default four times that and up to POSITIONS, but
+    enough for at least one sequence; layers with a window have as many as the windows of `batch` sequences. Requests
+    with a common prefix share its cache. With `exact`, logits do not depend on the other requests, bit for bit, which
+    is slower: all steps have one shape, and each token attends as a separate sequence. With `drafts`, a step also
+    computes up to so many tokens that followed in the text before; those that are drawn indeed, `accepted` in all, take
+    no step of their own, and the text is the same. A context manager; `close` ends it.
 
     A model that keeps states in place of keys has them in slots, one for each of the batch and KEPT more for beginnings
     that others may share; there are no `positions` and no drafts, and states are F32. With `exact` prompts are read
@@ -71,7 +71,7 @@ class Engine:
         self.context = c.context if context is None else integer("Engine", "context", context, 1, most)
         if self.context > c.context:
             given = f"{self.context} positions are more than the {c.context} that the model was trained on"
-            warnings.warn(f"{given}: its texts may get worse", stacklevel=2)
+            warnings.warn(f"{given}: its output may get worse", stacklevel=2)
         batch = integer("Engine", "batch", batch, 1)
         drafts = integer("Engine", "drafts", drafts, 0)
         hint = "each of the batch has a token and its drafts in a step"
@@ -124,7 +124,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """The number of requests that wait."""
         return len(self.scheduler.waiting)
 
     def submit(
@@ -145,7 +145,7 @@ class Engine:
         `bias` is added to the logits of its tokens, and -inf rules one out; `constraint`, which no other request
         may have, rules out what its grammar does not allow. `listener` is called after each token and at the end, in
         the engine's thread. With `logprobs`, the request's `logprobs` say how likely each token was by the logits of
-        the model, and the so many likeliest ones (`TokenLogprobs`). InvalidArgument where the prompt is empty or has
+        the model, and the so many likeliest ones (`TokenLogprobs`). InvalidArgument if the prompt is empty or has
         tokens out of range, it and the text do not fit the context or the cache, or an option is wrong.
         """
         most, size = integer("generate", "max_tokens", max_tokens, 1), self.model.config.vocabulary
@@ -185,11 +185,11 @@ class Engine:
     ) -> EngineText:
         """Return an iterator of the text that follows `prompt`, each piece of whole characters; closing it cancels.
 
-        `async for` gives the pieces, too.
+        `async for` also yields the pieces.
 
-        The text ends before the first of the strings `stop`, or where the model ends it. With `special`, the texts of
-        control tokens in `prompt` are these tokens; a prompt may be tokens, too. With `grammar` the text follows it,
-        and is whole where the model ends it. Errors are those of `submit`.
+        The completion ends before the first of the strings `stop`, or when the model ends it. With `special`, control
+        tokens that `prompt` spells out are read as tokens; a prompt may also be tokens. With `grammar` the completion
+        matches it, in full if the model ends it. Errors are those of `submit`.
         """
         options: dict[str, Any] = {"stop": stop, "special": special, "bias": bias, "grammar": grammar}
         return self.texts(tokenizer, prompt, max_tokens, 1, sampling, priority=priority, **options)[0]
@@ -205,7 +205,7 @@ class Engine:
         constraint: Callable[[], GrammarState] | None = None,
         **options: Any,
     ) -> list[Request]:
-        """Return requests for `n` texts after one prompt, whose full pages are computed once.
+        """Return requests for `n` completions of one prompt, whose full pages are computed once.
 
         They are drawn by seeds that follow one another. `constraint` begins one for each; other options and errors are
         those of `submit`.
@@ -240,7 +240,7 @@ class Engine:
         grammar: Grammar | None = None,
         **options: Any,
     ) -> list[EngineText]:
-        """Return iterators of `n` texts that follow `prompt`: `text` as `samples` is `submit`."""
+        """Return iterators of `n` completions of `prompt`: `text` as `samples` is `submit`."""
         stop = read_stop(stop)
         endings = [TextEnding(tokenizer, stop) for _ in range(integer("generate", "n", n, 1))]
         ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
@@ -265,7 +265,7 @@ class Engine:
     # In the engine's thread
 
     def _work(self) -> None:
-        """Compute steps until there is nothing to do; what fails beside a step's computation ends all requests."""
+        """Compute steps until there is nothing to do; an error outside of a step's computation ends all requests."""
         try:
             while self._run_step():
                 pass
@@ -288,7 +288,7 @@ class Engine:
                 return False
         try:
             drawn = self.runner.run(parts)
-        except BaseException as error:  # a panic of a library's is no Exception
+        except BaseException as error:  # a library's panic is not an Exception
             with self._worker.lock:
                 for state in parts:
                     self.scheduler.finish(state, FAILED, error)
@@ -300,7 +300,7 @@ class Engine:
         return True
 
     def _append(self, state: SequenceState, drawn: Sequence[tuple[int, TokenLogprobs | None] | BaseException]) -> None:
-        """Add tokens to a text, and finish it where it ends."""
+        """Add tokens to a sequence, and finish it if it ends."""
         request = state.request
         for i, found in enumerate(drawn):
             if i:  # the draft that was right has been computed
@@ -344,10 +344,10 @@ class _Worker:
         if self.thread is None:
             thread = threading.Thread(target=work, name="isokern-engine", daemon=True)
             thread.start()
-            self.thread = thread  # where there can be no thread, the next call tries again
+            self.thread = thread  # if no thread can be started, the next call tries again
 
     def stop(self) -> None:
-        """Let nothing begin any more, and wait for the thread."""
+        """Let nothing begin after this, and wait for the thread."""
         with self.lock:
             self.closed = True
             thread = self.thread

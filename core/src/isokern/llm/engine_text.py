@@ -12,8 +12,8 @@ from .request import Request
 class EngineText(Iterator[str]):
     """An iterator of a request's text in pieces of whole characters; `close` cancels the request.
 
-    So does leaving it unread: when nobody holds it any more. `async for` gives the pieces, too; each comes once, to
-    whoever asks first.
+    The request also ends if the iterator is dropped unread. `async for` also yields the pieces; each piece comes once,
+    to the iterator that asks first.
     """
 
     def __init__(self, request: Request, ending: TextEnding) -> None:
@@ -39,7 +39,7 @@ class EngineText(Iterator[str]):
             self.request.cancel()
 
     def close(self) -> None:
-        """End the text where it is."""
+        """End the request at this token."""
         self.request.cancel()
         self._pieces.close()
 
@@ -56,5 +56,5 @@ def _pieces(request: Request, ending: TextEnding) -> Generator[str, None, None]:
 
 
 def _push(ending: TextEnding, at: int, token: int) -> str:
-    """Return what can be told after token `at` of a text; nothing where another iterator was there before."""
+    """Return the text that is final after token `at` of a sequence; nothing if another iterator was there before."""
     return ending.push(token) if at == ending.count and not ending.found else ""

@@ -1,8 +1,7 @@
-"""A Hugging Face folder as if it were a GGUF file: config.json, safetensors and tokenizer.json, used where they lie.
+"""A Hugging Face folder as if it were a GGUF file: config.json, safetensors and tokenizer.json, used in place.
 
-Tensors and sizes get the names that GGUF has for them, so that everything else reads one kind of model. What
-transformers keeps in another form than GGUF (the rows of Llama's queries and keys, experts) is put in memory of its
-own.
+Tensors and sizes get the names that GGUF has for them, so that everything else reads one kind of model. Tensors that
+transformers stores in a different form from GGUF (the rows of Llama's queries and keys, experts) are copied.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
         known = (*UNUSED, *TEXT_KEYS)
         strange = [quote_name(k) for k in config if k not in known and not re.fullmatch(NO_TEXT_KEYS, k)]
         if strange:
-            raise wrong("config.json", f"keys beside text_config are not known here: {', '.join(strange[:8])}")
+            raise wrong("config.json", f"keys next to text_config are not known here: {', '.join(strange[:8])}")
         config = text | {key: config[key] for key in TEXT_KEYS if key in config}
     model, metadata, extra = read_config(config)
     sizes = {key.removeprefix(f"{model.architecture}."): value for key, value in metadata.items()}
@@ -56,16 +55,16 @@ def open_folder(path: str | os.PathLike[str]) -> GGUF:
 
 
 def _read_json(path: Path, needed: bool = True) -> dict[str, Any]:
-    """Return the JSON object of a file; an empty one where it is missing and not needed."""
+    """Return the JSON object of a file; an empty one if it is missing and not needed."""
     if not needed and not path.exists():
         return {}
     text = read_text("folder", path, allowed="a file with a JSON object")
     try:
         found = parse_json(text)
     except ValueError as error:
-        raise wrong(path.name, f"it is no JSON: {error}") from None
+        raise wrong(path.name, f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise wrong(path.name, "it is no JSON object")
+        raise wrong(path.name, "it is not a JSON object")
     return found
 
 
@@ -77,14 +76,14 @@ def _read_tensors(folder: Path) -> Mapping[str, GGUFTensor]:
     if index.exists():
         places = _read_json(index).get("weight_map")
         if not isinstance(places, dict) or not all(isinstance(f, str) and Path(f).name == f for f in places.values()):
-            raise wrong(index.name, "weight_map is no map of tensors to files in this folder")
+            raise wrong(index.name, "weight_map is not a map of tensors to files in this folder")
         files = sorted(set(places.values()))
         if "model.safetensors" not in files and (folder / "model.safetensors").exists():
-            raise wrong("model.safetensors", f"it stands beside {index.name}, which has no tensor there", "one of them")
+            raise wrong("model.safetensors", f"it is next to {index.name}, which has no tensor in it", "one of them")
     found: dict[str, GGUFTensor] = {}
     for file in files:
         part = read_safetensors(folder / file)
         if places is not None and part.keys() != {name for name, place in places.items() if place == file}:
-            raise wrong(file, f"its tensors are not those that {index.name} tells", "files of one model")
+            raise wrong(file, f"its tensors are not those that {index.name} lists", "files of one model")
         found |= part
     return found

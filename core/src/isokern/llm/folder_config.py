@@ -44,7 +44,7 @@ def wrong_value(key: str, value: Any, allowed: str) -> InvalidArgument:
 def read_config(config: Mapping[str, Any]) -> tuple[ModelType, dict[str, Any], dict[str, GGUFTensor]]:
     """Return the model type, GGUF's keys, and the tensors that follow from a configuration.
 
-    InvalidArgument names the key that is not known, or whose value is none that Isokern can run.
+    InvalidArgument names a key that is not known, or whose value Isokern cannot run.
     """
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
@@ -147,12 +147,12 @@ def _add_windows(metadata: dict[str, Any], own: str, given: Mapping[str, Any], f
 def _find_rope(
     config: Mapping[str, Any], given: Mapping[str, Any], form: Architecture
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return `rope_parameters`, and those of layers with a window; older keys that stand beside say the same."""
+    """Return `rope_parameters`, and those of layers with a window; older keys next to it say the same."""
     keys = ("rope_parameters", "rope_scaling")
     either = [config[key] for key in keys if config.get(key) not in (None, {})]
     either = either or [given[key] for key in keys if given.get(key)] or [{}]
     if not all(isinstance(found, dict) for found in either):
-        raise wrong("config.json", "rope_scaling is no JSON object")
+        raise wrong("config.json", "rope_scaling is not a JSON object")
     if either[0] != either[-1]:
         raise wrong_value("rope_scaling", either[1], f"{either[0]}, as rope_parameters has it")
     found, local = either[0], {"rope_theta": given.get("rope_local_base_freq")}
@@ -165,7 +165,7 @@ def _find_rope(
         if form.windows < 2 or form.local_scaling or {**whole, **local, "rope_theta": 0} != whole:
             raise wrong("config.json", f"rope of {WINDOWED} is {local}", "its rope_theta, for types that have one")
         if found["partial_rotary_factor"] != 1.0:
-            raise wrong_value("partial_rotary_factor", found["partial_rotary_factor"], "1.0 beside windows")
+            raise wrong_value("partial_rotary_factor", found["partial_rotary_factor"], "1.0 if layers have windows")
     older = {key: found.get(key) for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")}
     for key, value in {**older, "rope_local_base_freq": local.get("rope_theta")}.items():
         if config.get(key) is not None and value not in (None, config[key]):

@@ -17,7 +17,7 @@ MAX_LAYERS = 99_999  # names of tensors have no more digits
 
 
 def read_size(config: Mapping[str, Any], key: str, default: int | None = None, most: int = MOST) -> int:
-    """Return an integer of config.json; InvalidArgument where it is none from 1 to `most`."""
+    """Return an integer of config.json; InvalidArgument if it is not from 1 to `most`."""
     value: Any = config.get(key)
     value = default if value is None else value
     if not is_integer(value) or not 1 <= value <= most:
@@ -40,7 +40,7 @@ def size_falcon(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def size_deepseek(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of heads: the cache holds latents and what rope turns."""
+    """Return the parts of heads: the cache holds latents and the rotated elements."""
     names = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
     rank, rotated, plain, value = (read_size(config, name) for name in names)
     if config.get("head_dim") not in (None, rotated):
@@ -60,7 +60,9 @@ def size_gemma3n(config: Mapping[str, Any]) -> dict[str, Any]:
         closed = 10 if layers > 10 else 0
         shares = [0.95] * closed + [0.0] * (layers - closed)
     if not isinstance(shares, list) or not all(isinstance(s, (int, float)) and 0 <= s < 1 for s in shares):
-        raise InvalidArgument("folder", "config.json: activation_sparsity_pattern is no list of numbers from 0 below 1")
+        raise InvalidArgument(
+            "folder", "config.json: activation_sparsity_pattern is not a list of numbers from 0 below 1"
+        )
     far = [NormalDist().inv_cdf(s) if s else -math.inf for s in shares]
     made: dict[str, Any] = {"activation_sparsity_scale": np.array(far, np.float32)}
     if isinstance(inner, list) and all(is_integer(i) and 0 < i <= MOST for i in inner):
@@ -79,7 +81,7 @@ def size_mamba(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_rope_layers(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nothing; InvalidArgument where rope turns other layers than three of four."""
+    """Return nothing; InvalidArgument unless three of four layers have rope."""
     found = config.get("no_rope_layers")
     layers = read_size(config, "num_hidden_layers", most=MAX_LAYERS)
     if found is not None and found != [int(layer % 4 != 3) for layer in range(layers)]:
@@ -88,7 +90,7 @@ def check_rope_layers(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_mxfp4(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nothing; InvalidArgument where weights are quantised in another way than MXFP4."""
+    """Return nothing; InvalidArgument if weights are quantized in any other way than MXFP4."""
     found = config.get("quantization_config")
     method = found.get("quant_method") if isinstance(found, dict) else found
     if method not in (None, "mxfp4"):

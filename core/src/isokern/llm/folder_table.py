@@ -1,6 +1,6 @@
 """The model types of Hugging Face folders, as data.
 
-A type is an entry in `MODEL_TYPES`: its architecture, and where it differs from the tables of all types. Formulas are
+A type is an entry in `MODEL_TYPES`: its architecture, and its differences from the tables of all types. Formulas are
 those of the architecture (`isokern.llm.architectures`).
 """
 

@@ -19,7 +19,7 @@ from .vocabularies import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
 def add_tokenizer(
     metadata: dict[str, Value], folder: Path, config: Mapping[str, Any], files: Sequence[dict[str, Any]], size: int
 ) -> None:
-    """Add what tokenizer.json and the files beside it say.
+    """Add the facts of tokenizer.json and of the files next to it.
 
     `files` are tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.json, `size` the rows of
     the embedding table.
@@ -102,5 +102,5 @@ def _find_templates(folder: Path, more: Mapping[str, Any], file: Mapping[str, An
         if len(named) < len(found) or not all(isinstance(text, str) for pair in named.items() for text in pair):
             raise TypeError
     except (KeyError, TypeError):
-        raise wrong("tokenizer_config.json", "chat_template is no list of name and template") from None
+        raise wrong("tokenizer_config.json", "chat_template is not a list of name and template") from None
     return {key if name == "default" else f"{key}.{name}": text for name, text in named.items()}

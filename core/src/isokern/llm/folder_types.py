@@ -38,13 +38,14 @@ UNUSED = {
     *("transformers.js_config", "transformers_version", "unsloth_fixed", "use_associative_scan", "use_bias"),
     *("use_cache", "use_mambapy", "use_qkv_bias"),
 }
-# Keys that are read beside SIZES, of which a type's `only` and `sizes` allow more
+# Keys that are read in addition to SIZES, of which a type's `only` and `sizes` allow more
 OF_ROPE = ("head_dim", "partial_rotary_factor", "rope_parameters", "rope_scaling", "rope_theta")
 OF_WINDOWS = ("layer_types", "sliding_window", "use_sliding_window")
 READ = {*OF_ROPE, *OF_WINDOWS, "tie_word_embeddings"}
 FLAGS = ("new_decoder_architecture", "tie_word_embeddings", "use_sliding_window")  # true or false and nothing else
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation")
-# Models of text and images or sound: the keys beside text_config that hold for its text, and tensors of the other parts
+# Models of text and images or sound: the keys next to text_config that hold for its text, and tensors of the other
+# parts
 OF_TEXT_AND_MORE = ("gemma3", "gemma3n", "mistral3")
 TEXT_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "quantization_config", "tie_word_embeddings")
 NO_TEXT_KEYS = (
@@ -74,7 +75,7 @@ class ModelType:
 
     - `sizes`: keys of config.json, and GGUF's for them; "" for one that the type reads in another way.
     - `defaults`: what transformers takes for keys that config.json may leave out.
-    - `only`: keys that may have no other values than these. `act`: the activations.
+    - `only`: keys that may have only these values. `act`: the activations.
     - `values`: GGUF's keys that are the same for the whole type. `derive`: those that follow from several keys.
     - `names`: parts of tensors' names; `changes`: what becomes of tensors by GGUF's name (`folder_weights.CHANGES`).
     """

@@ -1,4 +1,4 @@
-"""The tensors of Hugging Face folders under GGUF's names, used where they lie unless GGUF's have another form."""
+"""The tensors of Hugging Face folders under GGUF's names, used in place unless GGUF's have a different form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLLOWS = ("self_attn.rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")  # 
 
 
 def rename(name: str, model: ModelType) -> tuple[str, int | None] | None:
-    """Return GGUF's name of a tensor and its place among those that are stacked; None where it is not known.
+    """Return GGUF's name of a tensor and its place among those that are stacked; None if it is not known.
 
     The name is empty for a tensor that follows from the configuration.
     """
@@ -119,7 +119,7 @@ def _stack(name: str, each: Mapping[int | None, GGUFTensor]) -> Any:
 def _pack_mxfp4(name: str, blocks: GGUFTensor, scales: GGUFTensor) -> Iterator[GGUFTensor]:
     """Give matrices of gpt-oss in GGUF's blocks, gate and up apart.
 
-    Of blocks [experts, rows, n, 16] a byte has two neighbours, in GGUF those that are 16 apart, behind their scale.
+    In blocks [experts, rows, n, 16] a byte has two adjacent elements, in GGUF two that are 16 apart, after their scale.
     """
     if {blocks.type, scales.type} != {"U8"} or blocks.shape != (*scales.shape, 16) or len(scales.shape) != 3:
         given = f"tensors of {quote_name(name)} are {list(blocks.shape)} and {list(scales.shape)}"
@@ -177,7 +177,7 @@ def _list_halves(stem: str) -> list[str]:
 
 
 def _ungroup(array: Any, stem: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all heads of q, then of k, then of v, where those of q that share one of k and v lie before it."""
+    """Return all heads of q, then of k, then of v, from groups of the heads of q that share one of k and v."""
     heads, kv_heads = sizes["attention.head_count"], sizes["attention.head_count_kv"]
     groups = array.reshape(kv_heads, heads // kv_heads + 2, -1, *array.shape[1:])
     parts = (groups[:, :-2], groups[:, -2], groups[:, -1])

@@ -22,7 +22,7 @@ from .tokenizer import Tokenizer
 
 @dataclass
 class Generation:
-    """What a generation made and how long it took.
+    """The result of a generation, and how long it took.
 
     Times are seconds, by the wall clock; `ended` is whether the model itself ended the text, and `stopped` the stop
     string that did. `accepted` of the tokens were right drafts.
@@ -64,24 +64,24 @@ def tokens(
     """Return an iterator of up to `most` tokens after `prompt`, until one of `ends`.
 
     `report` is filled in as they come; `before` are the tokens in the session's cache, for a repetition penalty to look
-    back on; `bias` is added to the logits of its tokens, and -inf rules one out, as do the model's `suppressed`;
-    `constraint` rules out what its grammar does not allow. With `keep` the text goes on where the cache is full: so
+    back on; `bias` is added to the logits of its tokens, and -inf excludes one, as do the model's `suppressed`;
+    `constraint` masks tokens that its grammar does not allow. With `keep` generation goes on when the cache is full: so
     many of the first positions stay, and half of the others are dropped (`Session.drop`). With `drafts` a step also
     computes up to so many tokens that followed in the text before; those that are drawn indeed take no step of their
     own, and the text is the same; models that keep states have none. Everything is checked, and what reads the prompt
     is compiled, before this returns; the step of one token is compiled when the first token is out.
 
-    Where others change the session between two tokens, the text goes on from what is there then. Raises InvalidArgument
-    where the prompt is empty, has tokens out of range or, with the tokens asked for, does not fit the cache, or an
-    option is wrong; and, from the iterator, where logits hold NaN, the session was cleared or, with drafts, no longer
-    ends with the text. Warns where the text may go beyond the context that the model was trained on.
+    If others change the session between two tokens, generation goes on from its new state. Raises InvalidArgument if
+    the prompt is empty, has tokens out of range or, with the requested tokens, does not fit the cache, or an option is
+    wrong; and, from the iterator, if logits have NaN, the session was cleared or, with drafts, no longer ends with the
+    generated tokens. Warns if the sequence may go beyond the context that the model was trained on.
     """
     most, ends, sampling = integer("generate", "max_tokens", most, 1), read_ends(ends), check_sampling(sampling)
     if not isinstance(report, Generation) or report.tokens:
         raise InvalidArgument("generate", f"report={quote(report)}", allowed="a Generation of no tokens yet")
     if keep is not None:
         keep = integer("generate", "keep", keep, 0, session.length - 2)
-        session.drop(0, 0)  # says now where that cannot be
+        session.drop(0, 0)  # raises now if that is impossible
     drafts, config = check_drafts(session, drafts), session.model.config
     ids = session.check(prompt, most - 1 if keep is None else 0)
     trained, last = config.context, session.position + len(ids) + most - 1
@@ -108,7 +108,7 @@ def tokens(
 
 
 def check_drafts(session: Session, drafts: int) -> int:
-    """Return how many drafts a step may have; InvalidArgument where they are too many, or the model keeps states."""
+    """Return how many drafts a step may have; InvalidArgument if they are too many, or the model keeps states."""
     drafts = integer("generate", "drafts", drafts, 0, SPAN - 1)
     if drafts and session.model.config.recurrent:
         given, hint = f"drafts={drafts} of a model that keeps states", "a state cannot give back what a draft put in"
@@ -117,7 +117,7 @@ def check_drafts(session: Session, drafts: int) -> int:
 
 
 def _give_back(each: Iterator[int], draw: _Drafted) -> Generator[int, None, None]:
-    """Yield tokens, and leave none in the cache that nobody took, unless others have changed it since."""
+    """Yield tokens; remove from the cache those that were not taken, unless others have changed it since."""
     try:
         yield from each
     finally:
@@ -168,7 +168,7 @@ class _Recorded:
 
     def __init__(self, session: Session, sampling: Sampling) -> None:
         self.session, self.sampling = session, sampling
-        self.step: DrawingProgram | None = None  # of one token, when it is compiled
+        self.step: DrawingProgram | None = None  # the program for one token, when it is compiled
         self.left: object = None  # what `DrawingProgram.left` was when it left this text's token in its input
         self.end = session.end
 
@@ -261,9 +261,9 @@ def text(
 ) -> Generator[str, None, None]:
     """Return an iterator of the text that follows `prompt`, each piece of whole characters.
 
-    The text ends before the first of the strings `stop`, wherever in a token it begins. With `special`, the texts of
-    control tokens in `prompt` are these tokens; a prompt may be tokens, too. With `grammar` the text follows it, and is
-    whole where the model ends it. Checks and errors are as for `tokens`.
+    The completion ends before the first of the strings `stop`, even if it begins within a token. With `special`,
+    control tokens that `prompt` spells out are read as tokens; a prompt may also be tokens. With `grammar` the
+    completion matches it, in full if the model ends it. Checks and errors are as for `tokens`.
     """
     ending = TextEnding(tokenizer, stop)
     ids = tokenizer.encode(prompt, special=special, eos=False) if isinstance(prompt, str) else prompt
@@ -305,19 +305,19 @@ class TextEnding:
         return self._strings.found
 
     def push(self, token: int) -> str:
-        """Return what can be told of the text so far."""
+        """Add a token, and return the text that is final now."""
         piece = self._stream.push(token)
         self.count += 1
         self.decoded += len(piece)
         return self._strings.push(piece)
 
     def end(self) -> str:
-        """Return what was held back, where the text ends without a stop string."""
+        """Return the text that was held back, if generation ends without a stop string."""
         return "" if self.found else self._strings.push(self._stream.end()) + self._strings.end()
 
 
 def read_stop(given: Iterable[str]) -> tuple[str, ...]:
-    """Return stop strings, which may come from a generator; InvalidArgument where they are none, or empty."""
+    """Return stop strings, which may come from a generator; InvalidArgument if they are not strings, or empty."""
     stop = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if stop is None or not all(isinstance(s, str) and s for s in stop):
         told = quote(given if stop is None else stop)
@@ -333,7 +333,7 @@ class StopStrings:
         self.held, self.found = "", ""
 
     def push(self, piece: str) -> str:
-        """Return what can be told of the text so far."""
+        """Add text, and return the text that is final now."""
         self.held += piece
         places = [(at, s) for s in self.stop if (at := self.held.find(s)) >= 0]
         if places:
@@ -346,6 +346,6 @@ class StopStrings:
         return told
 
     def end(self) -> str:
-        """Return what was held back, where the text ends without a stop string."""
+        """Return the text that was held back, if generation ends without a stop string."""
         told, self.held = "" if self.found else self.held, ""
         return told

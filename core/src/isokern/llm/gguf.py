@@ -1,4 +1,4 @@
-"""GGUF files, mapped: metadata parsed and checked, tensors used where they lie.
+"""GGUF files, mapped: metadata parsed and checked, tensors used in place.
 
 The format (little-endian; versions 2 and 3): magic, version, counts of tensors and of metadata; per metadata a key, a
 value type, a value; per tensor a name, its dims (innermost first), a type and an offset; then, aligned, the tensors'
@@ -107,7 +107,7 @@ class GGUFTensor:
 
     @property
     def dtype(self) -> DType:
-        """Isokern's element type. Raises `InvalidArgument` where it has none of that name (NVFP4, Q8_1 …)."""
+        """Isokern's element type. Raises `InvalidArgument` if it has none of that name (NVFP4, Q8_1 …)."""
         if all(self.type != d.name for d in KNOWN):
             raise InvalidArgument(
                 "GGUF",
@@ -135,8 +135,8 @@ class GGUFTensor:
     def drop_pages(self) -> None:
         """Let the system take back the memory of the tensor's bytes, which are read from the file again when needed.
 
-        Nothing where the tensor is of other memory than a whole file that Isokern mapped, which could lose what it
-        holds, or the system has no such call.
+        Does nothing unless the tensor is in a whole file that Isokern mapped (other memory could lose its content), or
+        if the system does not support it.
         """
         held: Any = self.data
         while isinstance(held, (np.ndarray, memoryview)):
@@ -163,7 +163,7 @@ class GGUF:
         at = _Cursor(buffer, name)
         magic = at.take(4, "magic")
         if magic != MAGIC:
-            raise at.wrong("magic", f"is {magic!r}", f"{MAGIC!r}: this is no GGUF file", 0)
+            raise at.wrong("magic", f"is {magic!r}", f"{MAGIC!r}: this is not a GGUF file", 0)
         self.version = at.number("I", "version")
         if self.version not in VERSIONS:
             swapped = int.from_bytes(self.version.to_bytes(4, "little"), "big")
@@ -185,7 +185,7 @@ class GGUF:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GGUF:
-        """Map the file read-only and parse it. Raises `InvalidArgument` also where it cannot be opened.
+        """Map the file read-only and parse it. Also raises `InvalidArgument` if it cannot be opened.
 
         Of a split file, whose parts are named `…-00001-of-00003.gguf` and have `split.no`, `split.count` and
         `split.tensors.count`, any part stands for all of them: the metadata are those of the first without these keys,

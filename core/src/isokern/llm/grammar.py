@@ -1,4 +1,4 @@
-"""Texts that follow a grammar, a JSON schema or a regular expression: which tokens may come next, by llguidance."""
+"""Output that matches a grammar, a JSON schema or a regular expression: which tokens may come next, by llguidance."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .tokenizer import Tokenizer
 if TYPE_CHECKING:
     import llguidance
 
-STATES = 20_000  # of a grammar's lexer, 2 KB each: a client of a server may give one
+STATES = 20_000  # the limit of a grammar's lexer, 2 KB each: a client of a server may give one
 KINDS = ("lark", "gbnf", "json_schema", "regex")
 _SPACE = r" |\n[ \t]{0,20}"  # between the parts of JSON: a model that likes line ends would write nothing else
 _KNOWN: weakref.WeakKeyDictionary[Tokenizer, llguidance.LLTokenizer] = weakref.WeakKeyDictionary()
 
 
 class Grammar:
-    """What a text has to be, from its first token to the end: a grammar of one of KINDS.
+    """A grammar of one of KINDS that the output has to match, from its first token to the end.
 
     `lark` is a grammar in Lark's notation, `gbnf` one in llama.cpp's, `json_schema` a JSON schema, as text or as a
     mapping ({} allows all JSON), and `regex` a regular expression that the whole text matches. InvalidArgument for
-    another kind, or where llguidance is not installed; what a grammar itself gets wrong is told by `begin`.
+    unknown kinds, or if llguidance is not installed; errors in the grammar itself are raised by `begin`.
     """
 
     def __init__(self, kind: str, text: str | Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class Grammar:
                 self.rules = library.LLMatcher.grammar_from_json_schema(text, {"whitespace_pattern": _SPACE})
             else:
                 self.rules = library.grammar_from(kind, text)
-        except Exception as error:  # of its own types and others
+        except Exception as error:  # the library's own types and others
             raise InvalidArgument("Grammar", f"{kind}: {error}", allowed=f"a grammar in {kind}") from error
         self.kind = kind
 

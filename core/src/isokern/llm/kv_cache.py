@@ -64,7 +64,7 @@ class KVCache:
     def update(self, new_k: Any, new_v: Any, *, stream: Stream | None = None) -> None:
         """Append the keys and values [batch, n, kv_heads, dim] of the next n positions.
 
-        They are cast or quantised in the same pass as the copy.
+        They are cast or quantized in the same pass as the copy.
         """
         pairs = [(self.keys, as_tensor(new_k, self.device)), (self.values, as_tensor(new_v, self.device))]
         n = pairs[0][1].shape[1] if pairs[0][1].ndim == 4 else 0
@@ -82,7 +82,7 @@ class KVCache:
             raise
 
     def take(self, n: int) -> int:
-        """Count n positions as stored, and return where they begin.
+        """Count n positions as stored, and return the first one.
 
         It is for a caller that writes them itself (`cache_update`).
         """
@@ -112,7 +112,7 @@ class KVCache:
     def drop(self, start: int, n: int, *, stream: Stream | None = None) -> None:
         """Drop n positions from `start` on; those behind take their places, within the buffer, on the device.
 
-        Keys that rope turned stay as they were turned: `Session.drop` turns them back.
+        Keys that were rotated stay so: `Session.drop` rotates them to their new positions.
         """
         start = integer("KVCache.drop", "start", start, 0, self.current_pos)
         n = integer("KVCache.drop", "n", n, 0, self.current_pos - start)
@@ -139,7 +139,7 @@ class KVCache:
 
 
 def cache_dtype(where: str, given: object) -> DType:
-    """Return the element type of a cache; BadTensorDtype where there are no caches of it."""
+    """Return the element type of a cache; BadTensorDtype if there are no caches of it."""
     element = dtype_of(given)
     if element not in CACHED:
         raise BadTensorDtype(where, f"dtype {element}", allowed=names(CACHED))

@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads come of one latent row a token."""
+"""Multi-head latent attention (DeepSeek-V2): keys and values of all heads are computed from one latent row a token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .layers import Attention, emitter, split
 
 
 class LatentAttention(Attention):
-    """Attention whose cache holds latents, where the file has the projections from them apart (attn_k_b, attn_v_b).
+    """Attention whose cache holds latents, if the file has the projections from them apart (attn_k_b, attn_v_b).
 
     A head's score is latent · (k_bᵀ q), plus that of the rotated parts, and its result v_b (Σ share · latent): queries
     and results are multiplied by the projections, not all keys and values. With attn_kv_b the cache holds those of all

@@ -1,6 +1,6 @@
 """The parts of a decoder's layer, whose parameters are a file's tensors: norms, products, attention, feed-forward.
 
-What a layer consists of is data (`isokern.llm.architectures`). Parameters have the names of the GGUF file's tensors.
+The parts of a layer are data (`isokern.llm.architectures`). Parameters have the names of the GGUF file's tensors.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Weighted(Layer):
         return ctx.add(Product(self.origin, outputs, bias=name in self.config.form.biases), x, name=name)
 
     def norm(self, ctx: Context, x: Value, name: str) -> Value:
-        """Return x, normalised; x itself where there is no such norm."""
+        """Return x, normalized; x itself if the layer does not have this norm."""
         return ctx.add(Norm(self.origin), x, name=name) if name else x
 
 
@@ -82,7 +82,7 @@ class Table(Weighted):
 
 
 class Norm(Weighted):
-    """The architecture's norm over the last dim, with a weight vector of the file, and a bias where it has biases."""
+    """The architecture's norm over the last dim, with a weight vector of the file, and a bias if it has biases."""
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return a value of the shape of x."""
@@ -111,7 +111,7 @@ class Product(Weighted):
 
 
 class Scaled(Layer):
-    """x times a factor, and where there is a cap, cap · tanh(that / cap)."""
+    """x times a factor, and if there is a cap, cap · tanh(that / cap)."""
 
     def __init__(self, factor: float, cap: float = 0.0) -> None:
         self.factor, self.cap = factor, cap
@@ -147,7 +147,7 @@ class Attention(Weighted):
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return [n, width].
 
-        The inputs are x [n, width], keys and values, and where rope turns this layer, its frequencies.
+        The inputs are x [n, width], keys and values, and, if the layer has rope, its frequencies.
         """
         x, keys, values, *turns = inputs
         c = self.config
@@ -201,7 +201,7 @@ class Attention(Weighted):
         return y
 
     def _temper(self, ctx: Context, q: Value) -> Value:
-        """Return queries [1, n, heads, dim] times what their positions say, where the model has a temperature."""
+        """Return queries [1, n, heads, dim] times a factor of their positions, if the model has a temperature."""
         c = self.config
         if not c.stretch:
             return q
@@ -211,7 +211,7 @@ class Attention(Weighted):
         return e.loop("abcd,b->abcd", "x0 * x1", q, e.loop("a->a", factor, turn))
 
     def rotate(self, ctx: Context, x: Value, turns: Sequence[Value]) -> Value:
-        """Return x [1, n, heads, dim], turned where the layer has rope."""
+        """Return x [1, n, heads, dim], rotated if the layer has rope."""
         if self.rope is None:
             return x
         c = self.config
@@ -220,7 +220,7 @@ class Attention(Weighted):
 
 
 class FeedForward(Weighted):
-    """down(gate(gate x, up x)), or down(gate(up x)) where the gate is a function of one."""
+    """down(gate(gate x, up x)), or down(gate(up x)) if the gate is a function of one."""
 
     def emit(self, ctx: Context, *inputs: Value) -> Value:
         """Return [n, width]."""

@@ -12,7 +12,7 @@ from typing import Any
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r"}
 _ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_LEAF = -1  # a key beside the bytes 0 to 255
+_LEAF = -1  # a key other than the bytes 0 to 255
 
 
 def unescape(text: str) -> bytes:

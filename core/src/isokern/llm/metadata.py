@@ -29,7 +29,7 @@ class Metadata:
         return self.values.get(key, default)
 
     def check_only(self, key: str, only: Any) -> None:
-        """Refuse another value than the only one that Isokern can run."""
+        """Refuse all values but the only one that Isokern can run."""
         value = self.get(key, only)
         if type(value) is not type(only) or value != only:
             raise self.wrong(key, f"{only}: Isokern can run no other")

@@ -28,12 +28,12 @@ ACTIVATIONS = ("float", "q8_0")
 class Model:
     """A GGUF model's weights on a device: in place on a device that uses host memory, else copied there.
 
-    `activations` is how activations enter products with quantised weights: `float`, or `q8_0` (blocks of Q8_0, integer
-    products); it is part of what is computed, the same on every device. With `prepack`, weights that a kernel prefers
-    in a packed layout are packed when a program first needs them (`prepacked`: those so far). Where weights are used in
-    place, the system may then take back the memory of the file's own bytes; elsewhere both are there. `suppressed` are
-    the tokens that a text never has, as a bias of minus infinity. Raises InvalidArgument, BadTensorShape or
-    BadTensorDtype for a file that is not such a model.
+    `activations` is the dtype of activations in products with quantized weights: `float`, or `q8_0` (blocks of Q8_0,
+    integer products); it is part of what is computed, the same on every device. With `prepack`, weights that a kernel
+    prefers in a packed layout are packed when a program first needs them (`prepacked`: those so far). Where weights are
+    used in place, the system may then take back the memory of the file's own bytes; elsewhere both are there.
+    `suppressed` are the tokens that a text never has, as a bias of minus infinity. Raises InvalidArgument,
+    BadTensorShape or BadTensorDtype for a file that is not such a model.
     """
 
     @hold_collections()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Key = tuple[int, tuple[int, ...]]
-"""What a full page contains: the number of the content before it in its sequence, and its own tokens."""
+"""The content of a full page: the number of the content before it in its sequence, and its own tokens."""
 ROOT = 0  # the content before a sequence's first page
 
 
@@ -27,18 +27,18 @@ class PagePool:
     def __post_init__(self) -> None:
         self.holders = [0] * self.count
         self.free = list(range(self.count - 1, -1, -1))
-        self._idle: OrderedDict[int, None] = OrderedDict()  # pages that nobody holds, with content; oldest first
+        self._idle: OrderedDict[int, None] = OrderedDict()  # pages without a holder, with content; oldest first
         self._known: dict[Key, int] = {}  # the page of a content
         self._contents: dict[int, tuple[Key, int]] = {}  # by page: its key, and the number of its content
         self._last = ROOT
 
     @property
     def available(self) -> int:
-        """The pages that nobody holds."""
+        """The pages without a holder."""
         return len(self.free) + len(self._idle)
 
     def take(self) -> int:
-        """Return a page that nobody held, with one holder; what it contained is forgotten."""
+        """Return a page that had no holder, with one holder; its content is forgotten."""
         if self.free:
             page = self.free.pop()
         else:
@@ -80,7 +80,7 @@ class PagePool:
         return self._last
 
     def forget(self, page: int) -> None:
-        """Forget what a page contains that somebody holds: it will contain something else."""
+        """Forget the content of a page that has a holder: it will contain something else."""
         if page in self._contents:
             self._forget(page)
 
@@ -109,7 +109,7 @@ class SlotPool(PagePool):
     def find_longest(self, tokens: Sequence[int], least: int) -> tuple[int, int] | None:
         """Return a slot with the states after the most tokens of a sequence, and how many these are.
 
-        They are more than `least`, and not all. None where there is no such slot.
+        They are more than `least`, and not all. None if there is no slot of this kind.
         """
         best = None
         for (_, known), slot in self._known.items():

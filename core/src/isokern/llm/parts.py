@@ -1,4 +1,4 @@
-"""What a file says of parts that some architectures have: experts, latent attention, and states in place of keys."""
+"""Parts that only some architectures have, read from a file: experts, latent attention, and states in place of keys."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Recurrent:
     """The sizes of a selective state space: what a layer keeps of all tokens so far.
 
     `inner` channels are convolved with `kernel` - 1 elements before, and each keeps `state` numbers. Mamba makes the
-    steps of channels from a row of `rank` elements, and `even` says that it is normalised; Mamba-2 has `heads` that
+    steps of channels from a row of `rank` elements, and `even` is whether it is normalized; Mamba-2 has `heads` that
     share `groups` of B and C.
     """
 
@@ -110,7 +110,7 @@ class Recurrent:
 
 
 def read_experts(meta: Metadata, own: str, form: Architecture) -> Experts | None:
-    """Read the sizes of experts; None where the architecture or the file has none."""
+    """Read the sizes of experts; None if the architecture or the file has none."""
     router = form.router
     if router is None:
         for key in ("expert_count", "expert_used_count"):
@@ -165,7 +165,7 @@ def _routing(meta: Metadata, own: str, count: int, used: int) -> dict[str, Any]:
 
 
 def read_latent(meta: Metadata, own: str, cached: tuple[int, int, int], rotated: int) -> Latent:
-    """Read the sizes of latent attention beside those of its cache: heads, and the widths of keys and values."""
+    """Read the sizes of latent attention, and those of its cache: heads, and the widths of keys and values."""
     rank = meta.whole(own + "attention.kv_lora_rank")
     query_rank = meta.whole(own + "attention.q_lora_rank", 0, least=0)
     head = meta.whole(own + "attention.key_length_mla", 0, least=0)

@@ -1,4 +1,4 @@
-"""What a step's graph tells a decoder's layers: which tokens are new, where their sequences' keys or states are.
+"""The places that a step's graph gives its layers: which tokens are new, and where their keys or states are.
 
 A step says what the inputs and the caches are; the layers are the same for all.
 """
@@ -31,7 +31,7 @@ class Places(Protocol):
 
 @runtime_checkable
 class KeyPlaces(Places, Protocol):
-    """Where the new tokens are in caches of keys and values: `positions` is I64 [n]."""
+    """The places of the new tokens in caches of keys and values: `positions` is I64 [n]."""
 
     @property
     def positions(self) -> Value:
@@ -50,8 +50,8 @@ class KeyPlaces(Places, Protocol):
 class Run:
     """`count` sequences with `length` tokens each, one after another, from row `start` on.
 
-    Where there is `last` I64 [1], it is the index of the last token that is one, and `real` F32 [length] is 1 for those
-    up to it, else 0: what is behind must not change a state. There is one sequence then.
+    If there is `last` I64 [1], it is the index of the last valid token, and `real` F32 [length] is 1 up to it and 0
+    after it: padding must not change a state. There is one sequence then.
     """
 
     start: int
@@ -61,7 +61,7 @@ class Run:
     real: Value | None = None
 
     def cut(self, ctx: Context, x: Value) -> Value:
-        """Return the rows [count · length, …] of this run; x itself where these are all."""
+        """Return the rows [count · length, …] of this run; x itself if these are all."""
         n = self.count * self.length
         if n == x.spec.shape[0]:
             return x
@@ -84,7 +84,7 @@ class StatePlaces(Places, Protocol):
 
 
 class Step(Protocol):
-    """What a graph computes; a sequence has up to `length` positions."""
+    """The inputs and results of a graph; a sequence has up to `length` positions."""
 
     @property
     def length(self) -> int:
@@ -92,7 +92,7 @@ class Step(Protocol):
 
     @property
     def activations(self) -> str:
-        """How activations enter products with quantised weights."""
+        """The dtype of activations in products with quantized weights."""
 
     def begin(self, made: Model, windows: Sequence[int]) -> Places:
         """Emit the inputs, except those of layers, which have these windows."""

@@ -1,8 +1,8 @@
 """How each byte-level vocabulary cuts text before merging: the names of `tokenizer.ggml.pre`, and their patterns.
 
 The patterns are those of the models' own `tokenizer.json`, in the syntax of Oniguruma, which the library `tokenizers`
-uses; names that follow one pattern share a row. They are applied one after the other: what a pattern finds stands
-alone, and so does what lies between.
+uses; names that follow one pattern share a row. They are applied one after the other: each match of a pattern is a
+piece, and so is the text between matches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cut_plainly(most: str, signs: str = r" ?[^\s\p{L}\p{N}]+[\r\n]*", word: str
 
 
 def _cut_at_case(suffix: str, digits: str) -> str:
-    """Return the pattern of Tekken and GPT-4o: words are cut where lower case turns to upper case."""
+    """Return the pattern of Tekken and GPT-4o: words are cut before an upper-case letter after a lower-case one."""
     words = f"{_START}{_UPPER}*{_LOWER}+{suffix}|{_START}{_UPPER}+{_LOWER}*{suffix}"
     return f"{words}|{digits}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*|{_SPACES}"
 

@@ -20,7 +20,7 @@ NO_STEP = -1e30  # softplus of it, and of it plus any bias, is 0: the state stay
 
 
 class StateLayer(Weighted):
-    """x plus the state space of x normalised; its inputs are x, the last convolved elements, and the state.
+    """x plus the state space of x normalized; its inputs are x, the last convolved elements, and the state.
 
     `kept` are both as they are afterwards, which have to be results of the graph.
     """
@@ -125,19 +125,19 @@ class StateLayer(Weighted):
 
 
 def mask(ctx: Context, run: Run, maps: str, x: Value, otherwise: float) -> Value:
-    """Return x of a run with another value for what are no tokens; x itself where all are."""
+    """Return x of a run with a different value for padding; x itself if there is none."""
     if run.real is None:
         return x
     return emitter(ctx).loop(maps, f"x0 if x1 > 0 else {constant(otherwise)}", x, run.real)
 
 
 def join(ctx: Context, parts: Sequence[Value]) -> Value:
-    """Return the rows of all runs; the part itself where there is one."""
+    """Return the rows of all runs; the part itself if there is only one."""
     return parts[0] if len(parts) == 1 else emitter(ctx)("concat", *parts, axis=0)
 
 
 class LayerState:
-    """What a layer keeps of the tokens so far: tensors of fixed size, zero at the beginning."""
+    """A layer's summary of the tokens so far: tensors of fixed size, zero at the beginning."""
 
     def __init__(self, sizes: Recurrent | Mixing, device: Device) -> None:
         self.tensors: dict[str, Tensor] = {

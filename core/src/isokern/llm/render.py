@@ -15,7 +15,7 @@ MOST = 1 << 24  # characters of the result
 
 
 def limit(seconds: int) -> None:
-    """Limit this process's memory and processor time, where the system can."""
+    """Limit this process's memory and CPU time, if the system can."""
     try:
         import resource
     except ImportError:
@@ -47,7 +47,7 @@ def environment() -> Any:
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     class ChatEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-        def unsafe_undefined(self, obj: Any, attribute: str) -> Any:  # not only where it is used, but where it is read
+        def unsafe_undefined(self, obj: Any, attribute: str) -> Any:  # not only when it is used, but when it is read
             raise jinja2.exceptions.SecurityError(f"{type(obj).__name__}.{attribute} is unsafe to read")
 
     def raise_exception(message: object) -> None:
@@ -123,7 +123,7 @@ def answer_apart(request: dict[str, Any]) -> bytes:
 
 
 def main() -> None:
-    """Answer requests, a line each, until there are none."""
+    """Answer requests, a line each, until the input ends."""
     sys.path.pop(0)  # this file's folder, whose modules are Isokern's
     missing = None
     try:

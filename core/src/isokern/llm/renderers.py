@@ -26,7 +26,7 @@ class Renderer:
         )
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        """Return the line that answers a line; empty where the process ended, TimeoutError where it takes too long."""
+        """Return the line that answers a line; empty if the process ended, TimeoutError if it takes too long."""
         until = time.monotonic() + seconds
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -68,9 +68,9 @@ _waiting: list[Renderer] = []
 
 
 def ask(request: bytes, seconds: float) -> bytes:
-    """Return what `render.py` answers to a line; empty where its process ended before it did.
+    """Return the answer of `render.py` to a line; empty if its process ended before it answered.
 
-    TimeoutError after some seconds, OSError where no process can be started.
+    TimeoutError after some seconds, OSError if no process can be started.
     """
     while True:
         try:

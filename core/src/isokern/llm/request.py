@@ -53,7 +53,7 @@ class Request:
             self._complete.set()
 
     def cancel(self) -> None:
-        """End the text where it is, before the engine's next step; nothing where it is complete."""
+        """End the request before the engine's next step; do nothing if it is complete."""
         self._cancelled = True
 
     @property
@@ -95,7 +95,7 @@ class Request:
         loop, news, at = asyncio.get_running_loop(), asyncio.Event(), 0
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # of a loop that was closed
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
                 loop.call_soon_threadsafe(news.set)
 
         self.listen(wake)

@@ -1,4 +1,4 @@
-"""What a GGUF file says of rope: the frequencies of each kind of layer."""
+"""The rope of a GGUF file: the frequencies of each kind of layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROPE, LOCAL, LONG = "rope_freqs", "rope_freqs_local", "rope_freqs_long"
 
 @dataclass(frozen=True)
 class Rope:
-    """By what angle a position turns each pair, F32 [rotated / 2], and the factor of what is turned."""
+    """The angle by which a position rotates each pair, F32 [rotated / 2], and the factor of the rotated elements."""
 
     frequencies: Any
     magnitude: float
@@ -29,10 +29,10 @@ class Rope:
 
 @dataclass(frozen=True)
 class RopeTables:
-    """The first `rotated` elements of a head turn as `ropes` say, by the name of the parameter.
+    """The frequencies that rotate the first `rotated` elements of a head, by the name of the parameter.
 
     LOCAL is for layers with a window, LONG for caches of more than `original` positions. `consumed` are the tensors
-    that the tables were made of. Scores of attention are multiplied by `score_scale`.
+    from which the tables were computed. Scores of attention are multiplied by `score_scale`.
     """
 
     rotated: int = 0
@@ -73,7 +73,7 @@ def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_di
     plain = frequencies(rotated, base, kind, factor=factor, original_length=original, slow=slow, fast=fast)
     magnitude = yarn_magnitude(factor) if scaling == "yarn" else 1.0
     score_scale = 1.0
-    if form.latent:  # DeepSeek's YaRN scales scores, also those of what is not turned
+    if form.latent:  # DeepSeek's YaRN scales scores, also those of elements that are not rotated
         score_scale = (1 + meta.real(scale + "yarn_log_multiplier", 0.0) * math.log(max(factor, 1.0))) ** 2
         magnitude = 1.0
     elif scaling == "yarn":  # elsewhere it is how much of the magnitude is taken back
@@ -97,7 +97,7 @@ def read_ropes(gguf: GGUF, meta: Metadata, own: str, form: Architecture, head_di
 
 
 def _divisors(gguf: GGUF, name: str, rotated: int) -> Any:
-    """Return the tensor of a divisor for each frequency, None where the file has none."""
+    """Return the tensor of a divisor for each frequency, None if the file has none."""
     given = gguf.tensors.get(name)
     if given is None:
         return None

@@ -1,6 +1,6 @@
 """Layers of RWKV-7 (Peng et al. 2025): a matrix for each head in place of keys, and mixtures with the token before.
 
-Where a product is of low rank, its two matrices and its constant are w1, w2 and w0 of its letter.
+A low-rank product has two matrices and a constant, w1, w2 and w0 of its letter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .parts import Mixing
 from .places import StatePlaces
 from .recurrent import StateLayer, join, mask
 
-GROUP_EPSILON = 64e-5  # of the norm of a head's result
-LEAST = 1e-12  # of the length that keys are divided by
+GROUP_EPSILON = 64e-5  # in the norm of a head's result
+LEAST = 1e-12  # the least length that keys are divided by
 DECAY = -0.6065306597126334  # -exp(-1/2): a state keeps at least 0.545 of itself
 
 
@@ -114,7 +114,7 @@ class MixingLayer(StateLayer):
     def _apply_rule(self, ctx: Context, parts: Sequence[Value], state: Value) -> Value:
         """Return what the states of all heads give [n, width], of rows [1, n, heads, dim]; the states go on."""
         e, width, made, last = emitter(ctx), self.config.width, [], []
-        rest = (None, 0.0, None, 1.0, None, 0.0)  # in place of k, the decay and b, for what is no token
+        rest = (None, 0.0, None, 1.0, None, 0.0)  # in place of k, the decay and b, for padding
         for run, before in zip(self.places.runs, self.places.read(ctx, state), strict=True):
             shape = (run.count, run.length, *parts[0].spec.shape[2:])
             flat = [e.reshape(part, (part.spec.shape[1], width)) for part in parts]

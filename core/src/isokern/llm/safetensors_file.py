@@ -1,4 +1,4 @@
-"""Safetensors files, mapped: names, shapes and types checked, tensors used where they lie.
+"""Safetensors files, mapped: names, shapes and types checked, tensors used in place.
 
 The format: the length of a header as uint64, the header in JSON, which has for each tensor `dtype`, `shape` and
 `data_offsets` from the header's end, and the tensors' bytes. Source: the format's description in the repository of
@@ -19,12 +19,12 @@ from ..arguments import regular_file
 from ..status import InvalidArgument
 from .gguf import FileMap, GGUFTensor, quote_name
 
-BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # of an element; U8 is what is packed in bytes
+BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # bytes of an element; U8 is for packed data
 MAX_HEADER = 1 << 26
 
 
 def parse_json(text: str) -> Any:
-    """Return what a JSON text says; ValueError where it is none, nests too deeply or has a key of an object twice."""
+    """Parse JSON; ValueError if it is malformed, nests too deeply or has a key of an object twice."""
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -61,9 +61,9 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
     try:
         header: Any = parse_json(held[8 : 8 + size].decode())
     except ValueError as error:
-        raise wrong(f"its header is no JSON: {error}") from None
+        raise wrong(f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise wrong("its header is no JSON object")
+        raise wrong("its header is not a JSON object")
     data = np.frombuffer(held, np.uint8)[8 + size :]
     found = {}
     for key, record in header.items():
@@ -73,10 +73,12 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, GGUFTensor]:
     at = 0
     for tensor in sorted(found.values(), key=lambda t: t.offset):
         if tensor.offset != 8 + size + at:
-            raise wrong(f"tensor {quote_name(tensor.name)} lies at {tensor.offset - 8 - size}", f"{at}, behind another")
+            raise wrong(
+                f"tensor {quote_name(tensor.name)} begins at {tensor.offset - 8 - size}", f"{at}, after another"
+            )
         at += len(tensor.data)
     if at != len(data):
-        raise wrong(f"its tensors end at {at}", f"{len(data)}, where the file ends")
+        raise wrong(f"its tensors end at {at}", f"{len(data)}, the end of the file")
     return found
 
 
@@ -95,5 +97,5 @@ def _record(record: Any, room: int, wrong: Any, tensor: str) -> tuple[str, tuple
         raise wrong(f"{tensor} is {shape}", "1 to 4 dims from 1")
     size = math.prod(shape) * BYTES[element]
     if end - begin != size or end > room:
-        raise wrong(f"{tensor} lies at {begin} to {end}", f"{size} bytes within the {room} that the file has")
+        raise wrong(f"{tensor} has the bytes {begin} to {end}", f"{size} bytes within the {room} that the file has")
     return element, tuple(shape), begin, end

@@ -17,7 +17,7 @@ from ..tensors import Tensor
 HISTORY = 64  # tokens that penalties look back on
 FUSED = ("temperature", "top_k", "top_p", "min_p")  # as `random_sample` has it
 RULES = (*FUSED, "typical")
-LARGEST = 1e36  # of the numbers of rules and biases: F32 holds HISTORY times as much
+LARGEST = 1e36  # the largest number in rules and biases: F32 holds HISTORY times as much
 COLDEST = 1e-30  # a temperature below it would divide by what F32 hardly holds, and leaves the largest logit alone
 
 
@@ -25,14 +25,14 @@ COLDEST = 1e-30  # a temperature below it would divide by what F32 hardly holds,
 class Sampling:
     """How the next token is drawn.
 
-    Penalties come first: `penalty` divides the logits of the last HISTORY tokens where they are above 0 and multiplies
+    Penalties come first: `penalty` divides the logits of the last HISTORY tokens if they are above 0 and multiplies
     others, and `frequency` for each time and `presence` once are subtracted. Then come rules in the order `order`:
     logits are divided by `temperature`, and what is left is the `top_k` largest (0: all), the fewest that weigh
     `top_p`, those that weigh `min_p` times what the largest does, and the `typical` ones (Meister et al. 2023; 1: all),
     which the order has to name. One is drawn by `seed` and its position; at temperature 0, which one below COLDEST
     becomes, it is the largest. The default order is `random_sample`'s; llama.cpp's is LLAMA_CPP. Raises InvalidArgument
-    for what is no number, and for an order that does not name each rule that is used once; other mistakes are those of
-    the operators.
+    for values that are not numbers, and for an order that does not name each rule that is used once; other mistakes are
+    those of the operators.
     """
 
     temperature: float = 0.0
@@ -75,7 +75,7 @@ class Sampling:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of `random_sample`, where it does it alone."""
+        """The attributes of `random_sample`, if it does all of the sampling."""
         names = ("temperature", "top_k", "top_p", "min_p", "penalty", "seed")
         return {name: getattr(self, name) for name in names}
 
@@ -113,13 +113,13 @@ class Sampling:
 
 
 def is_number(given: Any) -> bool:
-    """Return whether a value is a number up to LARGEST; True and False are none."""
+    """Return whether a value is a number up to LARGEST; True and False are not."""
     number = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
     return number and bool(-LARGEST <= given <= LARGEST)
 
 
 def check_sampling(given: object) -> Sampling:
-    """Return how tokens are drawn, by default the largest; InvalidArgument where it is no `Sampling`."""
+    """Return the sampling, by default greedy; InvalidArgument if it is not a `Sampling`."""
     if not isinstance(given, Sampling | None):
         raise InvalidArgument("generate", f"sampling={quote(given)}", allowed="a Sampling")
     return Sampling() if given is None else given

@@ -11,9 +11,9 @@ MISSING = -1  # in place of a page
 class Scheduler(Turns):
     """Plans steps over a pool of pages.
 
-    A request waits until the pool has room for its prompt. Where a running one needs a page and there is none, the one
-    of lowest rank gives all of its pages back and waits again: what it computed is computed once more, unless the pool
-    still has it. Full pages are shared by all sequences that begin alike, and one that would compute what another is
+    A request waits until the pool has pages for its prompt. If a running one needs a page and there is none left, the
+    one of lowest rank frees all of its pages and waits again: its tokens are computed once more, unless the pool still
+    has it. Full pages are shared by all sequences that begin alike, and one that would compute what another is
     computing waits for it.
 
     Layers that see `window` positions may have a pool of their own, `near`, with room for one sequence at least
@@ -61,7 +61,7 @@ class Scheduler(Turns):
             plan.promised.add(key)
 
     def _find_drafts(self, state: SequenceState, most: int) -> None:
-        """Find up to `most` drafts for a text, as far as its length and pages that nobody else may need allow."""
+        """Find up to `most` drafts, as far as the sequence's length and pages that no other request may need allow."""
         most = min(most, self.drafts, state.request.most - len(state.request.tokens) - 1)
         drafts = state.lookup.find_drafts(state.tokens, most) if most > 0 else []
         while (len(state.tokens) + len(drafts)) > len(state.pages) * self.pool.size and drafts:
@@ -73,7 +73,7 @@ class Scheduler(Turns):
 
     @property
     def _available(self) -> int:
-        """How many pages of each pool nobody holds, at least."""
+        """The least number of pages without a holder, over the pools."""
         return self.pool.available if self.near is None else min(self.pool.available, self.near.available)
 
     def _has_room(self, state: SequenceState) -> bool:
@@ -160,7 +160,7 @@ class Scheduler(Turns):
         return self._next_key(state) if (state.full + 1) * self.pool.size <= len(state.tokens) else None
 
     def _withdraw(self, state: SequenceState, plan: StepParts) -> None:
-        plan.promised.discard(self._next_key(state))  # nobody may wait for it
+        plan.promised.discard(self._next_key(state))  # no request may wait for it
 
     def _place(self, plan: StepParts) -> None:
         """Do nothing: pages are taken while a step is planned."""

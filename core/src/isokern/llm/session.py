@@ -106,10 +106,10 @@ class Session:
         return made
 
     def take(self, n: int, room: int) -> int:
-        """Count n positions as stored, for a program that writes up to `room`, and return where they begin.
+        """Count n positions as stored, for a program that writes up to `room`, and return the first one.
 
-        Layers that keep a window forget the oldest positions where they need the room; the window and SPAN positions
-        before it stay. InvalidArgument where the other layers have no room.
+        Layers that keep a window forget the oldest positions if they need the space; the window and SPAN positions
+        before it stay. InvalidArgument if the other layers have no space.
         """
         start, window = self.position, max(self.model.config.windows, default=0)
         near = [cache for cache, is_near in zip(self.caches, self._near, strict=True) if is_near]
@@ -126,8 +126,8 @@ class Session:
     def rewind(self, position: int) -> int:
         """Forget the tokens from a position on, and return how many are left in the cache.
 
-        All go, and 0 is left, where the cache no longer has what the tokens before have made: the states of models
-        without keys, and windows that have moved on by more than SPAN positions.
+        All go, and 0 is left, if the state that the tokens before had produced is gone: the states of models without
+        keys, and windows that have moved on by more than SPAN positions.
         """
         position = integer("Session.rewind", "position", position, 0, self.position)
         c = self.model.config
@@ -142,11 +142,11 @@ class Session:
         return position
 
     def drop(self, start: int, n: int) -> None:
-        """Forget n positions from `start` on: those behind take their places, and their keys are turned back by n.
+        """Forget n positions from `start` on: later ones move to their places, and their keys are rotated back by n.
 
         What follows is computed as if they had never been, but for what values and deeper layers have seen of them, and
         for what a window shows of the positions before `start`: a layer that keeps a window has only the last of them.
-        InvalidArgument where the positions are not in the cache, or the model has learned positions or states, which
+        InvalidArgument if the positions are not in the cache, or the model has learned positions or states, which
         cannot be moved.
         """
         start = integer("Session.drop", "start", start, 0, self.position)
@@ -212,7 +212,7 @@ class Session:
         """Return how `count` tokens are appended: the sizes of programs, and how many tokens each takes.
 
         Sizes are powers of two up to SPAN, so that there are few programs. The last may be for more tokens than are
-        left, where the cache has room for these; states of models without keys have none.
+        left, if the cache has space for these; states of models without keys have none.
         """
         sizes, at = [], self.position
         while count:
@@ -239,9 +239,9 @@ class Session:
 
 
 def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) -> None:
-    """Turn the keys [1, n, heads, dim] of a cache, in place, as if they were `places` further on."""
+    """Rotate the keys [1, n, heads, dim] of a cache, in place, as if they were `places` further on."""
     wide = cast(keys, dtype="F32")
-    part = wide[..., wide.shape[3] - config.rotated :] if config.latent else wide  # where heads end with what turns
+    part = wide[..., wide.shape[3] - config.rotated :] if config.latent else wide  # the rotated end of each head
     by = tensor(np.full(keys.shape[1], places), "I64", device=keys.device)
     how = {"pairing": config.form.pairing, "dims": config.rotated}
     calls.call(find("rope"), [part, by, frequencies], out=part, **how)
@@ -249,7 +249,7 @@ def turn_keys(keys: Tensor, places: int, config: Config, frequencies: Tensor) ->
 
 
 def read_ends(given: Iterable[int]) -> frozenset[int]:
-    """Return the tokens that end a text; InvalidArgument where they are no integers."""
+    """Return the tokens that end generation; InvalidArgument if they are not integers."""
     if not (isinstance(given, Iterable) and all(map(is_integer, given := list(given)))):
         raise InvalidArgument("generate", f"ends={quote(given)}", allowed="tokens, which are integers")
     return frozenset(given)
@@ -283,10 +283,10 @@ class TokenProgram(DecoderProgram):
         self._base = -1  # what the input `base` was last
 
     def run(self, tokens: Sequence[int]) -> None:
-        """Append `tokens` to the sequence and compute. Asynchronous where the device is.
+        """Append `tokens` to the sequence and compute. Asynchronous if the device is.
 
         The cache needs room for `count` tokens, and states of models without keys take exactly these. Raises
-        InvalidArgument, before anything is counted, where there are more tokens, one that is none, or no room.
+        InvalidArgument, before anything is counted, if there are more tokens, an invalid one, or no space.
         """
         self.feed(tokens)
         self.recording.replay()
@@ -348,13 +348,13 @@ class DrawingProgram:
 
     @property
     def nbytes(self) -> int:
-        """The bytes beside those of the program."""
+        """The bytes in addition to those of the program."""
         return self._dropped.desc.nbytes + (0 if self._history is None else self._history.desc.nbytes)
 
     def run(self, tokens: Sequence[int] | None = None) -> None:
         """Append `tokens` to the sequence, compute and draw; without them, the token is what the last run left.
 
-        Errors are those of `TokenProgram.run`; without tokens, InvalidArgument where the session changed since then.
+        Errors are those of `TokenProgram.run`; without tokens, InvalidArgument if the session changed since then.
         """
         session = self.program.session
         if tokens is None and self.left != (session.end, session.dropped):

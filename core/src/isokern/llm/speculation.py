@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LENGTHS = (3, 2)  # of the runs of tokens that are looked up, the longest first
+LENGTHS = (3, 2)  # lengths of the runs of tokens that are looked up, the longest first
 
 
 class Lookup:
-    """Where each run of tokens was last: `find_drafts` tells what followed."""
+    """The last place of each run of tokens: `find_drafts` returns the tokens that followed it."""
 
     def __init__(self) -> None:
         self._after: dict[tuple[int, ...], int] = {}
         self._read = 0
 
     def find_drafts(self, tokens: Sequence[int], most: int) -> list[int]:
-        """Return up to `most` tokens that followed when the last ones were there before; nothing where they were not.
+        """Return up to `most` tokens that followed the last ones when they occurred before; none if they did not.
 
         `tokens` are those of the call before, and what has been added since.
         """

@@ -1,4 +1,4 @@
-"""Steps of an engine whose model keeps states: one token of each of many texts, and a span of one prompt."""
+"""Steps of an engine whose model keeps states: one token of each of many sequences, and a span of one prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST = 8  # tokens of a span: fewer cost as much
 class StateRunner(StepRunner):
     """Runs the steps that a scheduler plans, of sequences of up to `context` positions, over states in its slots.
 
-    Where the scheduler reads prompts token by token, there is one program, for all steps.
+    If the scheduler reads prompts token by token, there is one program, for all steps.
     """
 
     def __init__(self, model: Model, context: int, scheduler: StateScheduler) -> None:
@@ -60,7 +60,7 @@ class StateRunner(StepRunner):
         return program.logits[:wanted]
 
     def _program(self, texts: int, span: int) -> tuple[DecoderProgram, int, int]:
-        """Return the program for so many texts and tokens of a prompt, and the next larger numbers that it is for."""
+        """Return the program for at least so many sequences and tokens of a prompt, and the numbers that it is for."""
         most, batch = self.scheduler.tokens, self.scheduler.batch
         if self.scheduler.single:
             shape = batch, 0

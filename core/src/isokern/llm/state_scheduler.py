@@ -1,7 +1,7 @@
-"""Which tokens of which requests a step computes where a model keeps states, and in which slots these are; no device.
+"""Choose the tokens of each step of an engine whose model keeps states, and the slots of these states; no device.
 
-A state has taken in all of its tokens: where a sequence begins like another one, it goes on from the states that this
-one had there, if a slot still has them.
+A state summarizes all of its tokens: if a sequence has a prefix in common with another one, it continues from the
+states after that prefix, if a slot still has them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from .pages import ROOT, SlotPool
 from .steps import SPAN
 from .turns import NO_SLOT, SequenceState, StepParts, Turns
 
-SHARE = 4  # of a prompt's length, after which its states are worth a slot
+SHARE = 4  # the part of a prompt's length after which its states are worth a slot
 
 
 class StateScheduler(Turns):
     """Plans steps over a pool of slots, of which there are at least `batch`.
 
     A running request holds the slot of its states. A step has one token of every text, and a span of the prompt of one
-    request that reads; with `single` prompts are read like texts, token by token. What a step writes may go to another
-    slot than the one that it reads. So states after a beginning that others may have, of a prompt and of a text that is
+    request that reads; with `single` prompts are read like completions, token by token. A step may write to a different
+    slot from the one that it reads. So states after a beginning that others may have, of a prompt and of a text that is
     complete, stay in their slot until it is needed, and cost no copy.
     """
 
@@ -38,7 +38,7 @@ class StateScheduler(Turns):
         state.known = state.computed
 
     def _extend(self, state: SequenceState, plan: StepParts) -> None:
-        """Put pending tokens of a running request into the plan: one, or a span if nobody else has one."""
+        """Put pending tokens of a running request into the plan: one, or a span if no other request has one."""
         self._share(state)
         count = min(state.pending, 1 if self.single else plan.left)
         if count == state.pending > 1 and self._is_awaited(state):
@@ -83,8 +83,8 @@ class StateScheduler(Turns):
     def _place(self, plan: StepParts) -> None:
         """Choose the slots that a step writes: those that it reads, unless others hold them or may want them.
 
-        Several hold a slot only where it is known, and then fewer than the batch are held: there is another one. A slot
-        that nobody holds any more is read before a step writes.
+        Several hold a slot only if it is known, and then fewer than the batch are held: there is another one. A slot
+        that has no holder left is read before a step writes.
         """
         for state in plan.parts:
             state.source = state.slot

@@ -20,7 +20,7 @@ class StateStep:
 
     Each layer keeps the states of `slots` sequences, and behind them those of a sequence that begins: zeros, which
     nothing writes. Inputs: `tokens` I64 [n]; `sources` and `slots` I64 [sequences], where states are read and written,
-    which may be different places, and a negative slot is for a sequence that is none; with a span `last` I64 [1], the
+    which may be different places, and a negative slot is for padding; with a span `last` I64 [1], the
     index of its last token, and `real` F32 [span], 1 for those up to that one and 0 for what is behind; `rows` I64
     [sequences], the tokens whose logits are wanted; and each layer's states [slots + 1, 1, …]. The result is logits
     [sequences, vocabulary].

@@ -1,4 +1,4 @@
-"""What a generation took, and how well a model predicts a text."""
+"""The speed of a generation, and how well a model predicts a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, b
     """Return the sum of -ln p over a text's tokens, in float64, and the number of tokens it covers.
 
     p is the probability of a token given BOS and the tokens before it in its window. The text `ids`, without a BOS of
-    its own, is cut into windows of `window` tokens. Where the vocabulary has no BOS, the first token of each window has
+    its own, is cut into windows of `window` tokens. If the vocabulary has no BOS, the first token of each window has
     nothing before it and is not counted.
     """
     window = integer("perplexity", "window", window, 2, session.length)
@@ -45,7 +45,7 @@ def negative_log_likelihood(session: Session, ids: Sequence[int], window: int, b
 def bandwidth(device: Device, nbytes: int = 1 << 27) -> float:
     """Return the bytes a second that a copy on the device reads and writes, the best of a few runs.
 
-    It is 0 where the device offers no measure.
+    It is 0 if the device offers no measure.
     """
     best = 0.0
     for limit in device.limits(nbytes, U8):

@@ -1,4 +1,4 @@
-"""What a graph of a decoder computes: the next tokens of one sequence, or of many over a cache of pages."""
+"""The inputs and results of a decoder's graph, which computes the next tokens of one sequence, or of many in pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TokenStep:
     of the last that is one: what is behind it is computed, but nothing depends on it), for each layer `blk.N.keys` and
     `blk.N.values` [1, length, heads, dim]. The result is the logits of the last token, or of all with `every`.
 
-    A layer with a window keeps that many positions and 2 · SPAN more. Where that is less than `length`, there may be
+    A layer with a window keeps that many positions and 2 · SPAN more. If that is less than `length`, there may be
     SPAN new tokens at most, and a further input is `base` I64 [1], the first position that such layers have.
     """
 
@@ -34,7 +34,7 @@ class TokenStep:
     every: bool = False
 
     def count_kept(self, window: int) -> int:
-        """Return how many positions a layer with a window keeps; 0 is none."""
+        """Return how many positions a layer with a window keeps; 0 without a window."""
         return min(self.length, window + 2 * SPAN) if window else self.length
 
     def begin(self, made: Model, windows: Sequence[int]) -> KeyPlaces:
@@ -72,7 +72,7 @@ class _OneSequence:
     """The places of one sequence's new tokens.
 
     `whole` are the first one's place [1] and the number of keys [1] in a cache of all positions, `near` those in a
-    cache of a window. `last` [1] is the index of the last token, where there are several.
+    cache of a window. `last` [1] is the index of the last token, if there are several.
     """
 
     step: TokenStep
@@ -88,7 +88,7 @@ class _OneSequence:
         return [ctx.emit("cache_update", [x, start, y]) for x, y in zip(new, kept, strict=True)]
 
     def _find(self, kept: Sequence[Value]) -> tuple[Value, Value]:
-        """Return where the new tokens are in a layer's cache, and how many keys it has with them."""
+        """Return the place of the new tokens in a layer's cache, and how many keys it has with them."""
         return self.near if kept[0].spec.shape[1] < self.step.length else self.whole
 
     def attend(
@@ -100,7 +100,7 @@ class _OneSequence:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """The sequence, all of whose tokens count where a model has states."""
+        """The sequence, all of whose tokens count if a model has states."""
         return [Run(0, 1, self.step.tokens)]
 
     def read(self, ctx: Context, held: Value) -> list[Value]:
@@ -108,7 +108,7 @@ class _OneSequence:
         return [held]
 
     def write(self, ctx: Context, held: Value, new: Sequence[Value]) -> Value:
-        """Return the new state, where the next step finds it."""
+        """Return the new state, for the next step."""
         start = ctx.emit("fill", [], {"value": 0, "shape": (1,)}, dtypes={"T": "I64"})
         return ctx.emit("cache_update", [*new, start, held])
 
@@ -125,7 +125,7 @@ class BatchStep:
 
     The cache has `pages` pages of `page` positions each, of the dtype `cache`, and a sequence up to `length` positions.
     Inputs: `tokens` and `positions` I64 [n]; `slots` I64 [n], the places of their keys and values, page · `page` + row,
-    negative for a token that is none; `table` I64 [sequences, pages of one], `lengths` I64 [sequences] and `starts` I64
+    negative for padding; `table` I64 [sequences, pages of one], `lengths` I64 [sequences] and `starts` I64
     [sequences + 1], as `paged_attention_prefill` has them; `rows` I64 [`rows`], the tokens whose logits are wanted; and
     for each layer `blk.N.keys` and `blk.N.values` [pages, page, heads, dim]. The result is logits [rows, vocabulary].
 

@@ -18,7 +18,7 @@ _SYSTEM_FIRST = (
     "{% set ns = namespace(system='') %}{% if messages[0].role == 'system' %}{% set ns.system = messages[0].content %}"
     "{% set messages = messages[1:] %}{% endif %}"
 )
-# The formats of well-known models, for files without a template: (template, texts that end an answer)
+# The formats of well-known models, for files without a template: (template, strings that end an answer)
 NAMED: dict[str, tuple[str, tuple[str, ...]]] = {
     "alpaca": (
         "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\\n\\n' }}"
@@ -80,10 +80,10 @@ NAMED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def find_template(gguf: GGUF, given: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """Return a template and the texts that end an answer beside the vocabulary's own tokens.
+    """Return a template and the strings that end an answer in addition to the vocabulary's own tokens.
 
     `given` is one of `NAMED`, or the path of a file; without it, the template is the file's `tokenizer.chat_template`.
-    InvalidArgument where there is none.
+    InvalidArgument if there is none.
     """
     if given in NAMED:
         return NAMED[given]
@@ -103,9 +103,9 @@ def find_template(gguf: GGUF, given: str | None = None) -> tuple[str, tuple[str,
 
 
 def render(template: str, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
-    """Return the text of `messages` by `template`, to which `values` are known, too.
+    """Return the text of `messages` by `template`, which also knows `values`.
 
-    The template runs in a sandbox within a process of its own. InvalidArgument where it is no template, imports one,
+    The template runs in a sandbox, in a separate process. InvalidArgument if it is not a template, imports one,
     reads what it may not, refuses the messages, or takes more than `SECONDS` or the memory that `render.py` allows.
     """
     if len(template) > LONGEST:

@@ -14,7 +14,7 @@ from .gguf import GGUF, Value
 from .tokenizer_file import build_file
 from .vocabularies import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED, Keys, build, refuse_errors
 
-# Texts of tokens after which the models that have them write no more
+# The contents of tokens after which the models that have them write no more
 ENDS = {
     *("</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "[e~["),
     *("<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>"),
@@ -33,10 +33,10 @@ STRETCH = 1 << 12  # letters that are searched at once
 class Tokenizer:
     """The tokenizer of a GGUF file.
 
-    `tokens` are the vocabulary's texts as the file has them; `bos`, `eos` and `unknown` are ids or None; `ends` are the
-    ids after which there is nothing more to generate, some known by their texts; `add_bos` and `add_eos` are whether
-    `encode` puts BOS first, and `last` at the end, by default; `longest` is the bytes of the longest token; `len()` is
-    the size of the vocabulary.
+    `tokens` are the strings of the vocabulary, as in the file; `bos`, `eos` and `unknown` are ids or None; `ends` are
+    the ids after which there is nothing more to generate, some known by their strings; `add_bos` and `add_eos` are
+    whether `encode` puts BOS first, and `last` at the end, by default; `longest` is the bytes of the
+    longest token; `len()` is the size of the vocabulary.
     """
 
     def __init__(self, metadata: Mapping[str, Value]) -> None:
@@ -82,8 +82,8 @@ class Tokenizer:
     def from_gguf(cls, gguf: GGUF) -> Tokenizer:
         """Return the tokenizer that `gguf.metadata` describes.
 
-        Raises `InvalidArgument`, with the key, where one is missing, of another type or length, names something that
-        does not exist, or asks for something unknown; also where the library is not installed.
+        Raises `InvalidArgument`, with the key, if one is missing, has a wrong type or length, names something that does
+        not exist, or asks for something unknown; also if the library is not installed.
         """
         return cls(gguf.metadata)
 
@@ -93,7 +93,7 @@ class Tokenizer:
     def encode(
         self, text: str, bos: bool | None = None, special: bool = False, eos: bool | None = None, guard: str = ""
     ) -> list[int]:
-        """Return the tokens of `text`, with BOS before them if `bos`, or where that is None if `add_bos`.
+        """Return the tokens of `text`, with BOS before them if `bos`, or, if that is None, if `add_bos`.
 
         `eos` and `add_eos` say the same of the token after them, which is EOS. The text of a control token, such as
         `</s>`, is text like any other unless `special`; with `special`, text may be kept apart from the tokens by
@@ -104,7 +104,7 @@ class Tokenizer:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            found = f"text has U+{ord(text[error.start]):04X} at {error.start}, which is no character"
+            found = f"text has U+{ord(text[error.start]):04X} at {error.start}, which is not a character"
             raise InvalidArgument("Tokenizer.encode", found, allowed="what UTF-8 can hold") from None
         ids = []
         if self.add_bos if bos is None else bos:
@@ -207,7 +207,7 @@ class Tokenizer:
 
 
 def _find_each(cutter: re.Pattern[str], ids: Collection[str], text: str) -> Iterator[re.Match[str]]:
-    """Give what `cutter.finditer(text)` gives, in stretches; the cutter finds the texts `ids` and nothing else."""
+    """Yield what `cutter.finditer(text)` yields, in stretches; the cutter finds the strings `ids` and nothing else."""
     longest, at = max(map(len, ids)), 0
     while at < len(text):
         end = at + STRETCH
@@ -237,5 +237,5 @@ class TextStream:
         return self._decoder.decode(self._tokenizer.piece(token, self._special))
 
     def end(self) -> str:
-        """Return U+FFFD where the last character was not completed, else nothing; a new text may begin after it."""
+        """Return U+FFFD if the last character was not completed, else nothing; a new text may begin after it."""
         return self._decoder.decode(b"", final=True)

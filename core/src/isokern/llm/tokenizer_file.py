@@ -63,7 +63,7 @@ def build_file(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocab
 def _check_added(
     file: Mapping[str, Any], added: Mapping[int, Any], tokens: Sequence[str], types: Sequence[int]
 ) -> frozenset[int]:
-    """Return the added tokens that are found in normalised text, which is the library's to make."""
+    """Return the added tokens that are found in normalized text, which the library computes."""
     records = {token["id"]: token["content"] for token in file.get("added_tokens") or []}
     known = {i: tokens[i] for i in records if i < len(tokens)}
     if not records == known == {i: token.content for i, token in added.items()}:
@@ -117,7 +117,8 @@ def _measure_replacement(pattern: Mapping[str, Any], content: str) -> float:
 def _strip(file: dict[str, Any], scheme: str | None, inner: Collection[int]) -> dict[str, Any]:
     """Return a tokenizer.json without post-processor, and of whose added tokens none but `inner` are found.
 
-    These keep their ids where others stand beside them, which are special: texts of special tokens are encoded.
+    They keep their ids only along with the others, which become special: `encode_special_tokens` has the library encode
+    special tokens like other text.
     With `scheme`, a Metaspace that puts a space before the first part of a text alone has that scheme instead.
     """
 

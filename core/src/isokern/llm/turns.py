@@ -1,4 +1,4 @@
-"""Whose turn it is in an engine's steps: requests that run, requests that wait, and who makes room for whom."""
+"""The order of requests in an engine's steps: those that run, those that wait, and which are preempted for others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BY_RANK = attrgetter("rank")
 
 @dataclass(eq=False)
 class SequenceState:
-    """What an engine has of a request: the first `computed` of its `tokens`, prompt and text, in `pages` or in a slot.
+    """The state of a request in an engine: its `tokens`, the first `computed` of them in `pages` or in a slot.
 
     The first `full` pages are full and their content, `content`, is known to the pool; `shared` tokens were found in
-    it. `near` are the pages of layers with windows, where these have a pool of their own: for the same positions,
-    without the first `unseen`, which no window shows any more. `drafts` are tokens that may follow, which the step
+    it. `near` are the pages of layers with windows, if these have their own pool: for the same positions, without the
+    first `unseen`, which all windows have passed. `drafts` are tokens that may follow, which the step
     computes as well.
 
-    `slot` is where the states after `computed` tokens are, or will be after the step that is being planned, which reads
-    those before from `source`; NO_SLOT where there are none. The pool knew its states after `known` tokens last.
+    `slot` has the states after `computed` tokens, or will have them after the step that is being planned, which reads
+    those before from `source`; NO_SLOT if there are none. The pool knew its states after `known` tokens last.
 
     It is the request of this `number`, and came after `step` steps.
     """
@@ -79,9 +79,9 @@ class Turns(ABC):
     """Plans steps of up to `tokens` tokens, of up to `batch` requests.
 
     Every running request that makes its text has one token in each step, and what is left of a step reads prompts, in
-    order of rank. A request waits until there is room for it; nobody of lower rank overtakes it, and those that run
-    with a lower rank and priority make room. A text that is made has up to `drafts` more tokens in a step, which
-    followed in it before; `tokens` are at least `batch` times all of these.
+    order of rank. A request waits until there is space for it; no request of lower rank starts before it, and those
+    that run with a lower rank and priority make room. A text that is made has up to `drafts` more tokens in a step,
+    which followed in it before; `tokens` are at least `batch` times all of these.
     """
 
     def __init__(self, tokens: int, batch: int, drafts: int = 0) -> None:
@@ -91,12 +91,12 @@ class Turns(ABC):
         self._count = self._steps = 0
 
     def add(self, request: Request) -> None:
-        """Have a request wait for its turn."""
+        """Append a request to those that wait."""
         self._count += 1
         insort(self.waiting, SequenceState(request, self._count, self._steps, list(request.prompt)), key=BY_RANK)
 
     def plan(self) -> dict[SequenceState, int]:
-        """Return how many tokens of each request the next step computes; none where there is nothing to do.
+        """Return how many tokens of each request the next step computes; none if there is nothing to do.
 
         Its drafts are not counted. Requests that were cancelled are finished here.
         """
@@ -174,12 +174,12 @@ class Turns(ABC):
 
     @abstractmethod
     def _withdraw(self, state: SequenceState, plan: StepParts) -> None:
-        """Undo what a plan has of a request, beside its tokens."""
+        """Undo the plan of a request, except for its tokens."""
 
     @abstractmethod
     def _place(self, plan: StepParts) -> None:
-        """Choose where a complete plan's results go, if that is not done yet."""
+        """Choose the places of a complete plan's results, if that is not done yet."""
 
     @abstractmethod
     def _give_back(self, state: SequenceState, right: bool = True) -> None:
-        """Give up what a request holds, which begins again; others may find it where it is `right`."""
+        """Free what a request holds, which begins again; others may find it if it is `right`."""

@@ -1,8 +1,8 @@
 """SentencePiece's unigram model and its table of normal forms, token for token.
 
-The library `tokenizers` adds scores in float64, where SentencePiece rounds to float32, so of ways to cut with the same
-sum it may take another; it takes `<0x0A>` in a text for the byte; and it normalises whole graphemes, of which it may
-lose a part, where SentencePiece replaces the longest key of its table at each place.
+The library `tokenizers` adds scores in float64, and SentencePiece rounds to float32, so of segmentations with the same
+sum it may choose a different one; it takes `<0x0A>` in a text for the byte; and it normalizes whole graphemes, of which
+it may lose a part, but SentencePiece replaces the longest key of its table at each place.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 
 from .longest_match import Encoded
 
-_LEAF = ""  # a key beside characters
-_PENALTY = 10  # of what is unknown, below the lowest score
+_LEAF = ""  # a key other than characters
+_PENALTY = 10  # how far unknown characters score below the lowest score
 
 
 class NormalForms:
     """SentencePiece's `precompiled_charsmap`: a trie of bytes, as Darts packs it, and what its keys become.
 
-    ValueError where the bytes are no such table.
+    ValueError if the bytes are not such a table.
     """
 
     def __init__(self, table: bytes) -> None:
@@ -59,9 +59,9 @@ class NormalForms:
 class Unigram:
     """Of all ways to cut a text, the one with the highest sum of scores, as the models of `tokenizers` give it.
 
-    `ids` are the tokens that may stand in a text. With `prefix`, a space comes before it; with `single`, spaces are
-    single, and none at either end. A character that is no token becomes those of its bytes, or without these `unknown`,
-    once for several.
+    `ids` are the tokens that may occur in a text. With `prefix`, a space comes before it; with `single`, spaces are
+    single, and there are none at either end. A character without a token becomes those of its bytes, or without these
+    `unknown`, once for several.
     """
 
     def __init__(

@@ -34,10 +34,10 @@ class Vocabulary:
 
     `pieces` are the bytes of each token. With `prefix`, text begins with it, and decoded text loses its first space;
     with `spaces`, U+2581 stands for a space. `first` and `last` are the tokens that may enclose a text, `add_first` and
-    `add_last` whether they do by default; with `sep`, the last is SEP and not EOS.
-    `rest` is the model of the library for what does not begin a text, where that differs. Of tokens that are found as
-    they stand, the library finds `inner` in normalised text; `late` are found where no others are; `strips` tells which
-    take the spaces before and behind them.
+    `add_last` whether they do by default; with `sep`, the last is SEP and not EOS. `rest` is the library's model for
+    pieces that do not begin a text, if that differs. Of tokens that are found before the text is split, the library
+    finds `inner` in normalized text; `late` are found in text without others; `strips` is which of them take the spaces
+    before and after them.
     """
 
     library: Any
@@ -71,7 +71,7 @@ class Keys:
         return InvalidArgument("Tokenizer", f"tokenizer.ggml.{key} {found}", allowed=allowed, hint=hint)
 
     def get(self, key: str, kind: type[T], default: T | None = None) -> T:
-        """Return a value of one type, or the default where it is missing; an error without a default."""
+        """Return a value of one type, or the default if it is missing; an error without a default."""
         value = self._metadata.get(f"tokenizer.ggml.{key}", default)
         if value is None:
             raise self.wrong(key, "is missing", f"a {kind.__name__}", "give a file that carries its tokenizer")
@@ -87,7 +87,7 @@ class Keys:
         return value
 
     def token(self, key: str, count: int, default: int | None = None) -> int | None:
-        """Return the id of a token, or where it is missing the default."""
+        """Return the id of a token, or the default if it is missing."""
         if f"tokenizer.ggml.{key}" not in self._metadata:
             return default
         i = self.get(key, int)
@@ -126,7 +126,7 @@ def import_library() -> Any:
 
 @contextmanager
 def refuse_errors(name: str, problem: str) -> Iterator[None]:
-    """Raise InvalidArgument for errors of the library, which have no type of their own; its panics are no Exception."""
+    """Raise InvalidArgument for errors of the library, which have no own type; its panics are not an Exception."""
     try:
         yield
     except BaseException as error:
@@ -162,15 +162,15 @@ def _gpt2(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
     cut, ids = CUTS[pre], _normal(tokens, types)
     known = {text: i for i, text in enumerate(tokens)} | ids
     if not cut.raw and not any(char in ids for char in _alphabet()):
-        raise keys.wrong("tokens", "has no token for any byte", "one for each byte of the texts to be read")
+        raise keys.wrong("tokens", "has no token for any byte", "one for each byte of the input")
     merges = []
     for i, merge in enumerate(keys.strings("merges")):
         at = merge.find(" ", 1)
         if at < 0:
             raise keys.wrong("merges", f"has {quote_name(merge)} at {i}", "two tokens with a space between them")
         parts = merge[:at], merge[at + 1 :], merge[:at] + merge[at + 1 :]
-        # Merges also make tokens that a text may not name, such as `</s>` in Qwen's vocabulary. One of other texts than
-        # tokens makes nothing, as in every implementation
+        # Merges also make tokens that a text may not name, such as `</s>` in Qwen's vocabulary. A merge of strings that
+        # are not tokens has no effect, as in every implementation
         if all(part in known for part in parts):
             ids.update((part, known[part]) for part in parts)
             merges.append(parts[:2])
@@ -191,7 +191,7 @@ def _gpt2(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary
 
 
 def find_ends(keys: Keys, count: int, sep: bool, bos: int | None = None, eos: int | None = None) -> tuple[Any, Any]:
-    """Return the tokens that may enclose a text; with `sep` CLS and SEP, where the file names them."""
+    """Return the tokens that may enclose a text; with `sep` CLS and SEP, if the file names them."""
     first, last = keys.token("bos_token_id", count, bos), keys.token("eos_token_id", count, eos)
     if not sep:
         return first, last
@@ -272,7 +272,7 @@ def _llama(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabular
 def _t5(keys: Keys, tokens: Sequence[str], types: Sequence[int]) -> Vocabulary:
     """Return SentencePiece's unigram model: of all ways to cut a text, the one with the highest sum of scores.
 
-    Text is normalised by `precompiled_charsmap`, and with `remove_extra_whitespaces` spaces are single.
+    Text is normalized by `precompiled_charsmap`, and with `remove_extra_whitespaces` spaces are single.
     """
     count, scores = len(tokens), _scores(keys, len(tokens))
     unknown = keys.token("unknown_token_id", count, 2 if count > 2 else None)

@@ -1,4 +1,4 @@
-"""The texts of one HTTP request while the engine makes them."""
+"""The completions of one HTTP request while the engine generates them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TextChoice:
     def __init__(self, index: int, request: Request, tokenizer: Tokenizer, stop: Sequence[str], echo: str) -> None:
         self.index, self.request, self.echo, self.count, self.finish = index, request, echo, 0, ""
         self.tokenizer, self._ending, self._sent = tokenizer, TextEnding(tokenizer, stop), 0
-        self._begins: list[int] = []  # where the text of each token begins whose probability was not told
+        self._begins: list[int] = []  # the place in the text of each token whose probability was not returned yet
 
     def advance(self) -> str:
         """Return the text that has come since the last call; raise what ended it early, as an ApiError."""
@@ -30,9 +30,9 @@ class TextChoice:
         return piece
 
     def take_logprobs(self) -> list[tuple[TokenLogprobs, int]] | None:
-        """Return how likely the tokens of the text so far were that no call returned before; None if nobody asked.
+        """Return the log probabilities of tokens that no call returned before; None if they were not requested.
 
-        With each comes where in the text it begins. Tokens behind a stop string are none of the text.
+        Each has the place in the text at which its token begins. Tokens after a stop string are not part of the text.
         """
         if self.request.top is None:
             return None
@@ -44,7 +44,7 @@ class TextChoice:
         return list(zip(self.request.logprobs[first : first + told], begins[:told], strict=True))
 
     def _advance(self) -> str:
-        done = self.request.done  # read first: where it is true, the tokens are all
+        done = self.request.done  # read first: if it is true, the tokens are all
         pieces = []
         for token in self.request.tokens[self.count :]:
             self._begins.append(self._ending.decoded)
@@ -74,9 +74,9 @@ class Choices:
         self._waker, self._cancelled = Waker(), False
 
     def submit(self, prompts: Sequence[Sequence[int]], echoes: Sequence[str], stop: Sequence[str], field: str) -> None:
-        """Give all texts to the engine; not in the event loop, since it may have to wait for a step.
+        """Submit all prompts to the engine; not in the event loop, since it may have to wait for a step.
 
-        ApiError 400 where a prompt, which stands in `field`, is not for this model or has no room, or an option is
+        ApiError 400 if a prompt, which is in `field`, is not for this model or does not fit, or an option is
         wrong.
         """
         service, options = self.service, self.options
@@ -91,7 +91,7 @@ class Choices:
             self._submit_one(ids, most, echo, stop)
 
     def _submit_one(self, ids: Sequence[int], most: int, echo: str, stop: Sequence[str]) -> None:
-        """Give the engine all texts of one prompt."""
+        """Submit all completions of one prompt to the engine."""
         service, options = self.service, self.options
         grammar = options.grammar
         constraint = None if grammar is None else lambda: self._begin(grammar)
@@ -126,7 +126,7 @@ class Choices:
             raise ApiError(400, f"{field}: {error}", param=field, code="invalid_grammar") from None
 
     def cancel(self) -> None:
-        """End all texts, also those that another thread is submitting."""
+        """End all completions, also those that another thread is submitting."""
         self._cancelled = True
         for choice in tuple(self.made):
             choice.request.cancel()

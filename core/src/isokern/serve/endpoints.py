@@ -1,4 +1,4 @@
-"""The endpoints that make texts, as ASGI applications: body, prompts, texts, answer, and the end of all that."""
+"""The endpoints that generate text, as ASGI applications: body, prompts, completions, answer, and their end."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CompletionEndpoint(TextEndpoint):
         return read.options, len(read.prompts), read
 
     def prepare(self, wanted: CompletionBody, choices: Choices) -> None:
-        """Submit the prompts; texts begin as the vocabulary wants it, and control tokens in them are text."""
+        """Submit the prompts; they begin as the vocabulary specifies, and control tokens in them are text."""
         tokenizer = self.service.tokenizer
         for prompt in wanted.prompts:
             self.service.check_room(prompt, self.field)
@@ -144,7 +144,7 @@ class ChatEndpoint(TextEndpoint):
     field = "messages"
 
     def read(self, body: bytes) -> tuple[TextOptions, int, ChatBody]:
-        """Return the checked body; ApiError 400 where the model has no chat template."""
+        """Return the checked body; ApiError 400 if the model has no chat template."""
         if self.service.template is None:
             message = "the model has no chat template; the server takes one: isokern serve --template NAME"
             raise ApiError(400, message, code="no_chat_template")
@@ -154,7 +154,7 @@ class ChatEndpoint(TextEndpoint):
     def prepare(self, wanted: ChatBody, choices: Choices) -> None:
         """Render the template, in a process of its own, and submit its text.
 
-        What a user or the model wrote never becomes a control token; what the system is told may.
+        A message of the user or the model never becomes a control token; the system prompt may.
         """
         template = self.service.template
         assert template is not None

@@ -1,4 +1,4 @@
-"""What the API answers where it refuses: OpenAI's error object, and the HTTP status of each kind of error."""
+"""The errors of the API: OpenAI's error object, and the HTTP status of each kind of error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..status import IsokernError, Status, quote, shorten
 log = logging.getLogger("isokern.serve")
 SHOWN = 200  # characters of a client's value in a message
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-# Errors that no request explains: whoever runs the server has to look
+# Errors that no request explains: the operator of the server has to look
 OURS = {
     Status.INTERNAL_ERROR: 500,
     Status.DEVICE_NOT_AVAILABLE: 500,
@@ -26,7 +26,7 @@ OURS = {
 class ApiError(Exception):
     """An answer other than 200: its HTTP status, and what OpenAI's error object has of it.
 
-    `param` is the field that is wrong, and `code` the kind of mistake in one word, where there is one.
+    `param` is the field that is wrong, and `code` the kind of mistake in one word, if there is one.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ApiError(Exception):
 
 
 class Disconnected(Exception):
-    """The client went away: nobody reads an answer."""
+    """The client went away: no answer can be delivered."""
 
 
 def wrong_value(name: str, given: object, allowed: str) -> ApiError:
@@ -64,9 +64,9 @@ def wrong_value(name: str, given: object, allowed: str) -> ApiError:
 
 
 def translate(error: BaseException, param: str | None = None) -> ApiError:
-    """Return the answer for what the library raised; what is no typed error tells nothing but that.
+    """Return the answer for an error of the library; an error without a type of Isokern's is reported without details.
 
-    Where the server is at fault, the log has the place.
+    If the server is at fault, the log has the place.
     """
     if isinstance(error, ApiError):
         return error
@@ -79,7 +79,7 @@ def translate(error: BaseException, param: str | None = None) -> ApiError:
 
 
 def _log_failure(error: BaseException) -> None:
-    """Log where an error was raised; its message may have a client's text."""
+    """Log the place at which an error was raised; its message may have a client's text."""
     places = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{place.filename}:{place.lineno}" for place in reversed(places))
     log.error("%s at %s", type(error).__name__, where)

@@ -16,8 +16,8 @@ MISSING = object()
 def read_document(body: bytes) -> dict[str, Any]:
     """Return the JSON object that is a body.
 
-    ApiError 400 where it is no UTF-8, no JSON (RFC 8259: NaN and infinities are none) or no object, an object has a key
-    twice, a number is no finite float, a string has half of a surrogate pair, or it is nested too deeply.
+    ApiError 400 if it is not UTF-8, not JSON (in RFC 8259 NaN and infinities are not) or not an object, an object has a
+    key twice, a number is not a finite float, a string has half of a surrogate pair, or it is nested too deeply.
     """
     try:
         text = body.decode()
@@ -25,9 +25,9 @@ def read_document(body: bytes) -> dict[str, Any]:
             text, object_pairs_hook=_read_object, parse_constant=_refuse_constant, parse_float=_read_float
         )
         if "\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # fails where a string cannot be UTF-8
+            json.dumps(found, ensure_ascii=False).encode()  # fails if a string cannot be UTF-8
     except UnicodeDecodeError as error:
-        raise _bad_json(f"byte {error.start} is no UTF-8") from None
+        raise _bad_json(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
         raise _bad_json("a string has half of a surrogate pair") from None
     except RecursionError:
@@ -40,7 +40,7 @@ def read_document(body: bytes) -> dict[str, Any]:
 
 
 def _bad_json(why: str) -> ApiError:
-    return ApiError(400, f"the body is no valid JSON: {shorten(why, SHOWN)}", code="invalid_json")
+    return ApiError(400, f"the body is not valid JSON: {shorten(why, SHOWN)}", code="invalid_json")
 
 
 def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _read_float(text: str) -> float:
@@ -65,8 +65,8 @@ def _read_float(text: str) -> float:
 class Fields:
     """The fields of a JSON object; each is taken once, and one that is null is as if it were not there.
 
-    What is left at the end is refused. `where` is the path of the object in the body, for messages. All methods raise
-    ApiError 400, which names the field.
+    A field that is left at the end is refused. `where` is the path of the object in the body, for messages. All methods
+    raise ApiError 400, which names the field.
     """
 
     def __init__(self, given: object, where: str = "") -> None:
@@ -83,7 +83,7 @@ class Fields:
         return wrong_value(self.name(field), given, allowed)
 
     def take(self, field: str) -> Any:
-        """Return the value of a field, or None where it is not there."""
+        """Return the value of a field, or None if it is missing."""
         return self.left.pop(field, None)
 
     def require(self, field: str) -> Any:
@@ -112,7 +112,7 @@ class Fields:
         return float(given)
 
     def flag(self, field: str) -> bool:
-        """Return true or false; false where it is not there."""
+        """Return true or false; false if it is missing."""
         given = self.take(field)
         if given is not None and not isinstance(given, bool):
             raise self.wrong(field, given, "true or false")
@@ -140,7 +140,7 @@ class Fields:
         """Refuse what was not taken."""
         for field in self.left:
             name = self.name(shorten(field, SHOWN))
-            raise ApiError(400, f"{name}: there is no such field", param=name, code="unknown_parameter")
+            raise ApiError(400, f"{name}: the field does not exist", param=name, code="unknown_parameter")
 
 
 def _is_same(given: object, value: object) -> bool:

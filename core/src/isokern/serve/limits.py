@@ -64,7 +64,7 @@ class Gate:
         if self.hosts is not None and "host" in headers and _host_name(headers["host"]) not in self.hosts:
             message = f"the header Host names another host; allowed: {', '.join(sorted(self.hosts))}"
             raise ApiError(403, message, code="wrong_host")
-        path = scope["path"].removeprefix(scope.get("root_path", ""))  # where the application is mounted in another
+        path = scope["path"].removeprefix(scope.get("root_path", ""))  # the application may be mounted in another
         if self._key is None or path == "/health":
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -91,8 +91,8 @@ def _host_name(given: str) -> str:
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """Return the body of a request.
 
-    ApiError 413 where it is larger than `limits.body`, whatever its header says, 408 where the client takes longer than
-    `limits.seconds`, 415 where it is not JSON; Disconnected where the client goes away.
+    ApiError 413 if it is larger than `limits.body`, even if its header is wrong, 408 if the client takes longer than
+    `limits.seconds`, 415 if it is not JSON; Disconnected if the client goes away.
     """
     headers, close = Headers(scope=scope), {"Connection": "close"}
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -11,7 +11,7 @@ LEAST = -9999.0  # OpenAI's number for what cannot be
 
 
 def show_chat_logprobs(choice: TextChoice) -> dict[str, Any] | None:
-    """Return `logprobs` of a choice of a chat completion, for the tokens since the last call; None if nobody asked."""
+    """Return `logprobs` of a choice of a chat completion, for the tokens since the last call; None if not requested."""
     found = choice.take_logprobs()
     if found is None:
         return None
@@ -46,7 +46,7 @@ def show_text_logprobs(choice: TextChoice) -> dict[str, Any] | None:
 
 
 def name_token(tokenizer: Tokenizer, token: int) -> str:
-    """Return the text of a token, or where its bytes are no UTF-8, `bytes:` and them, so that others differ from it."""
+    """Return the text of a token, or, if its bytes are not UTF-8, `bytes:` and them, so that others differ from it."""
     piece = tokenizer.piece(token, special=True)
     try:
         return piece.decode()
@@ -55,4 +55,4 @@ def name_token(tokenizer: Tokenizer, token: int) -> str:
 
 
 def _limit(logprob: float) -> float:
-    return logprob if logprob > LEAST else LEAST  # also what is no number
+    return logprob if logprob > LEAST else LEAST  # also NaN

@@ -19,7 +19,7 @@ MOST_STOPS, LONGEST_STOP = 16, 256  # a text is searched for all of them at each
 LOWEST_SEED, HIGHEST_SEED = -(1 << 63), (1 << 63) - 1
 COMPLETION_TOKENS = 16  # OpenAI's default
 MOST_LOGPROBS, MOST_CHAT_LOGPROBS = 5, 20  # OpenAI's limits of the likeliest tokens
-# What is not computed here, and the values, beside null, that ask for nothing
+# Fields that are not supported, and the values, in addition to null, that ask for nothing
 _COMPLETION: dict[str, Sequence[object]] = {"suffix": ("",)}
 _CHAT: dict[str, Sequence[object]] = {
     "audio": (),
@@ -51,7 +51,7 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 class TextOptions:
     """How the choices of an answer are made.
 
-    `most` tokens each; where that is None, up to `usual`, as many as there is room for. `count` choices for each
+    `most` tokens each; if that is None, up to `usual`, as many as fit. `count` choices for each
     prompt, whose seeds follow one another; they end before the first of `stop`, and follow `grammar`. `usage` is
     whether a stream ends with the counts of tokens. `logprobs`, if it is not None, asks how likely each token was, and
     for so many of the likeliest ones.
@@ -73,7 +73,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class CompletionBody:
-    """A request for texts that follow prompts, each text or tokens; with `echo`, the prompt comes first."""
+    """A request for completions of prompts, each text or tokens; with `echo`, the prompt comes first."""
 
     prompts: Sequence[str | list[int]]
     echo: bool

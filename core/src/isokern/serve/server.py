@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, with limits for slow clients, and an end that leaves running texts some time."""
+"""The HTTP server: uvicorn, with limits for slow clients, and a shutdown that leaves running requests some time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ..status import InvalidArgument
 from .events import PROBING
 
-LATE = 10  # seconds that are left for answers after their texts were cancelled
-PROBE = 0.5  # seconds between two questions whether a client that sends no more still reads
-SPARE = 512  # connections beside those that texts may need: who has one more is told 503, and nothing else
+LATE = 10  # seconds that are left for answers after their requests were canceled
+PROBE = 0.5  # seconds between two checks whether a client that sends nothing still reads
+SPARE = 512  # connections in addition to those that requests may need; one more gets 503, and nothing else
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; InvalidArgument where the address is none, or is in use."""
+    """Return a socket that listens; InvalidArgument if the address is invalid, or is in use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
@@ -49,7 +49,7 @@ def is_loopback(address: str) -> bool:
 
 
 class Server(uvicorn.Server):
-    """A server of an `application`; on SIGINT or SIGTERM, texts have `grace` seconds to end, then they are cancelled.
+    """A server of an `application`; on SIGINT or SIGTERM, requests have `grace` seconds to end, then they are canceled.
 
     A client has the seconds of the application's limits for the headers of a request, and may not leave an answer
     unread for longer. `ready` is called once, when requests and signals are listened to.
@@ -87,7 +87,7 @@ class Server(uvicorn.Server):
         late.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End the server; at a second signal, texts have no more time."""
+        """End the server; at a second signal, requests have no more time."""
         if self.should_exit:
             threading.Thread(target=self.service.engine.close, daemon=True).start()
         self.should_exit = True
@@ -110,11 +110,11 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
     """Return uvicorn's protocol of a connection, with limits.
 
     It closes one whose client takes longer than `seconds` for the headers of a request or the rest of a body that
-    nobody reads, or does not read what is sent to it. A body that is read is the application's to limit.
+    is not read, or does not read what is sent to it. A body that is read is the application's to limit.
 
-    A client that sends no more may still read its answer, or be gone: TCP tells one from the other when something is
-    sent. So it is asked from time to time, by an interim response (RFC 9110, 15.2.1) before the answer, and within a
-    stream by what the application has for that (`PROBING`).
+    A client that sends nothing may still read its answer, or be gone: TCP distinguishes these only when something is
+    sent. So the server probes it from time to time, by an interim response (RFC 9110, 15.2.1) before the answer, and
+    within a stream by the application's probe (`PROBING`).
     """
 
     class TimedProtocol(H11Protocol):
@@ -165,7 +165,7 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
             return self.cycle is not None and not self.cycle.response_complete
 
         def _probe(self) -> None:
-            """Send something that changes no answer: where nobody reads, the second time the connection is lost."""
+            """Send something that changes no answer: if it is not read, the connection is lost the second time."""
             self._probing = self.loop.call_later(PROBE, self._probe)
             if self.transport.is_closing() or self._writing is not None or not self._answering:
                 return

@@ -18,17 +18,17 @@ from .errors import ApiError
 from .schema import HIGHEST_PRIORITY
 
 T = TypeVar("T")
-READING = 64  # bodies that are read at once, beside those of texts that may be made: they take memory
-PREPARING = 4  # threads that read bodies, render templates and cut texts into tokens
+READING = 64  # bodies that are read at once, in addition to those of accepted requests: they take memory
+PREPARING = 4  # threads that read bodies, render templates and tokenize
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes from its clients.
+    """The limits of a server for its clients.
 
-    `body` is the bytes of a request at most, `seconds` how long a client may take to send it, `tokens` the tokens of a
-    text at most (None: the engine's context), `queue` how many texts may wait beside those that the engine makes, and
-    `priority` the highest that a request may ask for: with 0, none goes before those that came earlier.
+    `body` is the largest request in bytes, `seconds` how long a client may take to send it, `tokens` the most tokens of
+    a completion (None: the engine's context), `queue` how many sequences may wait while the engine decodes others, and
+    `priority` the highest that a request may ask for: with 0, no request starts before earlier ones.
     """
 
     body: int = 4 << 20
@@ -86,17 +86,17 @@ class Service:
     def hold(self) -> Iterator[Callable[[int], None]]:
         """Take the place of one text while a block runs, which takes more with the function that it is given.
 
-        ApiError 429 where there are none, 400 where there never are so many, 503 where the server is closing.
+        ApiError 429 if there are none left, 400 if there never are so many, 503 if the server is closing.
         """
         taken = 0
 
         def take(count: int) -> None:
             nonlocal taken
             if taken + count > self.capacity:
-                message = f"{taken + count} texts are asked for; allowed: {self.capacity} at once"
+                message = f"{taken + count} completions are requested; allowed: {self.capacity} at once"
                 raise ApiError(400, message, param="n", code="invalid_value")
             if self.texts + count > self.capacity:
-                raise _too_many(f"{self.texts} texts are being made or wait", self.capacity)
+                raise _too_many(f"{self.texts} completions are running or waiting", self.capacity)
             self.texts += count
             taken += count
 
@@ -110,7 +110,7 @@ class Service:
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """Count a body that is read while a block runs; ApiError 429 where there are too many."""
+        """Count a body that is read while a block runs; ApiError 429 if there are too many."""
         if self.bodies >= self.capacity + READING:
             raise _too_many(f"{self.bodies} requests are being read", self.capacity + READING)
         self.bodies += 1
@@ -124,7 +124,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
-        """Cancel all texts, and wait for the engine's step and for what is prepared."""
+        """Cancel all requests, and wait for the engine's step and for requests in preparation."""
         self.closing = True
         self.engine.close()
         self._pool.shutdown(cancel_futures=True)
@@ -151,7 +151,7 @@ class Waker:
             self._told = True
         try:
             self._loop.call_soon_threadsafe(self._event.set)
-        except RuntimeError:  # the loop has ended, and nobody waits
+        except RuntimeError:  # the loop has ended, and nothing waits
             return
 
     async def wait(self) -> None:

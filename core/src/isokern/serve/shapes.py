@@ -11,7 +11,7 @@ from .logprobs import show_chat_logprobs, show_text_logprobs
 
 
 class Answer(Protocol):
-    """How an endpoint shows texts; all documents of one answer have the same head."""
+    """The documents of an endpoint's answer; all of one answer have the same head."""
 
     def show_whole(self, texts: list[tuple[TextChoice, str]], usage: dict[str, Any]) -> dict[str, Any]:
         """Return the answer that has complete texts."""
@@ -34,7 +34,7 @@ class _Head:
         self.whole, self.chunk, self.counted = whole, chunk, counted
 
     def show(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None, whole: bool = False) -> dict[str, Any]:
-        """Return a document; a chunk has null for `usage` where the last one will have the counts."""
+        """Return a document; a chunk has null for `usage` if the last one will have the counts."""
         found = {**self.common, "object": self.whole if whole else self.chunk, "choices": choices}
         return {**found, "usage": usage} if usage is not None or self.counted else found
 
@@ -55,7 +55,7 @@ class CompletionAnswer(_Head):
         return self.show(each, usage, whole=True)
 
     def show_begin(self, choice: TextChoice) -> dict[str, Any] | None:
-        """Return a chunk with the prompt, where it is echoed."""
+        """Return a chunk with the prompt, if it is echoed."""
         return self.show_piece(choice, choice.echo, None) if choice.echo else None
 
     def show_piece(self, choice: TextChoice, piece: str, finish: str | None) -> dict[str, Any]:
