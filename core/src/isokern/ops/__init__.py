@@ -1,7 +1,7 @@
 """The operators: every module of this package declares some, when one of them is asked for.
 
-`index.tsv` says which module declares which operator. What is missing there is found by loading all modules; so adding
-an operator edits nothing else, and `python tools/regenerate.py index` adds the lines.
+`index.tsv` lists which module declares which operator. Operators that it lacks are found by loading all modules; so
+adding an operator edits nothing else, and `python tools/regenerate.py index` adds the lines.
 """
 
 from __future__ import annotations

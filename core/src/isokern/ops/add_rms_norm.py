@@ -1,4 +1,4 @@
-"""add_rms_norm: a residual sum and its root-mean-square normalisation, in one pass."""
+"""add_rms_norm: a residual sum and its root-mean-square normalization, in one pass."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ argmax = declare(
     {"T": NUMBERS},
     family="reduction",
     doc="Index of the first largest element along `axis`; the first NaN counts as largest (NumPy's rule).",
-    # NumPy rejects an empty x even where there are no results
+    # NumPy rejects an empty x even if there are no results
     reference=lambda x, axis, keepdims: (np.argmax if x.size else np.sum)(x, axis, keepdims=keepdims),
     attrs=attrs("AMX1", integer("axis", -1, "the axis searched"), flag("keepdims", False, "leave the axis as 1")),
     shapes=_shapes,

@@ -15,9 +15,9 @@ from ..expr.evaluate import function
 
 _LN_2, _LOG2_E, _LOG10_E = 0.6931471805599453, 1.4426950408889634, 0.4342944819032518
 _NEAR = "rint(x)"
-_SIGN = f"(1 - 2 * ({_NEAR} - 2 * floor({_NEAR} / 2)))"  # of sin(πx), by the parity of the integer near x
+_SIGN = f"(1 - 2 * ({_NEAR} - 2 * floor({_NEAR} / 2)))"  # the sign of sin(πx), by the parity of the integer near x
 _M, _N = "maximum(abs(a), abs(b))", "minimum(abs(a), abs(b))"
-# The angle of the quotient, and half a turn to the left of the second axis
+# The angle of the quotient, and π to the left of the second axis
 ATAN2 = (
     "atan(copysign(1, a) * copysign(1, b) if abs(a) == 1e999 and abs(b) == 1e999 else"
     " a * copysign(1, b) if a == 0 and b == 0 else a / b)"
@@ -44,7 +44,7 @@ def _heaviside(x: Any, h: Any) -> Any:
 
 
 def _logical(zero: Callable[[Any], Any], log: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the reference of a · log(b), 0 where a is 0 and b a number."""
+    """Return the reference of a · log(b), 0 if a is 0 and b a number."""
     return lambda a, b: np.where(np.isnan(b), b, np.where(zero(a), 0.0, a * log(b)))
 
 
@@ -208,7 +208,7 @@ row(
     "b if isnan(b) else 0 if a == 0 else a * log(b)",
     _logical(lambda x: x == 0, np.log),
     FLOATS,
-    doc="a · ln(b), and 0 where a is 0, unless b is NaN.",
+    doc="a · ln(b), and 0 if a is 0, unless b is NaN.",
     domain="positive",
     ulps=None,
 )
@@ -219,7 +219,7 @@ row(
     "b if isnan(b) else 0 if a == 0 else a * log1p(b)",
     _logical(lambda x: x == 0, np.log1p),
     FLOATS,
-    doc="a · ln(1 + b), and 0 where a is 0, unless b is NaN.",
+    doc="a · ln(1 + b), and 0 if a is 0, unless b is NaN.",
     domain="positive",
     ulps=None,
 )
@@ -253,7 +253,7 @@ binary(
     "FMIN",
     "b if isnan(a) else a if isnan(b) else minimum(a, b)",
     np.fmin,
-    doc="The smaller; the number where one is NaN (C99).",
+    doc="The smaller; the number if one is NaN (C99).",
     ulps=0,
 )
 binary(
@@ -261,7 +261,7 @@ binary(
     "FMAX",
     "b if isnan(a) else a if isnan(b) else maximum(a, b)",
     np.fmax,
-    doc="The larger; the number where one is NaN (C99).",
+    doc="The larger; the number if one is NaN (C99).",
     ulps=0,
 )
 row(

@@ -1,7 +1,7 @@
 """attention and attention_lse: softmax(scale q kᵀ) v by heads, over the keys and values of a cache.
 
 Both are computed by the kernel stem `attention`. Normal form: the signature's dims, the masks as [b, h, m, s] with
-stride 0 where they repeat.
+stride 0 if they repeat.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
         b, m, h, d = q
         s, g = k[1:3]
         if k != (b, s, g, d):
-            raise BadTensorShape(where, f"k is {list(k)} beside q {list(q)}", allowed=f"[{b}, keys, heads, {d}]")
+            raise BadTensorShape(where, f"k is {list(k)} with q {list(q)}", allowed=f"[{b}, keys, heads, {d}]")
         if v[:3] != k[:3]:
-            raise BadTensorShape(where, f"v is {list(v)} beside k {list(k)}", allowed=f"[{b}, {s}, {g}, …]")
+            raise BadTensorShape(where, f"v is {list(v)} with k {list(k)}", allowed=f"[{b}, {s}, {g}, …]")
         if (h % g if g else h) != 0:
             raise BadTensorShape(where, f"{h} heads of q share {g} of k", allowed=f"a divisor of {h}")
         for what, mask_ in (("mask", mask), ("seen", seen)):
@@ -56,7 +56,7 @@ def _shapes(where: str) -> Callable[..., list[tuple[int, ...]]]:
 
 
 def _normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Return the tensors as given; the masks, where there are some, as [b, h, m, s], broadcast by stride 0."""
+    """Return the tensors as given; the masks, if there are some, as [b, h, m, s], broadcast by stride 0."""
     q, k, v, mask, lengths, seen, sinks, alibi = [*inputs, None, None, None, None, None][:8]
     assert q is not None and k is not None
     full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
@@ -167,7 +167,7 @@ def _samples() -> list[Sample]:
         _sample(1, 3, 5, 6, 2, 5, 7, causal=True),
         _sample(2, 3, 0, 2, 1, 32, 32),
         _sample(0, 3, 4, 2, 1, 32, 32),
-        # What a query does not see leaves no trace in its result, NaN neither
+        # A key that a query does not see does not affect its result, even if it is NaN
         Sample(
             {"q": (1, 24, 4, 32), "k": (1, 80, 2, 32), "v": (1, 80, 2, 32)},
             {"causal": True},
@@ -316,14 +316,14 @@ _DOC = (
     " Ainslie et al. 2023), one pass over the keys (online softmax: memory does not grow with them). lengths is how"
     " many keys each sequence has, where not all s; causal counts from there: query i sees keys up to lengths - m + i"
     " (in PyTorch up to i)."
-    " Attention to another sequence (cross attention) has its k and v; q, k and v that one product has made lie side by"
+    " Attention to another sequence (cross attention) has its k and v; q, k and v of one product are side by"
     " side in its heads, and are slices of them. A window is of both sides without causal (Beltagy et al. 2020). seen"
-    " says which keys may be seen (ONNX, PyTorch), beside the mask that is added; sinks has a logit more for each head,"
+    " is which keys may be seen (ONNX, PyTorch), and mask is added; sinks has a logit more for each head,"
     " which takes part in the softmax and has no value (gpt-oss; Xiao et al. 2024); alibi a slope for each head, times"
     " which the distance of key and query is subtracted (Press et al. 2022; see alibi_slopes). k and v of F64 go with q"
     " of F64. Those of 8 bits have no scale of their own: that of k is a factor of `scale`, that of v of the result."
     " A query that sees no key gives zeros. A length out of range counts as 0 and raises InvalidArgument at the call on"
-    " a synchronous device, else at the next synchronise."
+    " a synchronous device, else at the next synchronize."
 )
 attention = _declare(
     "attention",

@@ -180,7 +180,7 @@ declare(
     family="position",
     doc=(
         "The mask that ALiBi adds to scores (Press et al. 2022): y[h, i, j] = -slopes[h] · |keys - queries + i - j|,"
-        " the last query being at the last key. attention makes it itself where it is given slopes as alibi."
+        " the last query being at the last key. attention computes it itself if it is given slopes as alibi."
     ),
     reference=lambda slopes, queries, keys: -slopes[:, None, None] * _distances(queries, keys),
     tolerance=Tolerance(1),

@@ -1,4 +1,4 @@
-"""batch_norm: channels normalised by given statistics (inference)."""
+"""batch_norm: channels normalized by given statistics (inference)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _channelwise(v: Any, x: Any) -> Any:
 def _factor(var: Any, w: Any, eps: float, compute: DType) -> Any:
     """Return w / sqrt(var + eps), one number per channel.
 
-    It is 0 where it underflows in the compute type, so that an infinite x gives NaN.
+    It is 0 if it underflows in the compute type, so that an infinite x gives NaN.
     """
     assert compute.numpy is not None
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

@@ -83,7 +83,7 @@ def decode_reference(x: Any) -> Any:
 
 
 def quantized_shapes(where: str, block: int, packed: bool) -> Any:
-    """Return the function of the shapes of y, in bytes where it is packed, and of the scales."""
+    """Return the function of the shapes of y, in bytes if it is packed, and of the scales."""
 
     def shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
         x = inputs[0]
@@ -128,7 +128,7 @@ def dequantized_shapes(where: str, each: int, name: str, packed: bool) -> Any:
 
 
 def with_scales(each: int, lengths: Sequence[int], extra: Mapping[str, Shape]) -> list[Sample]:
-    """Return samples of quantised numbers, with a scale for each run of `each` along the last dim."""
+    """Return samples of quantized numbers, with a scale for each run of `each` along the last dim."""
     return [
         Sample({"x": s.shapes["x"], "scales": (*s.shapes["x"][:-1], s.shapes["x"][-1] // each), **extra}, size=s.size)
         for s in quantized_samples(lengths, {}, {})

@@ -1,4 +1,4 @@
-"""cache_update: new keys or values written into a cache, cast or quantised on the way."""
+"""cache_update: new keys or values written into a cache, cast or quantized on the way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any], outputs: Sequence[
         raise BadTensorShape("cache_update", f"positions is {list(positions)}", allowed=f"[{b}], one a sequence")
     if len(y) != len(x) or y[:1] + y[2:] != x[:1] + x[2:] or y[1] < n:
         raise BadTensorShape(
-            "cache_update", f"y is {list(y)} beside x {list(x)}", allowed=f"[{b}, {n} or more, …] as x otherwise"
+            "cache_update", f"y is {list(y)} with x {list(x)}", allowed=f"[{b}, {n} or more, …] as x otherwise"
         )
     return [tuple(y)]
 
@@ -46,10 +46,10 @@ cache_update = declare(
     {"C": CACHED, "T": ACTIVATIONS, "I": INDICES},  # no F64: a cache is what `attention` reads, in F32
     family="conversion",
     doc=(
-        "y[b, positions[b] + i] = x[b, i], cast or quantised (as `cast` and `quantize` do); the rest of y keeps its"
-        " content (ONNX TensorScatter, linear). Where a sequence would pass the ends of y nothing of it is written, and"
+        "y[b, positions[b] + i] = x[b, i], cast or quantized (as `cast` and `quantize` do); the rest of y keeps its"
+        " content (ONNX TensorScatter, linear). If a sequence would pass the ends of y, nothing of it is written, and"
         " InvalidArgument is raised at the call"
-        " on a synchronous device, else at the next synchronise."
+        " on a synchronous device, else at the next synchronize."
     ),
     reference=_reference,
     shapes=_shapes,

@@ -35,7 +35,7 @@ cast = declare(
     family="conversion",
     doc=(
         "x in another element type. Float to float rounds to nearest even; float to integer truncates, saturates, and"
-        " maps NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`. What is too large for a float becomes"
+        " maps NaN to 0; integer to integer wraps; anything to BOOL is `!= 0`. A value too large for a float becomes"
         " infinite, and NaN in F8E4M3FN, which has no infinity (as in PyTorch and ml_dtypes, and in ONNX with"
         " saturate=0): clamp before the cast to saturate, or use quantize_linear."
     ),

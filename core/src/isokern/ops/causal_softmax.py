@@ -1,4 +1,4 @@
-"""causal_softmax: softmax of attention scores, where each query sees the keys up to its own position."""
+"""causal_softmax: softmax of attention scores, in which each query sees the keys up to its own position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _reference(x: Any) -> Any:
 def _scale(x: Any) -> Any:
     """Return the softmax times (2 + the distance of x below its row's maximum).
 
-    exp turns the rounding of that distance into relative error.
+    exp converts the rounding error of that distance to a relative error.
     """
     finite = np.where(np.isfinite(x) & _causal_mask(x), x, -np.inf)
     below = np.abs(finite - np.max(finite, -1, keepdims=True, initial=-np.inf))

@@ -1,4 +1,4 @@
-"""Losses of classes named by labels: nll_loss, cross_entropy and multi_margin_loss; classes lie along axis 1."""
+"""Losses of classes named by labels: nll_loss, cross_entropy and multi_margin_loss; classes are along axis 1."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ _CROSS = "0 if x1 == 0 else (x2 - x0) * x1"
 def _norm(e: Emitter[V], x: V, *shape: int) -> V:
     """Emit what log_softmax over the classes takes from each x; NaN for an infinity, of which it makes NaN.
 
-    `logsumexp` of a narrow type would round its result to that type, so x is cast first. Where classes do not lie along
-    memory, a maximum of that type and a sum over x as it is take half of that time; else they take a little longer, and
-    a device had better have a kernel for the loss.
+    `logsumexp` of a narrow type would round its result to that type, so x is cast first. If classes are not contiguous
+    in memory, a maximum of that type and a sum over x as it is take half of that time; else they take a little longer,
+    and a device had better have a kernel for the loss.
     """
     wide, (n, c, *rest) = x.spec.dtype.compute, x.spec.shape
     m = math.prod(rest)
@@ -109,7 +109,7 @@ def _cross(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], output
 
 
 def _labels(x: Any, target: Any, weight: Any, ignored: int | None) -> tuple[Any, Any, Any]:
-    """Return the score of each label, its weight (0 where it does not count), and whether it counts."""
+    """Return the score of each label, its weight (0 if it does not count), and whether it counts."""
     counts = (target >= 0) & (target < x.shape[1])
     counts &= np.ones_like(counts) if ignored is None else target != ignored
     used = np.where(counts, target, 0).astype(np.int64)
@@ -126,7 +126,7 @@ def _reduce(terms: Any, weights: Any, reduction: str) -> Any:
 
 
 def _times(x: Any, weight: Any) -> Any:
-    """Return x · weight, 0 where the weight is."""
+    """Return x · weight, 0 if the weight is."""
     return np.where(weight == 0, 0.0, x * weight)
 
 

@@ -1,8 +1,8 @@
-"""What a condition selects, moved together: nonzero, argwhere, masked_select, compress; and unique.
+"""Elements that a condition selects, moved together: nonzero, argwhere, masked_select, compress; and unique.
 
 How many elements that are only the device knows, and no shape here depends on values. So each result has room for all
 of them, and an output `count` says how many there are; the rest is 0. They keep their order: the indices of a stable
-sort of the condition, largest first, begin with those where it holds. (A running sum of the condition would say as
+sort of the condition, largest first, begin with those that it selects. (A running sum of the condition would say as
 much, but is serial on devices where a sort is not.)
 """
 
@@ -28,7 +28,7 @@ ROOM = "the first `count` hold them, in order, and the rest is 0"
 
 
 def _select(e: Emitter[V], condition: V) -> tuple[V, V, V]:
-    """Emit the indices where a vector of conditions holds, then the others; which of those places hold; how many."""
+    """Emit the indices at which a vector of conditions holds, then the others; which of those places hold; how many."""
     count = e("count_nonzero", condition)
     order = e.all("sort", condition, axis=0, descending=True)[1]
     within = e.loop("a,->a", "x0 < x1", e.iota(condition.spec.shape[0], I64), count, dtype=BOOL)
@@ -198,7 +198,7 @@ def _compress_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[S
     shape = tuple(x) if values["axis"] else (math.prod(x),)
     axis = axis_of("compress", values["axis"][0], len(x)) if values["axis"] else 0
     if k > shape[axis]:
-        given = f"condition is [{k}] beside {shape[axis]} along axis {axis}"
+        given = f"condition is [{k}] with {shape[axis]} along axis {axis}"
         raise BadTensorShape("compress", given, allowed="at most as many")
     return [(*shape[:axis], k, *shape[axis + 1 :]), ()]
 
@@ -267,7 +267,7 @@ def _unique_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sha
 
 
 def _unique(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> Any:
-    """Emit runs of equal elements among the sorted ones: where each begins, and the number of the run of each."""
+    """Emit runs of equal elements among the sorted ones: the beginning of each, and the number of the run of each."""
     (x,), n = inputs, inputs[0].spec.numel
     if n == 0:
         return tuple(e.fill(o.shape, 0.0, o.dtype) for o in outputs)

@@ -20,7 +20,7 @@ def _shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tuple[int,
     for i, shape in enumerate(inputs):
         if len(shape) != len(first) or (*shape[:axis], *shape[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]):
             raise BadTensorShape(
-                "concat", f"input {i} is {list(shape)} beside {list(first)}", allowed=f"equal dims but for axis {axis}"
+                "concat", f"input {i} is {list(shape)} with {list(first)}", allowed=f"equal dims but for axis {axis}"
             )
     return [(*first[:axis], sum(s[axis] for s in inputs), *first[axis + 1 :])]
 

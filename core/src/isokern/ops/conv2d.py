@@ -154,7 +154,7 @@ SAMPLES: SampleTable = [
     ((1, 0, 4, 4), (2, 0, 3, 3), "br", {"activation": "sigmoid"}, "small"),
     ((2, 16, 33, 31), (24, 16, 3, 3), "b", {"padding": (1, 1)}, "wide"),
     ((1, 64, 56, 56), (64, 64, 3, 3), "b", {"padding": (1, 1)}, "medium"),
-    # The layers of ResNet-18 (He et al. 2015), besides the one above
+    # The layers of ResNet-18 (He et al. 2015), except the one above
     ((1, 3, 224, 224), (64, 3, 7, 7), "b", {"padding": (3, 3), "stride": (2, 2)}, "large"),
     ((1, 64, 56, 56), (128, 64, 3, 3), "b", {"padding": (1, 1), "stride": (2, 2)}, "large"),
     ((1, 64, 56, 56), (128, 64, 1, 1), "b", {"stride": (2, 2)}, "large"),

@@ -52,7 +52,7 @@ copy_slice = declare(
     family="movement",
     doc=(
         "y[y_offset : y_offset + count] = x[x_offset : x_offset + count]; the rest of y keeps its content. x and y may"
-        " lie in one"
+        " be in one"
         " buffer and overlap (as memmove)."
     ),
     reference=_reference,
@@ -72,7 +72,7 @@ copy_slice = declare(
             (9, 3, 4, 0, 3, "small"),
             (5, 5, 1, 2, 0, "small"),
             (1, 1, 0, 0, 1, "small"),
-            (9025, 9030, 0, 5, 9025, "small"),  # several rounds, of up to 8,192 elements, where the two overlap
+            (9025, 9030, 0, 5, 9025, "small"),  # several rounds, of up to 8,192 elements, if the two overlap
             (0, 3, 0, 1, 0, "small"),
             (600_011, 600_007, 3, 1, 600_001, "wide"),
             (1 << 18, 1 << 18, 0, 0, 1 << 18, "medium"),

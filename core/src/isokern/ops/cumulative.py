@@ -41,7 +41,7 @@ def _decompose(body: str) -> Any:
 
 
 def _accumulate(join: Callable[[Any, Any], Any], none: float | None) -> Callable[..., Any]:
-    """Return the reference of running results of `join`; `none` is that of no elements, None where it is not needed."""
+    """Return the reference of running results of `join`; `none` is that of no elements, None if it is not needed."""
 
     def reference(x: Any, axis: int, reverse: bool, out: Sequence[TensorDesc], exclusive: bool = False) -> Any:
         y = np.empty_like(x)
@@ -168,7 +168,7 @@ _cumulative(
     "CMAX",
     "maximum(x0, x1)",
     _accumulate(np.maximum, None),
-    "y[i] = max(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, not where they are.",
+    "y[i] = max(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, without their indices.",
     more=_NANS,
 )
 _cumulative(
@@ -176,7 +176,7 @@ _cumulative(
     "CMIN",
     "minimum(x0, x1)",
     _accumulate(np.minimum, None),
-    "y[i] = min(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, not where they are.",
+    "y[i] = min(x[0], …, x[i]) along an axis; NaN from the first NaN on. The values alone, without their indices.",
     more=_NANS,
 )
 _cumulative(

@@ -1,4 +1,4 @@
-"""Quantisation whose scales come from the tensor itself: dynamic_quantize and dynamic_quantize_affine."""
+"""Quantization whose scales come from the tensor itself: dynamic_quantize and dynamic_quantize_affine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _scale_shape(where: str, x: Shape, values: Mapping[str, Any]) -> Shape:
 
 
 def _split(e: Emitter[V], x: V, scales: Shape, values: Mapping[str, Any]) -> tuple[V, str, str]:
-    """Return x as a matrix of F32, the letters of its dims, and that of the dim along which scales lie."""
+    """Return x as a matrix of F32, the letters of its dims, and that of the dim along which the scales are."""
     count = math.prod(scales)
     if values["granularity"] == "channel":
         rows = x.spec.numel // count if count else 0
@@ -157,7 +157,7 @@ declare(
         " for I8). A token is a row along the last dim, a channel an index of it, a group a run of group_size along it;"
         " scale is x.shape[:-1], [d], [*x.shape[:-1], d / group_size], or [] for the whole tensor. In I8 the quotient"
         " is rounded to an integer, in a float of 8 bits to its nearest. power_of_two rounds scales up to a power of"
-        " two (UE8M0), at least 2^-126. Where all x are 0, scale and y are; computed in F32."
+        " two (UE8M0), at least 2^-126. If all x are 0, scale and y are; computed in F32."
     ),
     reference=_quantize_reference,
     attrs=attrs("DYS1", GRANULARITY, GROUP, flag("power_of_two", False, "round scales up to powers of two")),
@@ -213,7 +213,7 @@ declare(
     doc=(
         "rint(x / scale) + zero_point, saturated, with scale = (max(x, 0) - min(x, 0)) / 255 and zero_point ="
         " rint(-min(x, 0) / scale) above the least number of y's type, over what shares a scale (as in"
-        " dynamic_quantize; dynamic_quantize_linear is this for a whole tensor in U8). Where all x are 0, so is"
+        " dynamic_quantize; dynamic_quantize_linear is this for a whole tensor in U8). If all x are 0, so is"
         " everything; computed in F32."
     ),
     reference=_affine_reference,

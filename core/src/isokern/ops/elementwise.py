@@ -39,7 +39,7 @@ def _silu(x: Any) -> Any:
     return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
 
 
-_FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where neighbouring numbers lie a quarter apart"
+_FAR = "; in F64 NaN beyond |x| = 2⁵⁰, where adjacent numbers are a quarter apart"
 
 
 def _clip(x: Any, min: float, max: float) -> Any:
@@ -102,7 +102,7 @@ unary("asinh", "ASNH", "asinh(x)", np.arcsinh, doc="Inverse hyperbolic sine.", u
 unary("acosh", "ACSH", "acosh(x)", np.arccosh, doc="Inverse hyperbolic cosine.", domain="above_one", ulps=6)
 unary("atanh", "ATNH", "atanh(x)", np.arctanh, doc="Inverse hyperbolic tangent.", domain="unit", ulps=6)
 unary("erf", "ERF_", "erf(x)", _erf, doc="Error function.", ulps=8)
-unary("erfc", "ERFC", "erfc(x)", _erfc, doc="1 - erf(x), accurate where that cancels.", ulps=8)
+unary("erfc", "ERFC", "erfc(x)", _erfc, doc="1 - erf(x), accurate if that cancels.", ulps=8)
 
 # Activations
 unary(

@@ -1,4 +1,4 @@
-"""embedding: rows of a table of weights, quantised or not, in the dtype of the activations."""
+"""embedding: rows of a table of weights, quantized or not, in the dtype of the activations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ embedding = declare(
     doc=(
         "table[indices], as floats: blocks are dequantised as `dequantize` does, floats cast; a table of F64"
         " is for an output of F64. A negative index counts from the end; one out of range writes zeros in its place and"
-        " raises InvalidArgument at the call on a synchronous device, else at the next synchronise."
+        " raises InvalidArgument at the call on a synchronous device, else at the next synchronize."
     ),
     reference=_reference,
     normal_form=as_given,

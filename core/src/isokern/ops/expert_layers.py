@@ -28,7 +28,7 @@ def _record(schema: str) -> Record:
     return attrs(
         schema,
         choice("gate", GATES, "silu_mul", "the operator between the two products, of the gate and the other half"),
-        flag("interleaved", False, "rows of gates and of the others take turns; else all gates come first"),
+        flag("interleaved", False, "rows of gates and of the others alternate; else all gates come first"),
         number("alpha", 1.702, "α of swiglu_clamped"),
         number("limit", 7.0, "limit of swiglu_clamped", minimum=0),
     )
@@ -56,7 +56,7 @@ def _emit_layer(e: Emitter[V], given: Sequence[V | None], values: Mapping[str, A
     x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down = given
     assert x is not None and gate_up is not None and down is not None and ids is not None and weights is not None
     wide, experts = e.cast(x, F32), gate_up.spec.shape[0]
-    # Below 0 is below -experts, too, so that it has no bias, rather than one counted from the end
+    # An index below 0 becomes less than -experts, so that it has no bias, rather than one counted from the end
     at = e.loop("ab->ab", f"x0 if x0 >= 0 else x0 - {experts}", e.cast(ids, I64))
     h = e("matmul_id", wide, gate_up, ids)
     h = h if gate_up_bias is None else e("add_id", h, e.cast(gate_up_bias, F32), at)
@@ -77,7 +77,7 @@ def _apply_gate(h: Any, gate: str, interleaved: bool, alpha: float, limit: float
 
 
 def _pick(table: Any, ids: Any) -> Any:
-    """Return rows of a table of biases, 0 where an id names none; 0 without a table."""
+    """Return rows of a table of biases, 0 if an id has none; 0 without a table."""
     if table is None:
         return 0.0
     known = (ids >= 0) & (ids < table.shape[0])
@@ -105,7 +105,7 @@ def _expert_scale(of_rows: Any, x: Any, first: Any, second: Any, biases: tuple[A
     other = np.abs(b) + (values["gate"] == "swiglu_clamped")
     size = np.abs(a) * other if values["gate"].startswith("gelu") else np.abs(y)
     error = 1.2 * error_a * other + np.abs(a) * error_b + 12 * size
-    far = (np.abs(h) + sizes > LARGEST / 16).any(-1, keepdims=True)  # where a sum may have overflowed on its way
+    far = (np.abs(h) + sizes > LARGEST / 16).any(-1, keepdims=True)  # a sum may have overflowed on its way
     result = of_rows(np.matmul, y, second) + biases[1]
     total = of_rows(np.matmul, error, np.abs(second)) + 2 * of_rows(accumulated_magnitude, y, second)
     total = total + 2 * np.abs(biases[1]) + np.abs(result)
@@ -260,7 +260,7 @@ def _packed_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[tup
 
 
 def _emit_packed(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit the weights as BF16, which has all their values, of all experts, or of those chosen where they are fewer."""
+    """Emit the weights as BF16, which has all their values, of all experts, or of those chosen if they are fewer."""
     x, *packed, ids, weights = inputs[:7]
     biases = [find_optional(inputs, i) for i in (7, 8)]
     (rows, top), experts = ids.spec.shape, packed[0].spec.shape[0]

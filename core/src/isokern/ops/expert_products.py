@@ -95,7 +95,7 @@ declare(
         "The pairs of tokens and experts that ids list, sorted by expert, each expert's in the order of ids and padded"
         " to a multiple of `block`. order has the number of the pair in each slot (the number of all pairs in a slot of"
         " padding), owners the expert of each block (-1 behind the last), counts the pairs of each expert, offsets"
-        " where each one's slots begin and, at the end, how many slots there are; places has the slot of each pair."
+        " the first slot of each and, at the end, how many slots there are; places has the slot of each pair."
         " An id outside 0 … experts - 1 is of no expert here: its place is the number of slots of order. As no shape"
         " depends on values, there are as many blocks as any ids may need (vLLM's moe_align_block_size; with block 1"
         " the sorted rows of a grouped product)."
@@ -149,7 +149,7 @@ def _product_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Sh
 
 
 def _product_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Return x as x[m, top, k], with stride 0 along top where its experts share a row."""
+    """Return x as x[m, top, k], with stride 0 along top if its experts share a row."""
     x, w, ids = inputs
     assert x is not None and ids is not None
     if x.ndim == 2:
@@ -170,7 +170,7 @@ def _product_scale(x: Any, w: Any, ids: Any, lhs_quantization: str) -> Any:
 
 
 def apply_experts(of_rows: Any, x: Any, w: Any, ids: Any) -> Any:
-    """Return of_rows(x, w) of each expert and its rows; 0 where an id names none."""
+    """Return of_rows(x, w) of each expert and its rows; 0 if an id has none."""
     wide = x if x.ndim == 3 else np.broadcast_to(x[:, None], (*ids.shape, x.shape[-1]))
     y = np.zeros((*ids.shape, w.shape[1]))
     for expert in range(w.shape[0]):
@@ -224,7 +224,7 @@ def count_by(e: Emitter[V], length: int, each: int) -> V:
 def find_known(e: Emitter[V], ids: V, experts: int) -> V:
     """Emit 1 for each pair whose id names an expert, else 0; the gather reports the first that does not."""
     flat = e.cast(e.reshape(ids, (ids.spec.numel,)), I64)
-    # Below 0 is below -experts, too, so that it does not count from the end
+    # An index below 0 becomes less than -experts, so that it does not count from the end
     at = e.loop("a->a", f"x0 if x0 >= 0 else x0 - {experts}", flat)
     return e("gather", e.fill((experts,), 1.0, I64), at, axis=0)
 
@@ -285,7 +285,7 @@ declare(
         "y[i, t] = w[ids[i, t]] x[i], the products of each token with the weights of its experts, which may have a"
         " dtype of their own, as in `matmul_transposed` (ggml's MUL_MAT_ID). x is [m, k], or [m, top, k] with a row for"
         " each expert. An id outside 0 … e - 1 gives zeros and raises InvalidArgument at the call on a synchronous"
-        " device, else at the next synchronise. lhs_quantization=q8_0 quantises each row of x first, as"
+        " device, else at the next synchronize. lhs_quantization=q8_0 quantizes each row of x first, as"
         " `matmul_transposed` does; it goes with block types only."
     ),
     reference=_product,
@@ -353,8 +353,8 @@ declare(
     {"W": ALL_WEIGHTS, "T": ACTIVATIONS, "I": INDICES},
     family="contraction",
     doc=(
-        "y[i] = w[g] x[i] for the rows of each group g, which lie one after the other: group g ends before row ends[g],"
-        " and begins where the one before it ends (PyTorch's grouped_mm with offs). Ends ascend: a row is of as many"
+        "y[i] = w[g] x[i] for the rows of each group g, one after the other: group g ends before row ends[g],"
+        " and begins at the end of the one before it (PyTorch's grouped_mm with offs). Ends ascend: a row is of as many"
         " groups as end before it; rows behind the last end are 0."
     ),
     reference=lambda x, w, ends: _apply_groups(np.matmul, x, w, ends),

@@ -86,7 +86,7 @@ def _hide_groups(e: Emitter[V], ranks: V, values: Mapping[str, Any]) -> V:
 def _route_reference(logits: Any, bias: Any, scoring: str, normalize: bool, scale: float, **values: Any) -> Any:
     top, groups = values["top"], values["groups"]
     scores = _softmax(logits, 1) if scoring == "softmax" else 1 / (1 + np.exp(-logits))
-    # What is chosen follows from scores of F32
+    # The choice is made by scores in F32
     ranks = (logits if _uses_logits(bias, values) else scores).astype(np.float32)
     ranks = ranks if bias is None else ranks + bias.astype(np.float32)
     if groups > 1:
@@ -165,8 +165,8 @@ declare(
         integer("top", doc="experts of a token", minimum=0),
         choice("scoring", ("softmax", "sigmoid"), "softmax", "what makes scores of logits"),
         flag("normalize", False, "weights are shares of the chosen scores"),
-        number("scale", 1.0, "what the weights are multiplied by"),
-        integer("groups", 1, "groups of neighbouring experts", minimum=1),
+        number("scale", 1.0, "the factor of the weights"),
+        integer("groups", 1, "groups of consecutive experts", minimum=1),
         integer("top_groups", 1, "groups that experts are chosen from", minimum=1),
         choice("group_score", ("top2", "max"), "top2", "what ranks the groups"),
     ),

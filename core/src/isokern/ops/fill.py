@@ -49,8 +49,8 @@ fill = declare(
     {"T": PLAIN},
     family="movement",
     doc=(
-        "Every element of y becomes `value`, converted to y's dtype as `cast` does (saturated, where PyTorch wraps),"
-        " plus `offset`. Integers that are no float64 are written so: 2⁵³ + 1 is value=2⁵³, offset=1. The sum of"
+        "Every element of y becomes `value`, converted to y's dtype as `cast` does (saturated, although PyTorch wraps),"
+        " plus `offset`. Integers beyond float64 are sums: 2⁵³ + 1 is value=2⁵³, offset=1. The sum of"
         " integers wraps; that of other types is rounded to float64 and then converted."
     ),
     reference=_reference,

@@ -1,4 +1,4 @@
-"""Back from windows to an image: fold adds what overlaps, max_unpool puts each maximum where it was."""
+"""Back from windows to an image: fold adds what overlaps, max_unpool puts each maximum at its place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _fold_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape
 def _add_windows(e: Emitter[V], x: V, stride: int, dilation: int, low: int, size: int, dtype: DType) -> V:
     """Return [a, b, size, c]: along one dim, the sums of what windows x[a, kernel, b, places, c] have at each element.
 
-    Element k of window i lies at i·stride + k·dilation - low. Numbers k of different remainders by the stride never
+    Element k of window i is at i·stride + k·dilation - low. Numbers k of different remainders by the stride never
     meet. Those of one remainder are added as copies of x, each moved by one place more than the one before.
     """
     lead, kernel, middle, count, inner = x.spec.shape
@@ -128,7 +128,7 @@ declare(
     {"T": FLOATS},
     family="pooling",
     doc=(
-        "The sum of windows at their places in an image of `size`, 0 where there is none: the transpose of `im2col`"
+        "The sum of windows at their places in an image of `size`, 0 if there is none: the transpose of `im2col`"
         " (PyTorch's fold, ONNX Col2Im of two dims). A sum is rounded to T once."
     ),
     reference=_fold_reference,
@@ -161,7 +161,7 @@ declare(
 def _unpool_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
     x, indices = inputs
     if len(x) < 3 or indices != x:
-        given = f"x is {list(x)} beside indices {list(indices)}"
+        given = f"x is {list(x)} with indices {list(indices)}"
         raise BadTensorShape("max_unpool", given, allowed="one shape of both, with dims behind the channels")
     if len(values["size"]) != len(x) - 2:
         raise InvalidArgument("max_unpool", f"size={values['size']}", allowed=f"{len(x) - 2} integers")

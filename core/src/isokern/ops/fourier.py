@@ -17,7 +17,7 @@ from ..layout import TensorDesc
 from ..status import BadTensorDtype, BadTensorShape, InvalidArgument
 from .conv2d import extent
 
-_LONGEST = 1 << 31  # of a transform: products of two places fit into 63 bits
+_LONGEST = 1 << 31  # the longest transform: products of two places fit into 63 bits
 
 
 def _bins(length: int, onesided: int) -> int:
@@ -28,7 +28,7 @@ def _emit_waves(e: Emitter[V], terms: int, parts: int, length: int, values: Mapp
     """Emit the matrix [terms · parts, bins · 2] of cosines and sines; `parts` is 1 for real and 2 for complex terms."""
     inverse = values.get("inverse", 0)
     bins = _bins(length, values["onesided"])
-    turn = f"(x0 * x1 - quotient(x0 * x1, {length}) * {length})"  # of a circle, in parts of `length`
+    turn = f"(x0 * x1 - quotient(x0 * x1, {length}) * {length})"  # the angle, in parts of a circle
     least = f"({turn} - {length} if 2 * {turn} > {length} else {turn})"
     turns = e.cast(e.loop("n,k->nk", least, e.iota(terms, I64), e.iota(bins, I64)), dtype)
     angle = f"({constant(2 * math.pi / length)} * x0)"
@@ -113,7 +113,7 @@ declare(
     {"T": FLOATS},
     family="contraction",
     doc=(
-        "y[k] = Σ x[n] e^(-2πi n k / length) along `axis`, where the last dim holds real and imaginary parts, or real"
+        "y[k] = Σ x[n] e^(-2πi n k / length) along `axis`, whose last dim holds real and imaginary parts, or real"
         " ones alone (ONNX DFT). A longer x is cut and a shorter one continued by zeros; the cost is that of a product"
         " with a matrix of length² elements."
     ),
@@ -197,7 +197,7 @@ declare(
     {"T": FLOATS},
     family="contraction",
     doc=(
-        "The `dft` of each frame of a signal, whose frames lie `step` apart and are multiplied by the window if given:"
+        "The `dft` of each frame of a signal, whose frames begin `step` apart and are multiplied by the window, if any:"
         " y[b, frame, bin, real and imaginary part] (ONNX STFT)."
     ),
     reference=lambda signal, window, length, step, onesided: _dft_reference(

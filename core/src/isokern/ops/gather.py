@@ -41,7 +41,7 @@ gather = declare(
     doc=(
         "x[…, indices, …] along `axis` (ONNX Gather, NumPy take). Negative indices count from the end. An index out of"
         " range writes zeros in its place and raises InvalidArgument at the call on a synchronous device, else at the"
-        " next synchronise."
+        " next synchronize."
     ),
     reference=_reference,
     attrs=attrs("GTH1", integer("axis", 0, "the axis of x that the indices pick from")),

@@ -1,8 +1,8 @@
 """Matrix products: matmul, gemm, linear, all computed by the kernel stem `gemm`.
 
 Normal form: y[*b, m, n] = activation(alpha * a[*b, m, k] @ b[*b, k, n] + beta * c[*b, m, n] + bias[n]), with the batch
-dims merged and transposition and broadcasting turned into strides. The table is y, a, b, bias, c (those that the
-operator has). Where one matrix b serves the whole batch, the batch dims are merged into the rows if they step together
+dims merged, and transposition and broadcasting expressed by strides. The table is y, a, b, bias, c (those that the
+operator has). If one matrix b serves the whole batch, the batch dims are merged into the rows if they step together
 with them.
 """
 
@@ -67,7 +67,7 @@ def product_normal_form(
 
 
 def _matmul_normal_form(inputs: Descs, outputs: list[TensorDesc], values: Mapping[str, Any]) -> tuple[Descs, Descs]:
-    """Return y[*b, m, n], a[*b, m, k] and b[*b, k, n]: batches merged, or taken as rows where all share one b."""
+    """Return y[*b, m, n], a[*b, m, k] and b[*b, k, n]: batches merged, or taken as rows if all share one b."""
     a, b = inputs
     assert a is not None and b is not None
     ins, outs = product_normal_form(outputs[0], a, b, None, None)
@@ -80,7 +80,7 @@ def _matmul_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any],
 
 
 def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> V:
-    """Emit a @ b in a dtype: batch_matmul where the batches are equal, else one loop nest.
+    """Emit a @ b in a dtype: batch_matmul if the batches are equal, else one loop nest.
 
     The nest's dims of 1 are restored at the end.
     """
@@ -162,7 +162,7 @@ def _transpose(e: Emitter[V], x: V) -> V:
 
 
 def _linear_loops(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
-    """Emit matmul_transposed where it has the dtype, and the bias; else a loop nest."""
+    """Emit matmul_transposed if it has the dtype, and the bias; else a loop nest."""
     x, w, bias = [*inputs, None][:3]
     assert x is not None and w is not None
     y, loops = outputs[0], LETTERS[: outputs[0].ndim]

@@ -1,7 +1,7 @@
 """generalized_delta_rule: the recurrence of a matrix state that linear attention and its kin share.
 
 Each step decays the state, corrects it by a term of rank one, and adds another: diagonal plus low rank. Normal form:
-the signature's dims, the decay as [b, t, g, d] with stride 0 where it repeats.
+the signature's dims, the decay as [b, t, g, d] with stride 0 if it repeats.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def find_fault(where: str, inputs: Sequence[Any]) -> tuple[str, str] | None:
     b, t, h, d = q
     g, e = v[2], v[3]
     if k != (b, t, g, d):
-        return f"k is {list(k)} beside q {list(q)} and v {list(v)}", f"[{b}, {t}, {g}, {d}]"
+        return f"k is {list(k)} with q {list(q)} and v {list(v)}", f"[{b}, {t}, {g}, {d}]"
     if v[:2] != (b, t):
-        return f"v is {list(v)} beside q {list(q)}", f"[{b}, {t}, heads, …]"
+        return f"v is {list(v)} with q {list(q)}", f"[{b}, {t}, heads, …]"
     if (h % g if g else h) != 0:
         return f"{h} heads of q share {g} of k", f"a divisor of {h}"
     if state != (b, g, d, e):
@@ -138,7 +138,7 @@ declare(
     combinations=keeps_state,
     family="attention",
     doc=(
-        "S ← diag(decay) S + b (aᵀ S) + k vᵀ and y = qᵀ S at each step of t (the generalised delta rule, a transition"
+        "S ← diag(decay) S + b (aᵀ S) + k vᵀ and y = qᵀ S at each step of t (the generalized delta rule, a transition"
         " that is diagonal plus low rank: Peng et al. 2025, RWKV-7). S is a d × e matrix of each of g heads, past_state"
         " at the start (zeros for none) and present_state at the end, in the compute type. h heads of q share g of k"
         " and v. decay broadcasts to k; it is 1 where absent. a reads S before the step. All of linear attention,"

@@ -88,7 +88,7 @@ def find_widest(ins: Sequence[TensorDesc], y: TensorDesc) -> DType:
 
 
 def check_body(where: str, text: str, names: int, element: DType) -> None:
-    """Raise InvalidArgument where an expression has a name beyond x0 … x{names - 1}, or what its type lacks."""
+    """Raise InvalidArgument if an expression has a name beyond x0 … x{names - 1}, or what its type lacks."""
     integer = element.compute in (I64, U64)
     for kind, name, value in body_parts(text):
         if kind == "input" and value >= names:
@@ -120,7 +120,7 @@ def body_parts(body: str) -> list[tuple[str, str, Any]]:
 
 
 def _find_misplaced(kind: str, name: str, value: Any, integer: bool) -> str:
-    """Return what a part asks for that the compute type does not have; an empty text where it has it."""
+    """Return what the compute type lacks for a part of an expression; an empty string if nothing."""
     if kind == "other" and name == "div" and integer:
         return "a quotient (take quotient(a, b))"
     if kind == "const" and integer and value % 1 != 0:  # not an integer, NaN, or infinite
@@ -147,7 +147,7 @@ generic = declare(
         "One loop nest (linalg.generic): y[out] = body(x0[…], x1[…], …), or init[out] combined with the body over all"
         " loops that the output lacks. `maps` gives each tensor a letter a dim, as einsum does ('ab,b->ab'); a letter"
         " is a loop, and an input that has it twice is read along its diagonal. Without combine, init is one more"
-        " input, with y's letters, called by the next name (x1 beside one input), so that a body can update y in place."
+        " input, with y's letters, called by the next name (x1 for one input), so that a body can update y in place."
         " Inputs may have a dtype each: the body is computed in the widest compute type among theirs and that of a"
         " float y (F64, F32, U64, then I64). Inputs are converted to it as `cast` does, and so is the result to y's"
         " dtype. Sums are made in blocks (error grows with log2 of the length), products in any order, each in the"

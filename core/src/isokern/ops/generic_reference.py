@@ -40,7 +40,7 @@ def _diagonals(array: Any, letters: str) -> tuple[Any, str]:
 def _find_compute(x: Sequence[Any], y: DType) -> DType:
     """Return the compute type of inputs, whose floats are float64 here.
 
-    Where y is no float, F64 stands for F32, too: their bodies are exact in the samples.
+    If y is not a float, F64 is also used for F32: their bodies are exact in the samples.
     """
     if y.kind == "f":
         return y.compute
@@ -94,7 +94,7 @@ def growth(terms: Any, axes: tuple[int, ...], init: Any) -> Any:
 
 
 def find_lost(terms: Any, axes: tuple[int, ...], compute: DType, init: Any = 1) -> Any:
-    """Return where the order decides what a product is.
+    """Return the places at which the order decides the value of a product.
 
     There, a product of some terms may leave the range of the compute type, and others would bring it back.
     """

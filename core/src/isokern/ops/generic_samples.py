@@ -53,7 +53,7 @@ def _sample(
 
 
 def _mixed_samples() -> list[Sample]:
-    """Return samples with inputs of several dtypes, or that y has another dtype than.
+    """Return samples whose inputs have several dtypes, or a dtype that differs from that of y.
 
     They are a choice: every kind of conversion of an input and of y, and maps, sums and extremes with them.
     """

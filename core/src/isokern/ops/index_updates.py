@@ -41,7 +41,7 @@ def _add_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]
     axis = axis_of("index_add", values["axis"], len(x))
     expected = (*x[:axis], *indices, *x[axis + 1 :])
     if updates != expected:
-        raise BadTensorShape("index_add", f"updates is {list(updates)}", allowed=f"{list(expected)} beside x {list(x)}")
+        raise BadTensorShape("index_add", f"updates is {list(updates)}", allowed=f"{list(expected)} with x {list(x)}")
     return [tuple(x)]
 
 
@@ -155,7 +155,7 @@ declare(
 def _add_id_shapes(inputs: Sequence[Any], values: Mapping[str, Any]) -> list[Shape]:
     x, table, indices = inputs
     if len(x) == 0 or x[:-1] != indices or x[-1] != table[1]:
-        given = f"x is {list(x)} beside table {list(table)} and indices {list(indices)}"
+        given = f"x is {list(x)} with table {list(table)} and indices {list(indices)}"
         raise BadTensorShape("add_id", given, allowed="the indices' dims, then the table's last one")
     return [tuple(x)]
 
@@ -206,7 +206,7 @@ declare(
 
 def _bincount(e: Emitter[V], inputs: Sequence[V], values: Mapping[str, Any], outputs: Sequence[TensorDesc]) -> V:
     x, length = inputs[0], values["length"]
-    # Below 0 becomes below -length, too, so that it does not count from the end
+    # An index below 0 becomes less than -length, so that it does not count from the end
     below, dtype = ("x0", I64) if length >> 31 else (f"maximum(x0, {length - (1 << 31)})", x.spec.dtype)
     at = e.loop("a->a", f"x0 if x0 >= 0 else {below} - {length}", e.cast(e.reshape(x, (x.spec.numel,)), dtype))
     return e.cast(_count(e, at, length), I64)
@@ -299,16 +299,16 @@ declare(
     {"T": FLOATS},
     family="reduction",
     doc=(
-        "How many elements of x lie in each of `bins` equal bins between min and max; max itself is in the last one,"
-        " and what is outside, or NaN, in none (PyTorch's histc). Bin floor((x - min) · s) with s = bins / (max - min),"
-        " in the compute type: that rounding decides beside a bin's edge."
+        "How many elements of x are in each of `bins` equal bins between min and max; max itself is in the last one,"
+        " and others, or NaN, in none (PyTorch's histc). Bin floor((x - min) · s) with s = bins / (max - min),"
+        " in the compute type: that rounding decides near a bin's edge."
     ),
     reference=_histc_reference,
     attrs=attrs(
         "HSC1",
         integer("bins", 100, "how many", minimum=1, maximum=1 << 20),
-        number("min", doc="where the first bin begins", minimum=-1e30, maximum=1e30),
-        number("max", doc="where the last bin ends", minimum=-1e30, maximum=1e30),
+        number("min", doc="the beginning of the first bin", minimum=-1e30, maximum=1e30),
+        number("max", doc="the end of the last bin", minimum=-1e30, maximum=1e30),
     ),
     check=_check_range,
     normal_form=as_given,

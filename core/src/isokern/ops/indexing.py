@@ -39,7 +39,7 @@ def _check_extents(where: str, x: Sequence[int], indices: Sequence[int], axis: i
     for d in range(min(len(x), len(indices))):
         fits = fits and (d == at or indices[d] <= x[d])
     if not fits:
-        given = f"indices is {list(indices)} beside x {list(x)}"
+        given = f"indices is {list(indices)} with x {list(x)}"
         raise BadTensorShape(where, given, allowed=f"rank {len(x)}, and at most x's dims but along axis {at}")
 
 
@@ -210,7 +210,7 @@ def _check_tuples(where: str, x: Sequence[int], indices: Sequence[int], batch: i
     fits = len(indices) > batch and len(x) >= batch and tuple(indices[:batch]) == tuple(x[:batch])
     fits = fits and indices[-1] >= 1 and indices[-1] <= len(x) - batch
     if not fits:
-        given = f"indices is {list(indices)} beside x {list(x)} with {batch} batch dims"
+        given = f"indices is {list(indices)} with x {list(x)} with {batch} batch dims"
         raise BadTensorShape(where, given, allowed="the same batch dims, then […, k] for k of x's other dims")
 
 

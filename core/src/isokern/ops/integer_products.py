@@ -1,4 +1,4 @@
-"""Products of quantised integers: matmul_integer, conv_integer, qlinear_matmul, qlinear_conv."""
+"""Products of quantized integers: matmul_integer, conv_integer, qlinear_matmul, qlinear_conv."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BYTES = (U8, I8)
 
 
 def check_parameter(where: str, name: str, given: Sequence[int], length: int, of: str) -> None:
-    """Raise BadTensorShape where a scale or a zero point is neither one number nor one for each row, or column."""
+    """Raise BadTensorShape if a scale or a zero point is neither one number nor one for each row, or column."""
     if len(given) > 1 or (len(given) == 1 and given[0] not in (1, length)):
         raise BadTensorShape(where, f"{name} is {list(given)}", allowed=f"[], [1] or [{length}], one for each {of}")
 

@@ -93,7 +93,7 @@ declare(
     stem="attention",
     doc=(
         f"{_DOC} A length out of range counts as 0 and raises InvalidArgument at the call on a synchronous device, else"
-        " at the next synchronise."
+        " at the next synchronize."
     ),
     reference=_reference,
     tolerance=Tolerance(16, _scale),
@@ -186,7 +186,7 @@ declare(
     family="attention",
     stem="attention",
     doc=(
-        f"{_DOC} The keys lie in pages as those of paged_attention do: key j of sequence b is row j mod s of page"
+        f"{_DOC} The keys are in pages like those of paged_attention do: key j of sequence b is row j mod s of page"
         f" block_table[b, j // s]. {PAGES}"
     ),
     reference=_paged_reference,
