@@ -57,7 +57,7 @@ def regular_file(where: str, path: str | os.PathLike[str], *, exists: bool) -> N
 
 
 def writable_file(where: str, path: str) -> None:
-    """Raise InvalidArgument where no file can be written at `path`: a command says so before it has worked for long."""
+    """Raise InvalidArgument if no file can be written at `path`: a command checks this before it works for long."""
     regular_file(where, path, exists=False)
     folder = Path(path).parent
     if not folder.is_dir():
@@ -70,7 +70,7 @@ def writable_file(where: str, path: str) -> None:
 
 
 def write_text(where: str, path: str, text: str) -> None:
-    """Write a file in UTF-8; raise InvalidArgument where the system does not let it."""
+    """Write a file in UTF-8; raise InvalidArgument if the system does not allow it."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,7 +1,7 @@
 """Building native plug-ins anywhere: what a plug-in's setup.py calls, where core is a requirement of its build.
 
 A plug-in is a folder of kernels in C, one file for each stem, and C files of its own for its device. Its pyproject.toml
-has `[build-system] requires = ["isokern[build]"]` (setuptools, cffi and ninja besides core), and its setup.py is
+has `[build-system] requires = ["isokern[build]"]` (core, setuptools, cffi and ninja), and its setup.py is
 
     from setuptools import setup
 
@@ -52,8 +52,8 @@ __all__ = [
     "variant_table",
 ]
 
-# Of every C file. The functions of isokern_math.h are exact to their bounds where nothing is contracted, and vectorise
-# where nothing traps or sets errno; integers wrap. Hidden symbols: two plug-ins in a process have the same names
+# For every C file. The functions of isokern_math.h are exact to their bounds if nothing is contracted, and vectorize if
+# nothing traps or sets errno; integers wrap. Hidden symbols: two plug-ins in a process have the same names
 FLAGS = (
     "-std=c11",
     "-O2",
@@ -66,8 +66,8 @@ FLAGS = (
     "-fno-math-errno",
     "-fwrapv",
 )
-# Of kernels and the plug-in's own files besides. A misspelt function or a pointer to other things ends the build with
-# every compiler, not only with those of C23. Where each warning shall: CFLAGS=-Werror
+# For kernels and the plug-in's own files. A misspelt function or a pointer to other things ends the build with every
+# compiler, not only with those of C23. To make every warning an error: CFLAGS=-Werror
 KERNEL_FLAGS = (
     *FLAGS,
     "-ftree-vectorize",
@@ -78,12 +78,14 @@ KERNEL_FLAGS = (
     "-Werror=int-conversion",
 )
 HOST = "host_device.c"  # what a plug-in lists among its sources for core's host side
-EDITABLE = "native_build.json"  # beside an extension that is built in place: where `rebuild` finds its ninja file
+EDITABLE = (
+    "native_build.json"  # next to an extension that is built in place: the folder of its ninja file, for `rebuild`
+)
 
 
 @dataclass(frozen=True)
 class _Plugin:
-    """What `setup_arguments` was told, the paths relative to `root`, and where the build goes."""
+    """The arguments of `setup_arguments`, with paths relative to `root`, and the folder of the build."""
 
     root: str
     module: str
@@ -112,7 +114,7 @@ def fingerprints() -> dict[str, int]:
 def list_sources(folder: Path) -> list[Path]:
     """Return the C files of `generate(folder)` that every native plug-in compiles and links.
 
-    A device that computes in the host's memory compiles `host_device.c` of that folder, too.
+    A device that computes in the host's memory also compiles `host_device.c` of that folder.
     """
     return sorted(folder.glob("isokern_*.c"))
 
@@ -145,7 +147,7 @@ def list_kernels(folder: Path, levels: Mapping[str, Sequence[str]]) -> list[tupl
     for path in sorted({path for _, _, path in found if path.stem not in stems}):
         near = ", ".join(difflib.get_close_matches(path.stem, stems)) or "see `isokern ops`"
         raise SystemExit(
-            f"{path}: no operator has the stem {path.stem!r}; allowed: {near}. C files that are no kernels go elsewhere"
+            f"{path}: no operator has the stem {path.stem!r}; allowed: {near}. put other C files elsewhere"
         )
     return found
 
@@ -162,16 +164,15 @@ def setup_arguments(
     """Return the arguments for `setuptools.setup` that build a plug-in's kernels into an extension module of cffi.
 
     `module` is the extension's dotted name; its `ffi` and `lib` go to `isokern.backend.native.NativeLibrary`. `kernels`
-    is the folder of kernel files, and `sources` are the plug-in's other C files, relative to setup.py;
-    "host_device.c" among them is core's own, for a device that computes in the host's memory. All of them may include
-    what `generate` writes, and headers that lie beside them. `levels` maps the names of instruction-set levels to the
-    compiler flags of each, the best one last; by default there is one, `c`. `flags` are further compiler flags, which
-    stand behind `KERNEL_FLAGS` and before CFLAGS. `declarations` are prototypes of functions of the plug-in's own that
-    `lib` shall have, too.
+    is the folder of kernel files, and `sources` are the plug-in's other C files, relative to setup.py; "host_device.c"
+    among them is core's own, for a device that computes in the host's memory. All of them may include the files that
+    `generate` writes, and headers next to them. `levels` maps the names of instruction-set levels to the compiler flags
+    of each, the best one last; by default there is one, `c`. `flags` are further compiler flags, after `KERNEL_FLAGS`
+    and before CFLAGS. `declarations` are prototypes of the plug-in's own functions that `lib` shall also have.
 
-    They are `ext_modules`, `cmdclass` and `options`. What is wrong ends the build as SystemExit: arguments of the wrong
-    kind here, and when the extension is built a machine without a compiler, a file that is missing or does not compile,
-    or a kernel file that is none. An editable install needs `isokern[build]` where it runs, too, and calls `rebuild`.
+    They are `ext_modules`, `cmdclass` and `options`. Mistakes end the build as SystemExit: arguments of the wrong kind
+    here, and when the extension is built a machine without a compiler, a file that is missing or does not compile, or a
+    kernel file without a kernel. An editable install also needs `isokern[build]` at run time, and calls `rebuild`.
     """
     from setuptools import Extension
     from setuptools.command.build_ext import build_ext
@@ -179,7 +180,7 @@ def setup_arguments(
     levels = {"c": ()} if levels is None else levels
     for name, given in {"sources": sources, "flags": flags, **levels}.items():
         if isinstance(given, str):
-            raise SystemExit(f"setup_arguments: {name} is the text {given!r}; allowed: a list of texts")
+            raise SystemExit(f"setup_arguments: {name} is the string {given!r}; allowed: a list of strings")
     if not levels or not all(level.isidentifier() for level in levels):
         raise SystemExit(f"setup_arguments: levels {list(levels)}; allowed: one or more, each a name as C has them")
     plugin = _Plugin(
@@ -216,7 +217,7 @@ def setup_arguments(
 
 
 def _build(plugin: _Plugin, folder: Path) -> None:
-    """Build the plug-in's extension, with all that it is made of in `folder`."""
+    """Build the plug-in's extension, with all of its sources in `folder`."""
     try:
         import cffi  # noqa: F401  # only whether it is there
         from ninja import BIN_DIR
@@ -241,11 +242,11 @@ def _build(plugin: _Plugin, folder: Path) -> None:
 
 
 def rebuild(settings: Path) -> None:
-    """Build an editable install again, as far as something that it is made of was edited.
+    """Build an editable install again, as far as its sources were edited.
 
-    `settings` is the `native_build.json` that the installation wrote beside the extension. A plug-in calls this where
-    that file exists, before it imports its extension. Kernels and the plug-in's other C files count, their headers, a
-    kernel file more or less, and the installed core. RuntimeError where it does not compile, or cannot.
+    `settings` is the `native_build.json` that the installation wrote next to the extension. A plug-in calls this if
+    that file exists, before it imports its extension. Its sources are kernels and the plug-in's other C files, their
+    headers, a kernel file more or less, and the installed core. RuntimeError if it does not compile, or cannot.
     """
     given = json.loads(settings.read_text(encoding="utf-8"))
     if not Path(given["folder"]).is_dir():
@@ -255,7 +256,7 @@ def rebuild(settings: Path) -> None:
     command = [sys.executable, "-m", "ninja", "-f", f"{given['folder']}/build.ninja"]
     with open(Path(given["folder"], "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # against processes that start at the same time
-        environment = {**os.environ, "PYTHON": sys.executable}  # of the rule `configure`
+        environment = {**os.environ, "PYTHON": sys.executable}  # read by the rule `configure`
         done = subprocess.run(command, cwd=given["root"], env=environment, capture_output=True, text=True, check=False)
     if "No module named ninja" in done.stderr:
         raise RuntimeError(
@@ -266,7 +267,7 @@ def rebuild(settings: Path) -> None:
 
 
 def configure(folder: Path) -> None:
-    """Write what the library in `folder` is compiled from, and the ninja file; texts that do not change stay."""
+    """Write the sources of the library in `folder`, and the ninja file; files that do not change stay."""
     from cffi import FFI
 
     plugin = _Plugin(**json.loads((folder / "plugin.json").read_text(encoding="utf-8")))
@@ -320,7 +321,7 @@ def _write_ninja(folder: Path, plugin: _Plugin, kernels: Sequence[tuple[str, int
             w.build(str(script), "configure")
             w.build(
                 [str(path) for path in dict.fromkeys(p for _, _, p in kernels)], "phony"
-            )  # one that was deleted is no error
+            )  # a deleted one is not an error
         objects = []
 
         def compile_file(source: Path, name: str, *flags: str) -> None:
@@ -337,7 +338,7 @@ def _write_ninja(folder: Path, plugin: _Plugin, kernels: Sequence[tuple[str, int
         for path in shared:
             compile_file(path, f"shared/{path.stem}", *FLAGS)
         api = ["-DPy_LIMITED_API=0x030a0000"] if plugin.limited else []
-        # Warnings in cffi's code and Python's headers are not the plug-in's to mend
+        # Warnings in cffi's code and Python's headers are not the plug-in's to fix
         compile_file(folder / "glue.c", "glue", *FLAGS, *api, f"-I{python_h.parent}", "-w")
         kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
         linked = words(*kind, "-pthread", *plugin.flags, *plugin.environment)

@@ -28,9 +28,9 @@ _told: set[str] = set()
 class DiskCache:
     """A folder of files by key, which is the file's name; `damaged` counts the files that failed verification.
 
-    A file fails where its content is not what was written, or where another user owns or may write it. Only this user
+    A file fails if its content is not what was written, or if another user owns or may write it. Only this user
     and root may be able to write to the folder, to the folders between it and `root`, and to those above `root`; among
-    the last, a folder may be writable for all where it is sticky, as /tmp is. A folder that others can write to is
+    the last, a folder may be writable for all if it is sticky, as /tmp is. A folder that others can write to is
     refused with a warning, and nothing is stored.
     """
 
@@ -41,7 +41,7 @@ class DiskCache:
 
     @property
     def refusal(self) -> str | None:
-        """The way in which another user could change the folder's content; None where there is none."""
+        """The way in which another user could change the folder's content; None if there is none."""
         folder = Path(os.path.realpath(self.folder))
         for level, path in enumerate((folder, *folder.parents)):
             try:
@@ -56,11 +56,11 @@ class DiskCache:
 
     @property
     def usable(self) -> bool:
-        """Whether this user, and nobody else, can write to the folder or create it."""
+        """Whether this user, and no other user, can write to the folder or create it."""
         return self.refusal is None and _is_writable(self.folder)
 
     def make(self) -> bool:
-        """Create the folder; return whether this user, and nobody else, can write to it."""
+        """Create the folder; return whether this user, and no other user, can write to it."""
         if self._is_refused():
             return False
         try:
@@ -72,7 +72,7 @@ class DiskCache:
     def get(self, key: str) -> bytes | None:
         """Return the content stored under the key, or None.
 
-        None where nothing is stored, or where the file is damaged, belongs to another key, or may be another user's.
+        None if nothing is stored, or if the file is damaged, belongs to another key, or may be another user's.
         """
         if self._is_refused():
             return None
@@ -95,7 +95,7 @@ class DiskCache:
     def put(self, key: str, content: bytes) -> None:
         """Write the content, replacing any file under the key.
 
-        A folder that cannot be written to is no error: it only costs time later.
+        A folder that cannot be written to is not an error: it only costs time later.
         """
         if not self.make():
             return
@@ -110,7 +110,7 @@ class DiskCache:
                 Path(name).unlink(missing_ok=True)
 
     def place(self, files: Mapping[str, bytes]) -> Path:
-        """Return a folder that holds these files: this one or, where it cannot store them, `scratch`."""
+        """Return a folder that holds these files: this one or, if it cannot store them, `scratch`."""
         for key, content in files.items():
             if self.get(key) != content:
                 self.put(key, content)
@@ -149,7 +149,7 @@ def user_cache(name: str) -> DiskCache:
 def user_root() -> Path:
     """Return the folder that holds this user's disk caches.
 
-    It is ISOKERN_CACHE, else the user's cache folder, else, where that cannot be written to, a private folder in the
+    It is ISOKERN_CACHE, else the user's cache folder, else, if that cannot be written to, a private folder in the
     temporary folder.
     """
     asked = settings.get("ISOKERN_CACHE")
@@ -165,7 +165,7 @@ def user_root() -> Path:
 
 
 def user_cache_folder() -> Path | None:
-    """Return XDG_CACHE_HOME, else ~/.cache; None where the user's home is unknown."""
+    """Return XDG_CACHE_HOME, else ~/.cache; None if the user's home is unknown."""
     asked = os.environ.get("XDG_CACHE_HOME")
     try:
         return Path(asked) if asked else Path.home() / ".cache"
@@ -180,7 +180,7 @@ def _is_prepared(home: Path) -> bool:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether the user may write to the folder or, where it does not exist, create it."""
+    """Return whether the user may write to the folder or, if it does not exist, create it."""
     there = next((path for path in (folder, *folder.absolute().parents) if os.path.exists(path)), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
@@ -194,7 +194,7 @@ def _make(folder: Path) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """Return a file's bytes; nothing where it is not a regular file or another user could have written it."""
+    """Return a file's bytes; nothing if it is not a regular file or another user could have written it."""
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(path, "rb", opener=lambda name, given: os.open(name, given | flags)) as file:
         status = os.fstat(file.fileno())

@@ -15,8 +15,8 @@ class DType:
     """One element type.
 
     `code` is the stable number in the C interface, `itemsize` the bytes of one *block*, `block` the elements in it (1
-    except for the quantised types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), c (complex), q
-    (block-quantised), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
+    except for the quantized types), `kind` one of f (float), i (signed), u (unsigned), b (boolean), c (complex), q
+    (block-quantized), `dlpack` DLPack's code of the type, -1 if it has none. A float's precision and range are those of
     `ml_dtypes.finfo(numpy)`. A `storage` type is moved, converted and read by products, but no operator computes in it:
     of block types, `blocks.layouts` declares how they are read, and `blocks.encoders` writes some of them on the host.
     A complex number is two floats side by side; no operator takes it, and `array_api` computes with its parts.
@@ -70,7 +70,7 @@ class DType:
 
     @property
     def in_memory(self) -> str:
-        """The C type of an element in memory: floats narrower than F32 lie in unsigned integers, blocks in bytes."""
+        """The C type of an element in memory: unsigned integers for floats narrower than F32, bytes for blocks."""
         if self.kind == "f" and self.compute is self:
             return "float" if self is F32 else "double"
         return f"{'' if self.kind == 'i' else 'u'}int{8 if self.block > 1 else 8 * self.itemsize}_t"
@@ -131,7 +131,7 @@ UNSIGNED = tuple(d for d in INTEGERS if d.kind == "u")
 ACTIVATIONS = tuple(d for d in FLOATS if d.compute is F32)
 BLOCKS = tuple(d for d in ALL if d.block > 1 and not d.storage)
 STORED_BLOCKS = tuple(d for d in ALL if d.block > 1 and d.storage)  # declared in blocks/layouts.py
-QUANTIZED = (*BLOCKS, Q5_0, Q5_1, MXFP4, TQ2_0, TQ1_0, Q8_K)  # those that devices quantise to: all have a rule
+QUANTIZED = (*BLOCKS, Q5_0, Q5_1, MXFP4, TQ2_0, TQ1_0, Q8_K)  # those that devices quantize to: each has one encoding
 WEIGHTS = (*ACTIVATIONS, *BLOCKS, *FP8)
 ALL_WEIGHTS = (*WEIGHTS, *STORED_BLOCKS)
 INDICES = (I64, I32)  # positions, lengths and counters
@@ -166,7 +166,7 @@ def dtype(given: object) -> DType:
 
 
 def wider(a: DType, b: DType) -> DType:
-    """Return the one of two dtypes whose compute type is wider, the first where both have the same.
+    """Return the one of two dtypes whose compute type is wider, the first if both have the same.
 
     Floats are wider than integers, F64 wider than F32, and U64 wider than I64.
     """

@@ -21,7 +21,7 @@ class TensorDesc:
 
     Strides and offset count elements. For block types the last dim is contiguous and a whole number of blocks, and the
     offset and the other strides are multiples of the block. Rank 0 has one element. Instances are immutable and
-    hashable, and are equal where all four parts are.
+    hashable, and are equal if all four parts are.
 
     >>> TensorDesc("F32", (2, 3)).strides
     (3, 1)
@@ -112,7 +112,7 @@ class TensorDesc:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
+        """Whether the elements are in row-major order without gaps."""
         expected = 1
         for d, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if d != 1 and s != expected:
@@ -162,7 +162,7 @@ class TensorDesc:
         return TensorDesc(self.dtype, shape, steps, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> TensorDesc | None:
-        """Return the view of `shape` in row-major order, or None where the strides do not allow one."""
+        """Return the view of `shape` in row-major order, or None if the strides do not allow one."""
         if math.prod(shape) != self.numel:
             raise BadTensorShape("reshape", f"{self} to {tuple(shape)}", allowed=f"{self.numel} elements")
         if self.numel == 0:
@@ -199,7 +199,7 @@ def make_desc(
 
 
 def check_layout(shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int) -> tuple[int, ...]:
-    """Return the strides, row-major where none are given.
+    """Return the strides, row-major if none are given.
 
     Raises a typed error where shape, strides and offset do not make a layout.
     """
@@ -237,7 +237,7 @@ def check_extent(desc: TensorDesc) -> None:
 
 
 def check_blocks(desc: TensorDesc) -> None:
-    """Raise a typed error for a tensor of a block type that is not made of whole blocks."""
+    """Raise a typed error for a tensor of a block type whose rows are not whole blocks."""
     block, name = desc.dtype.block, desc.dtype.name
     if not desc.shape or desc.shape[-1] % block:
         raise BadTensorShape("TensorDesc", f"{desc}: the last dim of {name}", allowed=f"a multiple of {block}")
@@ -251,7 +251,7 @@ def check_blocks(desc: TensorDesc) -> None:
 def repeats_itself(desc: TensorDesc) -> bool:
     """Return whether two indices name one element, for strides that are not nested.
 
-    Counts the distinct offsets; returns True without counting where there are more than 2^20 elements.
+    Counts the distinct offsets; returns True without counting if there are more than 2^20 elements.
     """
     import numpy as np
 
@@ -264,7 +264,7 @@ def repeats_itself(desc: TensorDesc) -> bool:
 
 
 def broadcast_shapes(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the shape to which both broadcast by NumPy's rule, or None where there is none."""
+    """Return the shape to which both broadcast by NumPy's rule, or None if there is none."""
     rank = max(len(a), len(b))
     left, right = (*[1] * (rank - len(a)), *a), (*[1] * (rank - len(b)), *b)
     if any(x != y and x != 1 and y != 1 for x, y in zip(left, right, strict=True)):

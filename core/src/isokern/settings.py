@@ -9,14 +9,14 @@ from .status import InvalidArgument
 
 _TABLE: dict[str, str] = {
     "ISOKERN_PLUGINS": "plug-ins to load, by entry-point name, separated by commas; empty for none",
-    "ISOKERN_DEVICE": "the device used where none is named; else the first that is there and no emulator",
+    "ISOKERN_DEVICE": "the device used if none is named; else the first that is available and not emulated",
     "ISOKERN_DEBUG": (
         "0 quiet; 1 plug-ins and devices; 2 each call with shapes and time; 3 also why each variant was chosen;"
         " 4 also graphs around passes and kernel sources"
     ),
     "ISOKERN_ON_MISSING": (
-        "what becomes of an operator that a device has no kernel for: lower makes it of the operators that it consists"
-        " of; error refuses it; else lower"
+        "what to do with an operator that a device has no kernel for: lower decomposes it into other operators;"
+        " error refuses it; else lower"
     ),
     "ISOKERN_CACHE": (
         "folder for files made once, such as compiled kernels and isokern.h, that only you can write to; else the"
@@ -44,20 +44,20 @@ def table() -> dict[str, str]:
 
 
 def get(name: str) -> str | None:
-    """Return the value of a declared variable, or None where it is not set."""
+    """Return the value of a declared variable, or None if it is not set."""
     if name not in _TABLE:
         raise KeyError(f"{name} is not in the table of settings")
     return os.environ.get(name)
 
 
 def debug_level() -> int:
-    """Return the level of ISOKERN_DEBUG; 0 if it is no number, which `check` refuses."""
+    """Return the level of ISOKERN_DEBUG; 0 if it is not a number, which `check` refuses."""
     given = get("ISOKERN_DEBUG") or ""
     return int(given) if given.isdecimal() else 0
 
 
 def check() -> None:
-    """Raise InvalidArgument for an ISOKERN_* variable that is not declared, and for a level that is no number."""
+    """Raise InvalidArgument for an ISOKERN_* variable that is not declared, and for a level that is not a number."""
     level = get("ISOKERN_DEBUG") or "0"
     if not level.isdecimal():
         raise InvalidArgument("environment", f"ISOKERN_DEBUG={level}", allowed="a level from 0 to 4")

@@ -43,7 +43,7 @@ class IsokernError(Exception):
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return the text; where it is longer than `longest` characters, a note replaces its middle.
+    """Return the text; if it is longer than `longest` characters, a note replaces its middle.
 
     >>> shorten("x" * 5000, 8)
     'xxxx … 4992 characters … xxxx'
@@ -128,7 +128,7 @@ class OutOfMemory(IsokernError, MemoryError):
 
 
 class DeviceNotAvailable(IsokernError, LookupError):
-    """No such device, or its backend cannot work here; the reason is in the message."""
+    """The device does not exist, or its backend cannot work here; the reason is in the message."""
 
     status = Status.DEVICE_NOT_AVAILABLE
 

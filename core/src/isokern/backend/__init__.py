@@ -1,4 +1,4 @@
-"""What a backend implements and builds on: devices, memory, streams, kernel variants, and the hook that registers them.
+"""The interface of a backend: devices, memory, streams, kernel variants, and the hook that registers them.
 
 A backend's author needs this import, `isokern.status` for errors, and `isokern.simt` for devices of work-groups and
 items.

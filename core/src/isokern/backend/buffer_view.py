@@ -13,13 +13,13 @@ from ..status import BadTensorStrides, InvalidArgument
 from .memory import Buffer, Memory, Place
 
 View = TypeVar("View", bound="BufferView")
-VIEWS = 1 << 14  # that are kept, of all tensors
-_NONE: dict[Hashable, Facts] = {}  # of those that have no views
+VIEWS = 1 << 14  # the most views that are kept, of all tensors
+_NONE: dict[Hashable, Facts] = {}  # shared by those that have no views
 _views: deque[tuple[Facts, Hashable]] = deque()  # whose they are, and their keys, the oldest first
 
 
 class Facts:
-    """What a descriptor compares a tensor by: its description, and the memory that it is in.
+    """The facts by which a descriptor compares a tensor: its description, and the memory that it is in.
 
     Nearly always (`facts_of`) equal facts are one object, so that calls compare identities; `same` says it for sure.
     `extent` are the first byte of the buffer that it touches and one past the last, `views` the facts of views that

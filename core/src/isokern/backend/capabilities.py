@@ -16,7 +16,7 @@ from .dispatch import HasVariants, consider, refusal
 def support(
     device: HasVariants, op: Operator, given: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[Choice, str | None]:
-    """Map each choice of dtypes that has the `given` ones to None where a kernel of `device` takes it, else to why not.
+    """Map each choice of dtypes that has the `given` ones to None if a kernel of `device` takes it, else to the reason.
 
     The kernels are asked about the first sample with these dtypes.
     """

@@ -56,7 +56,7 @@ class Device(Place):
 
     @property
     def digest(self) -> str:
-        """What tells the code of its kernels from other versions; without it no packed constants are kept in files."""
+        """A version of the code of its kernels; without it no packed constants are kept in files."""
         return ""
 
     @property
@@ -69,7 +69,7 @@ class Device(Place):
         """Return a new stream."""
 
     def stream_of(self, handle: Any, libraries: Collection[str] = ()) -> Stream:
-        """Return the stream that has the handle: one of Isokern's, or the host's own where the device takes such.
+        """Return the stream that has the handle: one of Isokern's, or the host's own if the device takes such streams.
 
         0 is the thread's current stream: Isokern's, or that of `libraries`, whose memory a call is for.
         """
@@ -92,7 +92,7 @@ class Device(Place):
         """Return a stream over one that the host made by the device's own API; by default the device takes none."""
         raise InvalidArgument(
             "stream",
-            f"handle {handle} on {self.name}, where no stream has it",
+            f"handle {handle} on {self.name}, which is not that of a stream",
             allowed="Stream.handle of a stream of the device, or 0 for the thread's current one",
             hint="make one: device.stream()",
         )
@@ -124,17 +124,17 @@ class Device(Place):
 
     @abstractmethod
     def variants(self, stem: str) -> Sequence[KernelVariant]:
-        """Return the variants of a stem, in any order; empty where the device has none."""
+        """Return the variants of a stem, in any order; empty if the device has none."""
 
     def limits(self, nbytes: int, element: DType) -> Sequence[Limit]:
-        """Return ways to measure what this device can do at best; empty where it offers none.
+        """Return ways to measure this device's peak rates; empty if it offers none.
 
         They are a copy that reads and writes `nbytes` bytes in all, and products of `element`s.
         """
         return ()
 
     def timer(self, stream: Stream) -> Timer | None:
-        """Return the device's own clock along `stream`; None where the host's clock around a call is as good."""
+        """Return the device's own clock along `stream`; None if the host's clock around a call is as good."""
         return None
 
     def peers(self) -> Sequence[Peer]:

@@ -151,7 +151,7 @@ _deadly: dict[str, str] = {}
 def probe_imports() -> None:
     """Import each plug-in in a process of its own first: one that ends the process is quarantined, and named.
 
-    Nothing where they were imported already.
+    Nothing if they were imported already.
     """
     from .import_probe import find_deadly  # it brings subprocess, which other commands and libraries do not need
 
@@ -184,7 +184,7 @@ _by_name: dict[str, Device] = {}
 def device(name: str | Device | None = None) -> Device:
     """Return the device called `name`: `backend:index`, an alias, or `backend` for its first device.
 
-    None means ISOKERN_DEVICE, or the first device that is no emulator.
+    None means ISOKERN_DEVICE, or the first device that is not emulated.
     """
     if isinstance(name, Device):
         return name
@@ -214,7 +214,7 @@ def _find(name: str | None) -> Device:
 
 
 def _default() -> Device:
-    """Return the first device that is no emulator, without opening a backend after the one that has it.
+    """Return the first device that is not emulated, without opening a backend after the one that has it.
 
     A backend that is unavailable is passed over. A broken one is an error, since it would be the default if it worked.
     """
@@ -228,7 +228,7 @@ def _default() -> Device:
             raise DeviceNotAvailable(
                 "device",
                 f"backend {backend.name}, which would be the default, is broken: {backend.reason}",
-                hint="; ".join(["mend that", *_naming("or use another device", others)]),
+                hint="; ".join(["fix that", *_naming("or use another device", others)]),
             )
     hints = [f"{b.name}: {b.status}, {b.reason}" for b in candidates if b.refused]
     hints += _naming("an emulator is never the default: use it", [b.name for b in backends() if not b.refused])
@@ -240,5 +240,5 @@ def _default() -> Device:
 
 
 def _naming(what: str, names: Sequence[str]) -> list[str]:
-    """Return the hint by which a user names a device of these backends; empty where there are none."""
+    """Return the hint by which a user names a device of these backends; empty if there are none."""
     return [f"{what} by its name, or by ISOKERN_DEVICE: {', '.join(names)}"] if names else []

@@ -21,7 +21,7 @@ class HasVariants(Protocol):
     name: str
 
     def variants(self, stem: str) -> Sequence[KernelVariant]:
-        """Return the variants of a stem, in any order; empty where the device has none."""
+        """Return the variants of a stem, in any order; empty if the device has none."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def consider(
         else:
             answers.append(Candidate(v.name, v.priority, taken if reason is None else reason))
     if wish is not None and wish not in [v.name for v in every]:
-        answers.append(Candidate(wish, 0, f"a hint names it, and {device.name} has no such variant"))
+        answers.append(Candidate(wish, 0, f"a hint names it, and {device.name} does not have this variant"))
     return plan, chosen, answers
 
 
@@ -134,7 +134,7 @@ def choose(
 
 
 def say_parts(made_of: Sequence[str]) -> str:
-    """Say in a few words which operators a call is made of: `made of reduce_max, generic ×2`."""
+    """Name the operators that a call is decomposed into: `made of reduce_max, generic ×2`."""
     counts = Counter(made_of).items()
     return f"made of {', '.join(name if n == 1 else f'{name} ×{n}' for name, n in counts)}"
 

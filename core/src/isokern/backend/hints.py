@@ -15,7 +15,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def check_hints(where: str, hints: object) -> dict[str, str]:
-    """Return the hints as a new dict; InvalidArgument where they are none."""
+    """Return the hints as a new dict; InvalidArgument if they are malformed."""
     if hints is NONE:
         return {}
     allowed = "; ".join(f"{name}: {meaning}" for name, meaning in KNOWN.items())

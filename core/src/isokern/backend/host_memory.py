@@ -73,7 +73,7 @@ class _Block:
 
 
 class _PooledAddress(Address):
-    """The address of a block, which goes back to its pool when nobody has this object any more.
+    """The address of a block, which goes back to its pool when this object is collected.
 
     Whatever uses the memory has it: the buffer, arrays over the buffer (`view`), bound calls and recordings.
     """
@@ -137,7 +137,7 @@ class HostBuffer(Buffer):
     def _make_view(self) -> Bytes:
         return array_at(self.address, (self.nbytes,), owner=self.handle, writable=self.writable)
 
-    view = cached_property(_make_view)  # when first asked for, where it was not there before
+    view = cached_property(_make_view)  # when first asked for, unless it existed before
 
     def __init__(
         self, memory: Memory, view: Bytes, element: DType, kind: str = "default", address: int | None = None
@@ -187,7 +187,7 @@ class PooledBuffer(HostBuffer):
 class HostMemory(Memory):
     """Memory of the host process, for devices that compute there; its buffers are of the class `buffer`.
 
-    Outputs of repeated calls come from pools, or from a heap in C where the device's library has one: `heap_class`
+    Outputs of repeated calls come from pools, or from a heap in C if the device's library has one: `heap_class`
     makes it of a function that it calls when more than `heap.limit` bytes are in use.
     """
 
@@ -212,10 +212,10 @@ class HostMemory(Memory):
             self.heap = heap_class(partial(_note_heap, ref(self)))
         self._pools: dict[int, _Pool] = {}  # by the size of their blocks
         self._slab: Callable[[], Bytes | None] = lambda: None  # a weak reference
-        self._begin = 0  # of what is free in it
+        self._begin = 0  # the first free byte in it
 
     def allocate_buffer(self, nbytes: int, element: DType, kind: str, alignment: int, empty: bool) -> Buffer:
-        """Return memory of the process; raise OutOfMemory where it has not so much."""
+        """Return memory of the process; raise OutOfMemory if there is not enough."""
         raw, start = _allocate_aligned(nbytes, alignment, not empty)
         address = raw.__array_interface__["data"][0] + start
         return self.buffer(self, raw[start : start + nbytes], element, kind, address)
@@ -223,8 +223,8 @@ class HostMemory(Memory):
     def alloc_lasting(self, nbytes: int) -> Buffer:
         """Return a buffer, not cleared, for a constant that stays.
 
-        Many lie in one mapping, which is free when all of them are. Of a mapping that is not used up, nothing is in
-        memory but what is used. NumPy asks for huge pages: reading these is some 5 % faster, and on a virtual machine
+        One mapping holds many, and is free when all of them are. The unused rest of a mapping takes no memory.
+        NumPy asks for huge pages: reading these is some 5 % faster, and on a virtual machine
         they took so long to be had that a first token of a language model came 1.0 to 1.7 times as late.
         """
         if self.buffer is not HostBuffer or type(self).allocate_buffer is not _PLAIN or not 0 < nbytes <= SLAB:
@@ -252,7 +252,7 @@ class HostMemory(Memory):
                 block = free.pop()
             except IndexError:
                 block = make()
-            # What HostBuffer's __init__ does, where each step is known
+            # The steps of HostBuffer's __init__, with known values
             buffer = new_buffer(HostBuffer)
             buffer.memory, buffer.nbytes, buffer.dtype = self, nbytes, element
             buffer.address = block.address
@@ -281,7 +281,7 @@ class HostMemory(Memory):
     def alloc(
         self, nbytes: int, element: object = U8, *, kind: str = "default", alignment: int = 64, empty: bool = False
     ) -> Buffer:
-        """Return a buffer, from the heap where that has it; see `Memory.alloc`."""
+        """Return a buffer, from the heap if it has one; see `Memory.alloc`."""
         usual = type(nbytes) is int and nbytes >= 0 and kind == "default" and alignment == ALIGNMENT
         if usual and isinstance(element, DType) and self.is_of_heap(nbytes):
             return self._take(nbytes, element, not empty)

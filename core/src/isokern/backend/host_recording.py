@@ -34,7 +34,7 @@ class RecordedCalls(Recording, Generic[Call]):
     def replay(self, stream: Stream | None = None) -> None:
         """Make the calls on `stream`, by default the thread's current one.
 
-        Where that stream is being captured, the calls are added to its list.
+        If that stream is being captured, the calls are added to its list.
         """
         if self.open:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")

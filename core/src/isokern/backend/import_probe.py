@@ -48,7 +48,7 @@ def _say(status: int) -> str:
 
 
 def main(value: str) -> None:
-    """Import what an entry point names, and say so at the end; an error is told by the discovery, and is no death."""
+    """Import what an entry point names, and confirm it at the end; the discovery reports errors, which do not count."""
     with contextlib.suppress(BaseException):
         EntryPoint("plug-in", value, "isokern").load()
     os.write(1, ALIVE)

@@ -39,9 +39,9 @@ class PackedLayout:
 class Kernel(ABC):
     """A plan bound to one variant, ready to launch from many threads.
 
-    `packed_layouts` maps positions of `plan.constants` to the kernel's packed layouts: `pack` brings these inputs into
-    them before a launch. `made_of` names the operators that are launched in its place, in order; it is empty where the
-    device has a kernel of its own.
+    `packed_layouts` maps positions of `plan.constants` to the kernel's packed layouts: `pack` converts these inputs to
+    them before a launch. `made_of` names the operators that are launched in its place, in order; it is empty if the
+    device has its own kernel.
     """
 
     workspace: Workspace
@@ -67,7 +67,7 @@ class Kernel(ABC):
         return self.launch
 
     def native_steps(self) -> list[NativeStep] | None:
-        """Return the calls of C that a launch on a device of the host consists of, None where it is none such.
+        """Return the C calls of which a launch on a device of the host is a sequence, None if it is not.
 
         What raises an error keeps the plan.
         """
@@ -94,9 +94,9 @@ class Kernel(ABC):
 class KernelVariant:
     """One way to compute the operators of a stem.
 
-    `supported` is cheap (it looks at rank, dtype, layout and attributes) and answers None or why not. `build` makes
-    what it accepts runnable, or raises `Declined` where only the attempt could tell (a compiler, a self-test).
-    `workspace` is the kind of memory that its calls may need scratch memory of, "" where none does, None where the
+    `supported` is cheap (it looks at rank, dtype, layout and attributes) and answers None or the reason. `build` makes
+    a kernel for an accepted plan, or raises `Declined` if only the attempt could show it (a compiler, a self-test).
+    `workspace` is the kind of memory that its calls may need scratch memory of, "" if none does, None if the
     backend does not say.
     """
 

@@ -1,4 +1,4 @@
-"""What a device offers to `isokern bench`: its own limits, its clock, and libraries that compute in its memory."""
+"""The device's part of `isokern bench`: its own limits, its clock, and libraries that compute in its memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Timer(ABC):
 
 
 class Peer(ABC):
-    """Another library that `isokern bench` times beside an operator, on the same device's tensors and without a copy.
+    """A library with which `isokern bench` compares an operator, on the same device's tensors and without a copy.
 
     `name` is the key of its times. An error that a method raises leaves the peer out of the case, with its text as the
     reason.
@@ -63,10 +63,10 @@ class Peer(ABC):
         """Return the library's call for the work of `op`, and a copy on the host of what it computed when called once.
 
         `inputs` are the tensors that are given, in the signature's order, `attrs` all attributes. The call may leave
-        its result in `output` or in memory of its own. None where the library has no such call, or not for these
+        its result in `output` or in memory of its own. None if the library has no corresponding call, or not for these
         arguments.
         """
 
     def on(self, stream: Stream) -> AbstractContextManager[object]:
-        """Return a context in which the library's calls enqueue on `stream`, where it enqueues at all."""
+        """Return a context in which the library's calls enqueue on `stream`, if it enqueues at all."""
         return nullcontext()

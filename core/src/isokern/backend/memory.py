@@ -58,12 +58,12 @@ class Buffer(ABC):
     """A run of device memory, freed when closed or collected.
 
     `handle` is the backend's own object (for host memory an address) and keeps the memory alive: a call that has it may
-    run to its end whatever becomes of the buffer. `address` is an integer by which overlap of buffers of one device is
-    found: where the device's memory has addresses, that of the first byte. `native` is the memory's handle in the
-    device's own API. `kind` is the kind of memory, `writable` whether a call may write to it, and `library` the package
-    that owns the memory where another library does ("torch"). `view` is all bytes of the buffer where the CPU can use
-    them whenever the device's work is done, None where it has to map or copy. `when_packed` is called when a constant
-    that lies there was brought into a packed layout, and so may not be read again.
+    run to its end even if the buffer is closed. `address` is an integer by which overlap of buffers of one device is
+    found: if the device's memory has addresses, that of the first byte. `native` is the memory's handle in the device's
+    own API. `kind` is the kind of memory, `writable` whether a call may write to it, and `library` the package that
+    owns the memory if another library does ("torch"). `view` is all bytes of the buffer if the CPU can use them
+    whenever the device's work is done, None if it has to map or copy. `when_packed` is called when a constant in this
+    memory was converted to a packed layout, and so may not be read again.
     """
 
     view: Bytes | None = None
@@ -99,7 +99,7 @@ class Buffer(ABC):
     def map_for_cpu(self) -> Mapping:
         """Let the CPU touch the memory: `with buffer.map_for_cpu() as bytes_: …`.
 
-        There is no copy where the device allows that; else it is a copy, which is written back at the end.
+        There is no copy if the device allows that; else it is a copy, which is written back at the end.
         """
         self._check("map_for_cpu")
         self.sync_device()
@@ -338,7 +338,7 @@ class Memory(ABC):
             self._note_peak()
 
     def copy_from(self, target: Buffer, offset: int, source: Buffer, source_offset: int, nbytes: int) -> bool:
-        """Copy bytes from a buffer of another device into one of this memory, without the host; False where it cannot.
+        """Copy bytes from a buffer of another device into one of this memory, without the host; False if it cannot.
 
         The copy is made after the work of both devices.
         """
@@ -349,12 +349,12 @@ class Memory(ABC):
         """Return a new buffer; a backend implements it. Users call `alloc`, which checks the arguments and counts.
 
         `nbytes` may be 0, `kind` is one of `kinds`, and `alignment` is a power of two. The bytes are zero unless
-        `empty`. Where there is not so much memory, raise OutOfMemory, and leave nothing allocated. The buffer frees its
+        `empty`. If there is not so much memory, raise OutOfMemory, and leave nothing allocated. The buffer frees its
         memory when its `handle` is collected, and no earlier: a call in flight holds the handle.
         """
 
     def wrap(self, array: np.ndarray[Any, Any], element: DType) -> Buffer:
-        """Return a buffer over an array's own memory, where the device can use it; blocks come as bytes."""
+        """Return a buffer over an array's own memory, if the device can use it; blocks come as bytes."""
         copy = "tensor(array, device=…)"
         if element.block > 1:
             shape = (*array.shape[:-1], array.shape[-1] // element.itemsize * element.block)
@@ -367,8 +367,8 @@ class Memory(ABC):
         return False
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
-        """Return a buffer over a part of another one, which keeps its memory; only where `parts` says so."""
-        raise InvalidArgument("part", f"a part of a buffer of {self.device.name} is none", hint="use an offset")
+        """Return a buffer over a part of another one, which keeps its memory; only if `parts` says so."""
+        raise InvalidArgument("part", f"{self.device.name} has no buffers over parts of others", hint="use an offset")
 
     def adopt(
         self,
@@ -381,7 +381,7 @@ class Memory(ABC):
     ) -> Buffer:
         """Return a buffer over memory of the device that another library allocated.
 
-        `owner` keeps the memory; `release` gives it back when no object and no work in flight uses it any more.
+        `owner` keeps the memory; `release` is called when no object and no work in flight uses it.
         """
         raise InvalidArgument(
             "from_dlpack", f"{self.device.name} does not take memory of others", hint="copy: tensor(array, device=…)"

@@ -38,7 +38,7 @@ FMA_ROUNDS = 2000  # tens of microseconds: long compared with a fork and join, s
 class NativeLibrary:
     """The verbs of one native library.
 
-    `calls` is a module in C that finds and makes eager calls that were made before (see eager/quick.py), None where the
+    `calls` is a module in C that repeats eager calls (see eager/quick.py), None if the
     plug-in has none.
     """
 
@@ -55,7 +55,7 @@ class NativeLibrary:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the file that the library was loaded from; empty where that is unknown."""
+        """The digest of the file that the library was loaded from; empty if that is unknown."""
         module = sys.modules.get(getattr(self.lib, "__name__", "").rpartition(".")[0])
         file = getattr(module, "__file__", None)
         return "" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
@@ -111,7 +111,7 @@ class NativeLibrary:
         )
 
     def _other_record(self, operator: Operator) -> str | None:
-        """Return the reason where the library reads another attribute record than this core writes.
+        """Return the reason if the library reads a different attribute record from the one that this core writes.
 
         Registration goes by the index of operators, which can be out of date.
         """
@@ -121,7 +121,7 @@ class NativeLibrary:
         return f"its kernel reads attribute record {given:#x}, this isokern writes {operator.attrs.fingerprint:#x}"
 
     def _space(self, index: int) -> str:
-        """Return the kind of memory of a variant's workspace, "" where it needs none."""
+        """Return the kind of memory of a variant's workspace, "" if it needs none."""
         row, text = self.lib.ik_variant_list(self.ffi.new("uint32_t *"))[index], self.ffi.string
         return "" if row.workspace == self.ffi.NULL else text(row.workspace_kind).decode()
 
@@ -155,7 +155,7 @@ class NativeLibrary:
         return text
 
     def fail(self, status: int, operator: Operator | None = None) -> None:
-        """Raise the typed error of a call, or of a synchronise, that failed.
+        """Raise the typed error of a call, or of a `synchronize`, that failed.
 
         The text of a bad value that a kernel found begins with its operator's name.
         """
@@ -324,7 +324,7 @@ class NativeRecording(Recording):
     def replay(self, stream: Stream | None = None) -> None:
         """Run the list on `stream`, by default the thread's current one.
 
-        Where the thread captures that stream, the list is added to the capture instead.
+        If the thread captures that stream, the list is added to the capture instead.
         """
         if self._calls is None:
             raise InvalidArgument("replay", "the list is still being captured", hint="replay it after the `with` block")
@@ -366,7 +366,7 @@ class NativeDevice(Device):
 
     Kernels run in the caller's thread, unless `asynchronous` is true: the subclass then defines `retire`, and
     `synchronize` for all streams. `declined(level)` gives the reason for which a whole level is refused, or None; the
-    kernels are asked besides. A device that computes in the host's memory, with the library of one:
+    kernels are also asked. A device that computes in the host's memory, with the library of one:
 
         NativeDevice("acme:0", {}, HostMemory(), NativeLibrary(ffi, lib))
     """
@@ -395,7 +395,7 @@ class NativeDevice(Device):
 
     @property
     def calls(self) -> Any:
-        """The module in C that makes repeated calls, where the library has one."""
+        """The module in C that makes repeated calls, if the library has one."""
         return self.library.calls
 
     def stream(self) -> NativeStream:
@@ -405,7 +405,7 @@ class NativeDevice(Device):
     def retire(self, owned: object) -> None:
         """Release the plan of a dropped kernel, or the list of a dropped recording, that enqueued work may still read.
 
-        Called only where the device is asynchronous: it waits here, or keeps `owned` until it has waited. The call may
+        Called only if the device is asynchronous: it waits here, or keeps `owned` until it has waited. The call may
         come in any thread, during a garbage collection and at exit, so it takes no lock that the thread may hold.
         Errors that the device found are left for `synchronize` to raise.
         """

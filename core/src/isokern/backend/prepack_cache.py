@@ -32,7 +32,7 @@ class PrepackCache:
             return sum(view.buffer.nbytes for kept in self._held.values() for view in kept.values())
 
     def get(self, source: Buffer, key: Hashable, pack: Callable[[], BufferView]) -> Any:
-        """Return what `pack` made of `source` under this key while that is in use, else what it makes now."""
+        """Return the cached result of `pack` for `source` and this key while that is in use, else call it."""
         with lock:
             kept = self._held.setdefault(source, WeakValueDictionary())
             found = kept.get(key)

@@ -1,4 +1,4 @@
-"""What a plug-in registers: its backends, each with its state, and its operators, commands and settings.
+"""The objects that a plug-in registers: its backends, each with its state, and its operators, commands and settings.
 
 Plug-ins are third-party code: whatever one raises, and whatever it returns as a device, stops that plug-in alone.
 """
@@ -29,8 +29,8 @@ HOOK_VERSION = 1
 class Backend:
     """One backend of one plug-in; its devices are opened when they are asked for.
 
-    `status` is available, unavailable or broken, and `reason` says why. `claims` is the file of what its devices may
-    not refuse, None where that is everything. `usurps` is true of a backend that takes the name of another plug-in's.
+    `status` is available, unavailable or broken, and `reason` says why. `claims` is the file of the pairs that its
+    devices must not refuse, None for all pairs. `usurps` is true of a backend that takes the name of another plug-in's.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Backend:
 
     @property
     def devices(self) -> list[Device]:
-        """The backend's devices; empty where it is not available."""
+        """The backend's devices; empty if it is not available."""
         return self._devices if self.status == "available" else []
 
     def _probe(self) -> None:
@@ -94,7 +94,7 @@ class Backend:
 
 
 def describe(error: BaseException) -> str:
-    """Return what an error of third-party code says, even where its text cannot be had."""
+    """Return the text of an error of third-party code, also if its own conversion to text fails."""
     kind = type(error).__name__
     try:
         text = str(error)
@@ -123,12 +123,12 @@ _ATTRIBUTES: dict[str, type] = {
 def _examine(backend: str, opened: Iterable[Any]) -> list[Device]:
     """Return what a backend opened, as devices.
 
-    Raises an error that says what is wrong with one that is no device, or that could not be shown.
+    Raises an error that says what is wrong with one that is not a device, or that could not be shown.
     """
     devices: dict[str, Device] = {}
     for device in opened:
         if not isinstance(device, Device):
-            raise TypeError(f"it opened a {type(device).__name__}, which is no isokern.backend.Device")
+            raise TypeError(f"it opened a {type(device).__name__}, which is not an isokern.backend.Device")
         name: Any = device.name
         if not isinstance(name, str) or not re.fullmatch(rf"{re.escape(backend)}:\d+", name) or name in devices:
             raise ValueError(f"device {name!r}: names are {backend}:INDEX, each once")
@@ -186,10 +186,10 @@ class Register:
         InvalidArgument, which says what is allowed. `hook_version` is the one that the plug-in was written for, and
         `fingerprints` (operator → fingerprint of its attribute record) what native code was compiled against.
         `libraries` gives the paths that a C host links, the one with the verbs of isokern.h first; without it the
-        backend can be used from Python alone. `emulated` says that the devices imitate hardware: they compute where
-        they are named, and are never the default. `claims` is a file of the operators and dtypes that the devices may
-        not refuse, in the form of `isokern check --require`; `isokern check --claimed` holds them to it, and to
-        everything that is declared where there is no such file.
+        backend can be used from Python alone. `emulated` says that the devices imitate hardware: they compute only if
+        they are named, and are never the default. `claims` is a file of the operators and dtypes that the devices must
+        not refuse, in the form of `isokern check --require`; `isokern check --claimed` checks them, or without such a
+        file everything that is declared.
         """
         if hook_version != HOOK_VERSION:
             raise RuntimeError(
@@ -208,7 +208,7 @@ class Register:
     def operator(self, operator: Operator) -> None:
         """Register an operator that the plug-in declares; the conformance suite covers it.
 
-        It is withdrawn where the plug-in as a whole is quarantined.
+        It is withdrawn if the plug-in as a whole is quarantined.
         """
         register_operator(operator)
 

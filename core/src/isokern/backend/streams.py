@@ -76,8 +76,8 @@ class Recording(ABC):
 class Stream(ABC):
     """Work in order; `with stream:` makes it the thread's current one for its device.
 
-    `handle` is an integer by which `Device.stream_of` finds the stream: the address of what the backend made for it, or
-    a number of the stream's own where the backend made nothing.
+    `handle` is an integer by which `Device.stream_of` finds the stream: the address of the backend's object for it, or
+    a number of the stream's own if there is none.
     """
 
     def __init__(self, device: Place, handle: int | None = None) -> None:
@@ -96,7 +96,7 @@ class Stream(ABC):
         return self._of_thread.__dict__.get("recording")
 
     def scratch(self, need: Workspace) -> Buffer | None:
-        """Return scratch memory for a call that this thread makes on the stream now; None where the call needs none.
+        """Return scratch memory for a call that this thread makes on the stream now; None if the call needs none.
 
         It is shared with no other thread: the launches of two threads on one stream may alternate, and where calls run
         in the caller's thread they run at once. It is freed with the stream, or with the thread. A recording has
@@ -131,7 +131,7 @@ class Stream(ABC):
         event.synchronize()
 
     def copy_by_engine(self, target: BufferView, source: BufferView) -> bool:
-        """Enqueue a copy on an engine that works beside the kernels; False where the device has none for these two.
+        """Enqueue a copy on an engine that works while kernels run; False if the device has none for these two.
 
         `source` and `target` are of one shape and dtype, both in memory that the device reaches: its own, or pinned
         memory of the host.
@@ -171,7 +171,7 @@ class Stream(ABC):
             if self.recording is not recording:
                 raise InvalidArgument(
                     "capture",
-                    "the `with` block ends in another thread than it began in",
+                    "the `with` block ends in a different thread from the one that it began in",
                     hint="leave it where it began",
                 )
             del of_thread["recording"]
@@ -214,7 +214,7 @@ def current_stream(device: Place) -> Stream:
 
 
 def running_stream(device: Place) -> Stream | None:
-    """Return the thread's current stream, or None where the thread captures it."""
+    """Return the thread's current stream, or None if the thread captures it."""
     if not _current.__dict__:
         default: Stream = device.default_stream
         return default

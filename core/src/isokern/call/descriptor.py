@@ -50,7 +50,7 @@ class Descriptor:
     """An operator bound to layouts, attributes and a device.
 
     It is immutable: many threads may `calculate` with different tensors at once. `variant` is the kernel variant that
-    runs, `considered` every candidate with its answer. Where no variant takes the call, `fallback`, if given, makes its
+    runs, `considered` every candidate with its answer. If no variant takes the call, `fallback`, if given, makes its
     kernel (see `isokern.create`), and `made_of` names the operators that run. `aliasable` are the places of the inputs
     that an output may be, behind the outputs.
     """
@@ -141,7 +141,7 @@ class Descriptor:
 
     @property
     def facts(self) -> list[Facts | None]:
-        """What the tensors of a call are compared by, outputs first; None for an absent one."""
+        """The facts by which the tensors of a call are compared, outputs first; None for an absent one."""
         return self._expected
 
     @property
@@ -161,11 +161,11 @@ class Descriptor:
 
     @property
     def workspace_size(self) -> int:
-        """The exact bytes of scratch memory that a call needs; 0 where it needs none."""
+        """The exact bytes of scratch memory that a call needs; 0 if it needs none."""
         return self._space.size
 
     def alloc_workspace(self) -> Buffer | None:
-        """Allocate the `workspace` of a call, of the size, alignment and kind it needs; None where a call needs none.
+        """Allocate the `workspace` of a call, of the size, alignment and kind it needs; None if a call needs none.
 
         Its content is undefined. Calls that do not overlap may share it.
         """
@@ -186,11 +186,11 @@ class Descriptor:
     def prepack(self, name: str, tensor: Tensor, *, into: Buffer | None = None, stream: Stream | None = None) -> Tensor:
         """Return the tensor to call with as input `name`: `tensor` in the kernel's packed layout.
 
-        `name` is one of those that `create` was given as `prepacked`. The result is `tensor` itself where the kernel
-        has no packed layout for it (`packed_layouts`). Otherwise it is packed once, counted in `device.prepack_cache`,
-        and found again while it is in use, for the same tensor, by any descriptor that wants this layout; where `into`
-        is a buffer, it is packed into that each time. It does not follow later writes to `tensor`. It is complete when
-        this returns.
+        `name` is one of those that `create` was given as `prepacked`. The result is `tensor` itself if the kernel has
+        no packed layout for it (`packed_layouts`). Otherwise it is packed once, counted in `device.prepack_cache`, and
+        found again while it is in use, for the same tensor, by any descriptor that wants this layout; where `into` is a
+        buffer, it is packed into that each time. It does not follow later writes to `tensor`. It is complete when this
+        returns.
         """
         used = current_stream(self.device) if stream is None else stream
         check_stream(self.operator.name, used, self.device)
@@ -272,7 +272,7 @@ class Descriptor:
         return run
 
     def native_steps(self) -> list[NativeStep] | None:
-        """Return the calls of C that a call consists of (`Kernel.native_steps`); None where it is no such."""
+        """Return the C calls of which a call is a sequence (`Kernel.native_steps`); None if it is not."""
         return None if self._empty else self._kernel.native_steps()
 
     def _report(self, seconds: float) -> None:
@@ -336,7 +336,7 @@ class Descriptor:
         try:
             given = [t.facts for t in tensors]
             handles = [t.buffer.handle for t in tensors]
-        except AttributeError:  # an absent input, something that is no tensor, or a closed buffer
+        except AttributeError:  # an absent input, something that is not a tensor, or a closed buffer
             given, handles = self._inspect(tensors)
         if given != self._expected:  # equal facts are one object, so this compares identities
             self._inspect(tensors)
@@ -358,7 +358,7 @@ class Descriptor:
         return tensors, handles
 
     def _wrong_call(self, inputs: Any, outputs: Any) -> NoReturn:
-        """Raise the error that says which argument of a call is no sequence of tensors."""
+        """Raise the error that says which argument of a call is not a sequence of tensors."""
         name, given = ("inputs", inputs) if isinstance(outputs, (Tensor, list, tuple)) else ("outputs", outputs)
         raise InvalidArgument(
             self.operator.name, f"{name} is a {type(given).__name__}", allowed="a tensor or a list of tensors"

@@ -26,9 +26,9 @@ LEAST = 1 << 16  # bytes that are worth a file
 
 
 def keep_packed(source: Tensor, layout: PackedLayout, pack: Callable[[], Buffer]) -> Buffer:
-    """Return what `pack` makes of a tensor: in memory of a file, where that is asked for and possible.
+    """Return the result of `pack` for a tensor: in memory of a file, if that is requested and possible.
 
-    It is possible on devices that compute in the host's memory and tell versions of their kernels apart (`digest`).
+    It is possible on devices that compute in the host's memory and whose kernels have a version (`digest`).
     """
     device = source.device
     worth = device.memory.wraps and source.desc.is_contiguous and layout.nbytes >= LEAST
@@ -64,11 +64,11 @@ def _bytes(buffer: Buffer, start: int, nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 def _map(files: DiskCache, key: str, nbytes: int, device: Device) -> Buffer | None:
-    """Return a file's content as read-only memory of the device; None where there is no such file, or a damaged one."""
+    """Return a file's content as read-only memory of the device; None if it is missing or damaged."""
     path = files.path(key)
     if path is None:
         return None
     try:
         return from_numpy(np.memmap(path, np.uint8, "r", shape=(nbytes,)), device=device).buffer
-    except (OSError, ValueError):  # somebody cleared the folder just now
+    except (OSError, ValueError):  # the folder may have been cleared just now
         return None

@@ -1,7 +1,7 @@
 """Constant inputs, such as weights, in a kernel's packed layout: packed once, on request, and counted.
 
 A prepacked tensor is kept while it is in use. `create(…, prepacked=["w"])` says that w will be prepacked;
-`descriptor.prepack("w", w)` returns the tensor to call with. Where the kernel has no packed layout, that is w itself.
+`descriptor.prepack("w", w)` returns the tensor to call with. If the kernel has no packed layout, that is w itself.
 Otherwise it is a tensor of bytes whose own dtype names the layout and the tensor it was made from, so that a descriptor
 that wants another one refuses it.
 """
@@ -65,7 +65,7 @@ def pack_constant(
 ) -> Tensor:
     """Return `source` in the packed layout of the kernel's input at `position`, complete on return.
 
-    It lies in memory that the device's cache keeps while the tensor is in use, which may be that of a file
+    It is stored in memory that the device's cache keeps while the tensor is in use, which may be that of a file
     (`packed_files`), or in `into`.
     """
     layout, device = kernel.packed_layouts[position], source.device
@@ -89,7 +89,7 @@ def pack_constant(
 
 
 def _check_memory(device: Device, layout: PackedLayout, where: str, given: Any) -> Buffer:
-    """Return the caller's memory; InvalidArgument where it does not fit."""
+    """Return the caller's memory; InvalidArgument if it does not fit."""
     allowed = f"a buffer of {layout.nbytes} bytes on {device.name}, aligned to {ALIGNMENT}"
     if not isinstance(given, Buffer):
         raise InvalidArgument(where, f"into is a {type(given).__name__}", allowed=allowed)

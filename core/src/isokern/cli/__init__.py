@@ -30,7 +30,7 @@ class Commands(TyperGroup):
     """The sub-commands, found by module name, then among the plug-ins' groups; typed errors end as one line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the command; an IsokernError is one red line and exit code 2 (3 where a device is not available)."""
+        """Run the command; an IsokernError is one red line and exit code 2 (3 if a device is not available)."""
         try:
             return super().main(*args, **options)
         except IsokernError as error:
@@ -65,7 +65,7 @@ def _own() -> list[str]:
 
 @lru_cache(maxsize=1)  # so that complaints are made once
 def _groups() -> dict[str, Any]:
-    """Return the plug-ins' command groups by name; one that is not usable is left out with a complaint."""
+    """Return the plug-ins' command groups by name; leave out one that is not usable, with a line on stderr."""
     from ..backend.discovery import registry
     from ..backend.register import describe
 
@@ -101,10 +101,10 @@ app = typer.Typer(
 @app.callback(no_args_is_help=True)
 def _root(
     version: bool = typer.Option(
-        False, "--version", help="Print the version and end.", is_eager=True, callback=lambda v: _version(v)
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=lambda v: _version(v)
     ),
 ) -> None:
-    """One operator library for every device: what there is, why, how right and how fast."""
+    """One operator library for every device: list, explain, check and time its operators, and run models."""
 
 
 def _version(asked: bool) -> None:
@@ -116,10 +116,10 @@ def _version(asked: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code; 1 where what it prints cannot be written."""
+    """Run the command line and exit with its code; 1 if its output cannot be written."""
     open_closed_streams()
     if not faulthandler.is_enabled():
-        faulthandler.enable(2)  # where a plug-in's code crashes, the traceback has its file
+        faulthandler.enable(2)  # if a plug-in's code crashes, the traceback has its file
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A character that the terminal lacks is shown as '?', and the command goes on

@@ -19,59 +19,75 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 File = Annotated[Path, typer.Argument(help="A GGUF file; of a split one, any part.")]
-Device = Annotated[str | None, typer.Option("--device", help="The device; the default one where it is not given.")]
+Device = Annotated[str | None, typer.Option("--device", help="The device; else the default one.")]
 Activations = Annotated[
     str,
-    typer.Option("--activations", help="How activations meet quantised weights: float, or q8_0 for integer products."),
+    typer.Option(
+        "--activations", help="Activations in products with quantized weights: float, or q8_0 for integer dot products."
+    ),
 ]
 Prepack = Annotated[
     bool,
-    typer.Option("--prepack/--no-prepack", help="Bring weights into the device's own layout first, where it has one."),
+    typer.Option("--prepack/--no-prepack", help="Convert weights once to the layout that the device's kernels prefer."),
 ]
 Cache = Annotated[str, typer.Option("--cache", help="Element type of the KV cache: F32, F16, BF16, Q8_0 or Q4_0.")]
 Drafts = Annotated[
-    int, typer.Option("--drafts", help="Tokens at most that a step tries in advance, as they followed before.")
+    int,
+    typer.Option("--drafts", help="At most so many draft tokens a step, copied from what followed earlier; 0: off."),
 ]
-Context = Annotated[int | None, typer.Option("--context", help="Positions of the cache; the model's own.")]
-Temperature = Annotated[float, typer.Option("--temperature", help="0 takes the likeliest token.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Draw among that many; 0 for all.")]
-TopP = Annotated[float, typer.Option("--top-p", help="Draw among the fewest that weigh this share.")]
-MinP = Annotated[float, typer.Option("--min-p", help="Draw among those of this share of the likeliest.")]
-Penalty = Annotated[float, typer.Option("--penalty", help="Repetition penalty; 1 for none.")]
+Context = Annotated[
+    int | None, typer.Option("--context", help="Positions of the KV cache; else the model's context length.")
+]
+Temperature = Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 takes the likeliest token.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many likeliest tokens; 0: all.")]
+TopP = Annotated[
+    float,
+    typer.Option("--top-p", help="Sample from the fewest likeliest tokens whose probabilities sum to this; 1: all."),
+]
+MinP = Annotated[
+    float,
+    typer.Option("--min-p", help="Sample from tokens with at least this fraction of the highest probability; 0: all."),
+]
+Penalty = Annotated[float, typer.Option("--penalty", help="Repetition penalty; 1: none.")]
 Frequency = Annotated[
-    float, typer.Option("--frequency-penalty", help="Taken from a token's logit for each time that it was there.")
+    float, typer.Option("--frequency-penalty", help="Subtract this from a token's logit for each earlier occurrence.")
 ]
-Presence = Annotated[float, typer.Option("--presence-penalty", help="Taken once from the logits of earlier tokens.")]
+Presence = Annotated[
+    float, typer.Option("--presence-penalty", help="Subtract this once from the logit of each token that occurred.")
+]
 Typical = Annotated[
-    float, typer.Option("--typical", help="Draw among the most typical that weigh this share; 1 for all.")
+    float,
+    typer.Option("--typical", help="Sample from the most typical tokens whose probabilities sum to this; 1: all."),
 ]
 Order = Annotated[
     str | None,
     typer.Option(
-        "--order", help="The order of temperature, top_k, top_p, min_p and typical, with commas; llama.cpp for its own."
+        "--order",
+        help="The order of temperature, top_k, top_p, min_p, typical, by commas; llama.cpp: as llama.cpp has it.",
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", help="The same seed draws the same tokens from the same logits, on every device.")
+    int, typer.Option("--seed", help="Seed of sampling: the same logits give the same tokens, on every device.")
 ]
-Stop = Annotated[list[str] | None, typer.Option("--stop", help="Text before which to end; may be given repeatedly.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="Stop before this string; repeatable.")]
 LogitBias = Annotated[
     list[str] | None,
-    typer.Option("--logit-bias", help="TOKEN=NUMBER, added to the logit of a token's id; -inf rules it out."),
+    typer.Option("--logit-bias", help="TOKEN_ID=NUMBER: add the number to the token's logit; -inf excludes the token."),
 ]
 
 
 GrammarFile = Annotated[
     Path | None,
-    typer.Option("--grammar", help="A file with a grammar that the text follows: .lark, .regex, or llama.cpp's GBNF."),
+    typer.Option("--grammar", help="A grammar file that the output has to match: .lark, .regex, or llama.cpp's GBNF."),
 ]
 JsonSchema = Annotated[
-    Path | None, typer.Option("--json-schema", help="A file with a JSON schema that the text follows; {} is any JSON.")
+    Path | None,
+    typer.Option("--json-schema", help="A file with a JSON schema that the output has to match; {} is any JSON."),
 ]
 
 
 def read_order(order: str | None) -> tuple[str, ...]:
-    """Return the order of the rules of sampling."""
+    """Return the order in which the sampling filters are applied."""
     from ..llm.sampling import FUSED, LLAMA_CPP
 
     if order is None:
@@ -80,7 +96,7 @@ def read_order(order: str | None) -> tuple[str, ...]:
 
 
 def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:
-    """Return the grammar of one of both options, if one is given."""
+    """Return the grammar of the option that is given, or None."""
     from ..llm.grammar import Grammar
 
     if grammar is not None and schema is not None:
@@ -97,7 +113,7 @@ def read_grammar(grammar: Path | None, schema: Path | None) -> Grammar | None:
 
 
 def load(path: Path, device: str | None, activations: str, silent: bool, prepack: bool = True) -> Any:
-    """Load the model, with a progress bar on stderr where that is a terminal."""
+    """Load the model, with a progress bar on stderr if that is a terminal."""
     from ..llm.model import Model
 
     if not path.exists():
@@ -107,7 +123,7 @@ def load(path: Path, device: str | None, activations: str, silent: bool, prepack
 
 
 def read_bias(given: list[str] | None) -> dict[int, float]:
-    """Return the logit bias by token of the option's values."""
+    """Return token id → bias from the values of --logit-bias."""
     found = {}
     for pair in given or []:
         token, _, value = pair.partition("=")
@@ -121,7 +137,7 @@ def read_bias(given: list[str] | None) -> dict[int, float]:
 
 
 def with_room(make: Callable[[], T], option: str = "--context") -> T:
-    """Return what `make` returns; where memory is short, the error tells of the option of the cache's length."""
+    """Return what `make` returns; if memory runs out, the error names the option for the length of the cache."""
     try:
         return make()
     except OutOfMemory as error:

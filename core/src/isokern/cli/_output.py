@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # a command that shows no table does not wait for it
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else there.")]
 MOST_COLUMNS = 10_000
-WIDE = 200  # columns where the output is no terminal, so that long lines are not folded early
+WIDE = 200  # columns if the output is not a terminal, so that long lines are not folded early
 
 
 def console(stderr: bool = False) -> Console:
     """Return a console on stdout or stderr for people, with or without a terminal.
 
-    It prints text as it is: `x[batch]`, `[/b]` and `:a:` are no markup, wherever they come from. What has a style is a
+    It prints text as it is: `x[batch]`, `[/b]` and `:a:` are never markup. Text with a style is a
     `rich.text.Text`.
     """
     from rich.console import Console
@@ -65,7 +65,7 @@ def note(message: str) -> None:
 
 @contextlib.contextmanager
 def progress(steps: int, out: Console | None = None) -> Iterator[Callable[[str], None]]:
-    """Show a bar of so many steps on stderr while a block runs, where that is a terminal.
+    """Show a bar of so many steps on stderr while a block runs, if that is a terminal.
 
     The block calls the function that it is given with the name of each step as it begins.
     """
@@ -127,7 +127,7 @@ def quiet(active: bool) -> Iterator[None]:
             descriptor = sys.__stdout__.fileno() if sys.__stdout__ is not None else -1
             kept = os.dup(descriptor)
             os.dup2(2, descriptor)
-        except (OSError, ValueError):  # no such descriptor: an embedded interpreter, a closed stream
+        except (OSError, ValueError):  # the stream has no descriptor: an embedded interpreter, a closed stream
             yield
             return
         try:

@@ -1,4 +1,4 @@
-"""What the plug-ins' commands for kernels of one's own share: the group, and arguments that are numbers and arrays."""
+"""The parts that the plug-ins' commands for your own kernels share: the group, and arguments of numbers and arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 KINDS = "a number, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy, or zeros:float32[8,4]:saved.npy"
 MAX_SEED = 2**63 - 1  # and a thousand seeds behind it are numbers of 64 bits, too
 Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro; repeatable.")]
-Include = Annotated[list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Where headers are; repeatable.")]
+Include = Annotated[list[Path] | None, typer.Option("-I", metavar="FOLDER", help="A folder with headers; repeatable.")]
 _DTYPES = {d.name: d.numpy for d in ALL if d.numpy is not None and d.numpy.isbuiltin == 1} | {"BF16": np.dtype("u2")}
 
 
@@ -43,19 +43,19 @@ class KernelCommands(TyperGroup):
 
 @dataclass(eq=False)
 class Argument:
-    """One argument of a kernel: a number, an array that may be saved after the launch, or null, which is neither."""
+    """One argument of a kernel: a number, an array that may be saved after the launch, or null."""
 
     text: str
     number: int | float | None = None
     array: Array | None = None
-    written: bool = True  # no: memory that nobody has written
+    written: bool = True  # False for uninitialized memory
     save: str = ""
 
 
 def parse_argument(text: str, allowed: str = KINDS) -> Argument:
-    """Return an argument of the command line; raise InvalidArgument, with what is allowed, where it is none.
+    """Parse an argument of the command line; raise InvalidArgument, with what is allowed, if it is malformed.
 
-    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), `float32[8,4]:y.npy` (memory that nobody
+    `3`, `2.5`, `null`, `x.npy` (input), `x.npy:y.npy` (input, saved to y.npy), `float32[8,4]:y.npy` (memory that is not
     has written, saved to y.npy) or `zeros:float32[8,4]:y.npy`.
     """
     if text == "null":
@@ -87,7 +87,7 @@ def parse_argument(text: str, allowed: str = KINDS) -> Argument:
 
 
 def load_array(path: str) -> Array:
-    """Return the array of a .npy file; raise OSError, or ValueError where it holds something else."""
+    """Return the array of a .npy file; raise OSError, or ValueError if it holds something else."""
     try:
         array = np.load(path)
     except (EOFError, ValueError):  # what NumPy says then is about pickles
@@ -98,7 +98,7 @@ def load_array(path: str) -> Array:
 
 
 def save_array(path: str, array: Array) -> None:
-    """Save an array, and say so."""
+    """Save an array, and print its path."""
     try:
         np.save(path, array)
     except OSError as error:
@@ -110,7 +110,7 @@ def compiler_options(define: Sequence[str] | None, include: Sequence[Path] | Non
     """Return the compiler's options for macros and folders of headers."""
     for folder in include or []:
         if not folder.is_dir():
-            raise InvalidArgument("run", f"-I {folder}: there is no such folder", allowed="a folder with headers")
+            raise InvalidArgument("run", f"-I {folder}: the folder does not exist", allowed="a folder with headers")
     for macro in define or []:
         if not re.fullmatch(r"[A-Za-z_]\w*(=.*)?", macro, re.S):
             raise InvalidArgument("run", f"-D {macro}", allowed="NAME or NAME=VALUE")

@@ -16,22 +16,24 @@ FAILED = 1
 
 
 def accuracy(
-    device: Annotated[list[str], typer.Option("--device", help="The device, or devices: repeat the option.")],
-    op: Annotated[list[str] | None, typer.Option("--op", help="These operators alone: repeat the option.")] = None,
+    device: Annotated[list[str], typer.Option("--device", help="A device, repeatable.")],
+    op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
     part: Annotated[
         str,
-        typer.Option("--slice", metavar="N/M", help="The part of all F32 that functions of one number are tried on."),
+        typer.Option(
+            "--slice", metavar="N/M", help="The part of all F32 numbers on which unary functions are measured."
+        ),
     ] = "1/4096",
-    cases: Annotated[bool, typer.Option("--cases/--no-cases", help="Measure the quick cases, too.")] = True,
+    cases: Annotated[bool, typer.Option("--cases/--no-cases", help="Also measure the quick cases.")] = True,
     against: Annotated[
-        Path | None, typer.Option("--against", help="A table; exit with 1 where an error is larger than in it.")
+        Path | None, typer.Option("--against", help="A table; exit with 1 if an error is larger than in it.")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", help="Write the table: rows of other devices in it stay.")
+        Path | None, typer.Option("--write", help="Write the table; it keeps the rows of other devices.")
     ] = None,
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="With --write: keep larger errors that the table has, as of another processor."),
+        typer.Option("--merge", help="With --write: keep the table's error if it is larger, as on another CPU."),
     ] = False,
     reason: Annotated[
         str, typer.Option("--reason", help="Why errors grew that --write raises: a sentence for the table.")
@@ -41,9 +43,9 @@ def accuracy(
     """Measure the errors of results in ULP, over the quick cases and over a sweep of numbers.
 
     A ULP is the distance to the next number of the dtype; a correctly rounded result is at most 0.5 off. The exact
-    values are the declarations' references in float64; those of functions of one number are computed with 40 digits for
-    F64, and where float64 cancels. Exits with 1 where a result is beyond what its declaration allows, or less exact
-    than in the table that --against names.
+    values are the declarations' references in float64; those of unary functions are computed with 40 digits for F64,
+    and if float64 cancels. Exits with 1 if an error is larger than its declaration allows, or than in the table of
+    --against.
     """
     from ..backend.discovery import device as find_device
     from ..conformance import accuracy as measuring
@@ -54,7 +56,7 @@ def accuracy(
     sweep = Part.parse("--slice", part)
     operators = [find(name) for name in dict.fromkeys(op)] if op else list(all_operators())
     rows: list[Any] = []
-    load_mpmath()  # what cannot work is said before hours of measuring
+    load_mpmath()  # fails now if it is missing, and not after hours of measuring
     for option, given in (("--reason", reason), ("--merge", merge)):
         if given and not write:
             raise InvalidArgument(option, "without a table", hint="it is for the one that --write FILE names")
@@ -86,12 +88,12 @@ def accuracy(
     for line in worse:
         complain(line)
     if worse:
-        note("where a larger error is meant, write the table again: --write FILE --reason 'why it is less exact'")
+        note("to accept a larger error, write the table again: --write FILE --reason 'why it is less exact'")
         raise typer.Exit(FAILED)
 
 
 def _write(path: Path, rows: list[Any], before: dict[Any, Any], reason: str) -> None:
-    """Write the table, which had the rows `before`; a row that grew needs a reason."""
+    """Write the table, which had the rows `before`; an error that grew needs a reason."""
     from ..conformance import accuracy as measuring
 
     without = measuring.keep_reasons(rows, before, reason)

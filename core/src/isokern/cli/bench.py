@@ -1,4 +1,4 @@
-"""`isokern bench`: time calls of operators or programs, beside the machine's measured limits and other libraries."""
+"""`isokern bench`: time calls of operators or programs, with the machine's measured limits and other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def bench(
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="An operator, repeatable; else every one.")] = None,
     against: Annotated[
-        list[str] | None, typer.Option("--against", help="A device to time beside it in the same rounds, repeatable.")
+        list[str] | None,
+        typer.Option("--against", help="A device to compare with, timed in the same rounds; repeatable."),
     ] = None,
     size: Annotated[
         str,
@@ -42,18 +43,18 @@ def bench(
         typer.Option(
             "--graph",
             metavar="MODEL",
-            help="Time a model's program instead, beside ONNX Runtime where that is installed.",
+            help="Time a model's program instead, compared with ONNX Runtime if that is installed.",
         ),
     ] = None,
     lowered: Annotated[
         bool,
-        typer.Option("--lowered", help="Time each call beside the same made of the operators that it consists of."),
+        typer.Option("--lowered", help="Compare each call with the same call decomposed into other operators."),
     ] = False,
-    calls: Annotated[bool, typer.Option("--calls", help="Measure what a call costs from Python instead.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", help="Time for each thing that is timed.", min=0.001)] = 0.05,
+    calls: Annotated[bool, typer.Option("--calls", help="Measure the overhead of a call from Python instead.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", help="How long to time each call.", min=0.001)] = 0.05,
     json: Json = False,
 ) -> None:
-    """Time operators, beside NumPy and the limits of this machine.
+    """Time operators, compared with NumPy and the limits of this machine.
 
     Prints the time of a call, GB/s or GFLOP/s, its share of this machine's copy bandwidth or multiply-add peak, and
     NumPy's time, all from one run.
@@ -146,7 +147,7 @@ def _cases(
 def _dtypes(op: Operator, given: str | None, named: bool) -> list[DType]:
     """Return the dtypes to time.
 
-    One that an operator does not take is an error where the operator is named, else it is passed over.
+    One that an operator does not take is an error if the operator is named, else it is skipped.
     """
     from .. import dtypes
     from ..declare.samples import principal

@@ -1,4 +1,4 @@
-"""`isokern chat`: a dialogue with a GGUF model on any device, by its chat template."""
+"""`isokern chat`: chat with a GGUF model on any device, in the format of its chat template."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ HELP = (
 
 def chat(
     model: File,
-    system: Annotated[str | None, typer.Option("--system", help="What the model is told first.")] = None,
+    system: Annotated[str | None, typer.Option("--system", help="The system prompt.")] = None,
     template: Annotated[
         str | None,
-        typer.Option("--template", help="The name of a known template, or a file with one; the model's own."),
+        typer.Option("--template", help="The name of a known template, or a file with one; else the model's."),
     ] = None,
     device: Device = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Tokens of an answer at most; the room in the cache.")
+        int | None,
+        typer.Option("--max-tokens", help="At most so many tokens an answer; else as many as fit in the cache."),
     ] = None,
     temperature: Temperature = 0.8,
     top_k: TopK = 40,
@@ -74,7 +75,7 @@ def chat(
     context: Context = None,
     forget: Annotated[
         bool,
-        typer.Option("--forget", help="Forget the oldest messages where there is no room for an answer."),
+        typer.Option("--forget", help="Forget the oldest messages if the cache has no space for an answer."),
     ] = False,
     cache: Cache = "F16",
     activations: Activations = "float",
@@ -83,7 +84,7 @@ def chat(
 ) -> None:
     """Answer what is typed, line by line; the answers go to stdout, all else to stderr.
 
-    Ends with the rates of all answers. Ctrl-C ends an answer, and at the prompt the dialogue.
+    Ends with the rates of all answers. Ctrl-C ends the answer, or, at the prompt, the chat.
     """
     from ..llm.chat import Chat
     from ..llm.drawing import Drawing
@@ -112,7 +113,7 @@ def chat(
             break
         if said == "/reset":
             talk.reset()
-            note("The dialogue begins again.")
+            note("The chat begins again.")
         elif said == "/help":
             note(HELP)
         elif said.strip():
@@ -121,7 +122,7 @@ def chat(
 
 
 def _answer(talk: Any, said: str) -> None:
-    """Write the answer to one message; an error leaves the dialogue as it was."""
+    """Write the answer to one message; an error leaves the chat as it was."""
     try:
         for piece in note_warnings(lambda: with_room(lambda: talk.say(said))):
             typer.echo(piece, nl=False)
@@ -135,7 +136,7 @@ def _answer(talk: Any, said: str) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield what is typed: lines, joined where they go on."""
+    """Yield each message: a line, or several that are joined if they are marked so."""
     lines = _lines()
     for line in lines:
         said = line
@@ -153,7 +154,7 @@ def _messages() -> Iterator[str]:
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines of standard input; where that is a terminal, with a prompt on stderr before each."""
+    """Yield the lines of standard input; if that is a terminal, write a prompt to stderr before each."""
     shown = sys.stdin.isatty()
     while True:
         if shown:

@@ -33,7 +33,7 @@ SHOWN = 40  # kinds of failures, or reasons of refusals, that are printed one by
 
 
 class Aspect(str, Enum):
-    """What is judged."""
+    """The part of a device that is judged."""
 
     KERNELS = "kernels"
     RUNTIME = "runtime"
@@ -41,7 +41,7 @@ class Aspect(str, Enum):
 
 
 class _Enough(Exception):
-    """Raised to stop: there are as many failures as are wanted, or the time is over."""
+    """Raised to stop the run: --max-fail or --budget is reached."""
 
 
 class _Ended(BaseException):
@@ -51,119 +51,130 @@ class _Ended(BaseException):
 def check(
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", "-d", help="Device to judge, repeatable; all available ones by default."),
+        typer.Option("--device", "-d", help="A device to judge, repeatable; else all that are available."),
     ] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="Only this operator, repeatable.")] = None,
     part: Annotated[
         Aspect | None,
         typer.Option(
             "--part",
-            help="The operators' results, or memory, streams, capture, workspaces, claims and threads; without it all,"
-            " or the operators' alone if operators are named.",
+            help="kernels: the operators' results; runtime: memory, streams, capture, workspaces, claims and threads."
+            " By default all, or kernels if operators are named.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A representative part: every operator and dtype.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only a representative part of the cases: every operator and dtype.")
+    ] = False,
     small: Annotated[
         bool,
-        typer.Option(
-            "--small", help="Without large tensors, which give many threads work: for simulators of every access."
-        ),
+        typer.Option("--small", help="Leave out large tensors: for simulators and checkers of every memory access."),
     ] = False,
     require: Annotated[
         str | None,
         typer.Option(
             "--require",
             metavar="FILE",
-            help="(operator, dtype) pairs that must run, one a line; `all` for every declared one.",
+            help="A file with the (operator, dtype) pairs that must run, one a line; or `all` that are declared.",
         ),
     ] = None,
     claimed: Annotated[
         bool,
         typer.Option(
-            "--claimed", help="What the backend claims must run, with its own kernels: the pairs of its list, else all."
+            "--claimed",
+            help="The pairs in the backend's claims.txt, or all without one, must run with its own kernels.",
         ),
     ] = False,
     case: Annotated[
         list[str] | None,
-        typer.Option(
-            "--case", help="Only the case of this id, or those that match it as a pattern with *; repeatable."
-        ),
+        typer.Option("--case", help="Only the case with this id, or cases that match a pattern with *; repeatable."),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("-j", "--jobs", min=0, help="Worker processes; 0: one a processor, at most 4.")
+        int, typer.Option("-j", "--jobs", min=0, help="Worker processes; 0: one a CPU core, at most 4.")
     ] = 0,
     isolation: Annotated[
-        bool, typer.Option("--isolation/--no-isolation", help="Run cases in workers, so that a crash costs one case.")
+        bool,
+        typer.Option(
+            "--isolation/--no-isolation", help="Run cases in worker processes, so that a crash costs only one case."
+        ),
     ] = True,
     patience: Annotated[
         float,
-        typer.Option(
-            min=1, max=LONGEST_PATIENCE, help="Seconds that a case may take before its worker counts as hung."
-        ),
+        typer.Option(min=1, max=LONGEST_PATIENCE, help="Seconds after which a case counts as hung."),
     ] = 300,
-    first: Annotated[bool, typer.Option("-x", "--first", help="End at the first failure.")] = False,
-    max_fail: Annotated[int | None, typer.Option(min=1, metavar="N", help="End at the N-th failure.")] = None,
+    first: Annotated[bool, typer.Option("-x", "--first", help="Stop at the first failure.")] = False,
+    max_fail: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop at the N-th failure.")] = None,
     budget: Annotated[
         float | None,
         typer.Option(
-            min=1, metavar="SECONDS", help="End with the first case after this time, and say what was not run."
+            min=1,
+            metavar="SECONDS",
+            help="Stop after the first case that ends later than this, and list what was not run.",
         ),
     ] = None,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="N/M", help="Only the N-th of M parts of the chosen cases, by operator: for M machines."),
+        typer.Option(
+            metavar="N/M", help="Only the N-th of M parts of the chosen cases, split by operator: for M machines."
+        ),
     ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Only the cases of operators without a proof for this checkout in FILE; what passes is added to it.",
+            help="Skip operators that FILE proves for this checkout; add a proof of each that passes.",
         ),
     ] = None,
     proof: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The name of these proofs in the ledger; else that of the device's backend."),
+        typer.Option(metavar="NAME", help="The name of the new proofs in the ledger; else the name of the backend."),
     ] = None,
     findings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where a checker writes what it finds: then nothing is proved."),
+        typer.Option(
+            metavar="FILE", help="The file to which a checker writes its findings: if it has any, nothing is proved."
+        ),
     ] = None,
     condition: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="What these proofs also depend on, such as NAME=VALUE, repeatable; else the settings that are set.",
+            help="A further condition of the proofs, such as NAME=VALUE, repeatable; else the settings that are set.",
         ),
     ] = None,
     recheck: Annotated[
         float | None,
         typer.Option(
-            min=0, max=100, metavar="PERCENT", help="Also a drawn part of what the ledger proves, to see that it holds."
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            help="Also run a random part of the proved cases, to see that the proofs hold.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="What --recheck draws by.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="The random seed of --recheck.")] = 0,
     expected_failures: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Case ids or patterns known to fail, a line each: PATTERN # why. If one passes, the check fails.",
+            help="Cases that are known to fail, by id or pattern: PATTERN # why. If one passes, the check fails.",
         ),
     ] = None,
     report: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Write the outcomes to a .jsonl, .xml (JUnit), .md or .html; repeatable."),
+        typer.Option(
+            metavar="FILE", help="Write the outcomes to a .jsonl, .xml (JUnit), .md or .html file; repeatable."
+        ),
     ] = None,
     times: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="What `isokern bench --json` printed: a column of the .html report."),
+        typer.Option(metavar="FILE", help="The output of `isokern bench --json`, as a column of the .html report."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the ids of the cases and run none.")] = False,
     json: Json = False,
 ) -> None:
     """Judge devices: their kernels by the declarations of the operators, and their runtime.
 
-    Exits with 0 when cases ran and none failed, or when the ledger proves all of them, 1 for a failure, 3 for no such
-    device, 4 when no case ran. Ctrl-C and SIGTERM end it like --budget, with reports, and exit with 130 and 143.
+    Exits with 0 if cases ran and none failed, or if the ledger proves all of them, 1 for a failure, 3 for an unknown
+    device, 4 if no case ran. Ctrl-C and SIGTERM stop it like --budget, with reports; it exits with 130 and 143.
     """
     from ..backend.discovery import device as find_device, devices
     from ..conformance.expected_failures import ExpectedFailures
@@ -275,7 +286,7 @@ def check(
         complain(f"no case ran: {refused if any(r.count for r in reports) else none}")
         code = NO_CASE
     if any(o.id == ENDS for r in reports for o in r.failures):
-        note("this process has such a device open, too: it ends without the threads and functions at exit")
+        note("this process also has such a device open: it ends without the threads and functions at exit")
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -314,7 +325,7 @@ def _open_ledger(
     findings: Path | None,
     conditions: Sequence[str] | None,
 ) -> dict[str, Proofs]:
-    """Return the proofs of each device; says which lines of the file are ignored."""
+    """Return the proofs of each device; print which lines of the file are ignored."""
     from ..conformance.ledger import Ledger
     from ..conformance.proofs import Proofs, find_tree
 
@@ -330,7 +341,7 @@ def _open_ledger(
 
 
 def _select_unproved(proofs: Proofs, recheck: float | None, seed: int) -> list[Item]:
-    """Return the cases that the ledger does not prove, and a drawn part of those that it does."""
+    """Return the cases that the ledger does not prove, and a random part of those that it does."""
     note(proofs.describe())
     drawn = proofs.draw(recheck, seed) if recheck else []
     if drawn:
@@ -465,7 +476,7 @@ def _matrix(report: Report) -> None:
     columns, found = report.tabulate()
     rows = [[operator, *(Text(text, _STYLES.get(kind, "")) for text, kind in cells)] for operator, cells in found]
     table(
-        f"{report.device}: cases passed by operator and dtype (~ made of others, ✗ failed, - refused)",
+        f"{report.device}: cases passed by operator and dtype (~ decomposed, ✗ failed, - refused)",
         ["operator", *columns],
         rows,
         right=columns,

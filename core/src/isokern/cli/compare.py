@@ -12,17 +12,17 @@ from ..status import InvalidArgument
 from ._output import Json, console, emit
 
 FAILED = 1
-LESS_EXACT = 0.05  # of the allowed error: a smaller difference between two runs says nothing
+LESS_EXACT = 0.05  # as a part of the allowed error: a smaller difference between two runs says nothing
 
 
 def compare(
     old: Annotated[str, typer.Argument(help="A report that `isokern check --report FILE.jsonl` wrote.")],
-    new: Annotated[str, typer.Argument(help="Another one.")],
+    new: Annotated[str, typer.Argument(help="A later report.")],
     json: Json = False,
 ) -> None:
     """Compare two reports: cases that fail now, that pass now, that are gone or new, and results that are less exact.
 
-    Exits with 1 where a case fails that did not, or is refused that was computed.
+    Exits with 1 if a case fails that did not, or is refused that was computed.
     """
     document = find_differences(read_outcomes(old), read_outcomes(new))
     if json:
@@ -47,7 +47,7 @@ def read_outcomes(path: str) -> dict[str, dict[str, Any]]:
 
 
 def _read_outcome(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is compared of an outcome: texts, and a number that infinity is the text of."""
+    """Return the fields of an outcome that are compared: strings, and a number, whose infinity is a string."""
     return {"verdict": str(found["verdict"]), "detail": str(found["detail"]), "share": float(found["share"])}
 
 

@@ -35,7 +35,7 @@ def config(
 
 
 def flags(backend: str) -> dict[str, Any]:
-    """Return the words of each kind of flag; InvalidArgument where the backend is reached from Python alone."""
+    """Return the flags by kind; raise InvalidArgument if the backend can only be reached from Python."""
     from ..backend.discovery import backends
 
     libraries = {b.name: b.libraries() for b in backends() if b.libraries is not None}

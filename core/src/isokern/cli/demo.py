@@ -17,10 +17,8 @@ FAILED = 1
 
 
 def demo(
-    device: Annotated[str, typer.Option("--device", help="A device, or 'all' that are available.")] = "all",
-    batch: Annotated[
-        int | None, typer.Option("--batch", help="Images at a time; all at once where it is not given.")
-    ] = None,
+    device: Annotated[str, typer.Option("--device", help="A device, or 'all' for all that are available.")] = "all",
+    batch: Annotated[int | None, typer.Option("--batch", help="Images in a batch; else all at once.")] = None,
     json: Json = False,
 ) -> None:
     """Classify 450 held-out images of handwritten digits; exit 1 if a device gets less than 96 % right."""
@@ -45,7 +43,7 @@ def demo(
 def run(device: str, batch: int | None) -> list[Classification]:
     """Return one outcome for each device; of `all`, those that lack an operator are noted and left out.
 
-    Where none is left, that is an error.
+    If none remains, that is an error.
     """
     from ..backend.discovery import device as find_device, devices
     from ..demo.network import classify
@@ -53,7 +51,7 @@ def run(device: str, batch: int | None) -> list[Classification]:
     if device != "all":
         return [classify(find_device(device), batch)]
     outcomes, refused = [], []
-    for candidate in devices() or [find_device(None)]:  # where there is none, this raises with every backend's reason
+    for candidate in devices() or [find_device(None)]:  # without devices, this raises with every backend's reason
         try:
             outcomes.append(classify(candidate, batch))
         except NotImplementedOnDevice as error:

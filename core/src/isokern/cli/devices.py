@@ -55,7 +55,7 @@ def _facts(device: Device) -> dict[str, Any]:
 
 
 def _count(device: Device) -> dict[str, int]:
-    """Return how many operators the device has a kernel for, are made of others, and are not there.
+    """Return how many operators the device has a kernel for, how many it decomposes, and how many it lacks.
 
     It is asked about the first sample of each, in its first dtypes.
     """
@@ -91,7 +91,7 @@ def _row(
 
 
 def _say_count(count: dict[str, int]) -> str:
-    more = ((count["lowered"], "made of others"), (count["missing"], "missing"))
+    more = ((count["lowered"], "decomposed"), (count["missing"], "missing"))
     return ", ".join([f"{count['kernels']} by its kernels", *(f"{n} {text}" for n, text in more if n)])
 
 

@@ -20,10 +20,12 @@ ALLOWED = f"OPERATOR {GRAMMAR} ATTRIBUTE=VALUE, as 'softmax x=F32[2,3] axis=1'"
 def explain_call(
     call: Annotated[
         list[str],
-        typer.Argument(help=f"The operator, then tensors {GRAMMAR} and attributes NAME=VALUE; one text or several."),
+        typer.Argument(
+            help=f"The operator, then tensors {GRAMMAR} and attributes NAME=VALUE; one argument or several."
+        ),
     ],
     device: Annotated[
-        str | None, typer.Option("--device", help="Also the variant and the workspace of this device.")
+        str | None, typer.Option("--device", help="Also show this device's variant and workspace.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -45,7 +47,7 @@ def explain_call(
 
 
 def _split(call: list[str]) -> list[str]:
-    """Return the words of a call, at least one, whether they came as one text or as several."""
+    """Return the words of a call, at least one, whether they came as one argument or as several."""
     try:
         words = [word for part in call for word in shlex.split(part)]
     except ValueError as error:  # a quotation mark without its counterpart
@@ -125,9 +127,7 @@ def _show(document: dict[str, Any]) -> None:
         out.print(f"read before they are written: {', '.join(document['inout'])}")
     if document["constants"]:
         out.print(f"may come in a packed layout: {', '.join(document['constants'])}")
-    out.print(
-        "a primitive" if document["primitive"] else f"made of others: isokern graph decompositions {document['op']}"
-    )
+    out.print("a primitive" if document["primitive"] else f"decomposed: isokern graph decompositions {document['op']}")
     asked = document.get("device")
     if asked is not None and asked["variant"] is None:
         out.print(asked["reason"], soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`isokern generate`: text that a language model writes after a prompt, on any device."""
+"""`isokern generate`: continue a prompt with a language model, on any device."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from ._output import Json, emit, note, quiet
 
 def generate(
     model: File,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="What the text begins with.")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", help="The text to continue.")] = None,
     prompt_file: Annotated[
-        Path | None, typer.Option("--prompt-file", help="A file in UTF-8 with the prompt; - is standard input.")
+        Path | None, typer.Option("--prompt-file", help="A UTF-8 file with the prompt; - is standard input.")
     ] = None,
     special: Annotated[
-        bool, typer.Option("--special", help="Texts of control tokens in the prompt are these tokens.")
+        bool, typer.Option("--special", help="Read control tokens in the prompt, such as <s>, as tokens.")
     ] = False,
     device: Device = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")] = 100,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Generate at most so many tokens.")] = 100,
     temperature: Temperature = 0.8,
     top_k: TopK = 40,
     top_p: TopP = 0.95,
@@ -71,18 +71,20 @@ def generate(
     context: Context = None,
     keep: Annotated[
         int | None,
-        typer.Option("--keep", help="Go on when the cache is full: so many first tokens stay, half of the others go."),
+        typer.Option(
+            "--keep", help="When the cache is full, keep this many first tokens, drop half of the others, and go on."
+        ),
     ] = None,
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
     drafts: Drafts = 0,
     bandwidth: Annotated[
-        bool, typer.Option("--bandwidth", help="Measure the memory bandwidth, and tell decode's share of it.")
+        bool, typer.Option("--bandwidth", help="Measure the memory bandwidth, and print the share that decoding uses.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write what follows the prompt: of --prompt, --prompt-file, or standard input.
+    """Continue a prompt, from --prompt, --prompt-file, or standard input.
 
     Rates and memory go to stderr, or with --json to stdout.
     """
@@ -135,7 +137,7 @@ def generate(
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:
-    """Return the prompt, which stands in one of three places."""
+    """Return the prompt, from the option, the file, or standard input."""
     if prompt is not None and file is not None:
         raise InvalidArgument("generate", "--prompt and --prompt-file", allowed="one of them")
     if prompt is not None:

@@ -1,4 +1,4 @@
-"""`isokern graph`: a model's operators, and what a device makes of them."""
+"""`isokern graph`: show a model's operators, as built, after passes, and compiled for a device."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (a step of one token), an"
+        help="A model that comes with Isokern (digits, llama, mlp, resnet18), a GGUF file (its step for one token), an"
         " ONNX file, or a Python file that defines model().",
     ),
 ]
 Passes = Annotated[
-    str | None, typer.Option("--passes", help="Passes in their order, separated by commas; the usual ones by default.")
+    str | None, typer.Option("--passes", help="Passes in their order, separated by commas; else the default pipeline.")
 ]
 GGUF, ONNX = ".gguf", ".onnx"
 graph = typer.Typer(
-    help="Graphs of operators: print them, and see what a device makes of them.",
+    help="Print, draw and export graphs of operators, and explain how a device runs them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -59,18 +59,18 @@ def lower(model: Name, passes: Passes = None, dim: Dims = None) -> None:
 @graph.command()
 def export(
     model: Name,
-    mlir: Annotated[bool, typer.Option("--mlir", help="As MLIR: linalg on tensors. Needs isokern[mlir].")] = False,
+    mlir: Annotated[bool, typer.Option("--mlir", help="Write MLIR: linalg on tensors. Needs isokern[mlir].")] = False,
     passes: Annotated[
         str | None,
-        typer.Option("--passes", help="For MLIR, passes that end in primitives; without them all parameters are kept."),
+        typer.Option("--passes", help="For MLIR: passes that end in primitives; the default ones keep all parameters."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to write it: MLIR goes to stdout by default."),
+        typer.Option("-o", "--output", metavar="FILE", help="The file to write; MLIR goes to stdout by default."),
     ] = None,
     dim: Dims = None,
 ) -> None:
-    """Write the graph for others: as it was built to an .onnx file (needs isokern[onnx]), or lowered as MLIR.
+    """Export the graph: as built, to an .onnx file (needs isokern[onnx]), or lowered to primitives, as MLIR.
 
     No device is needed.
     """
@@ -97,7 +97,7 @@ def export(
 
 
 def _write_onnx(model: Model, output: Path) -> None:
-    """Write a model to a file; its parameters to another one beside it where they are too large for a message."""
+    """Write a model to a file, and its parameters to a second one next to it if they are too large for a message."""
     from ..onnx import export, exporter
     from ..onnx.library import proto
 
@@ -111,7 +111,7 @@ def _write_onnx(model: Model, output: Path) -> None:
         beside.unlink(missing_ok=True)  # the library writes behind what is there
         proto.save_model(made, output, save_as_external_data=True, location=beside.name)
         proto.checker.check_model(output, full_check=True)
-        where = f"with {size:,} bytes of initialisers in {beside}"
+        where = f"with {size:,} bytes of initializers in {beside}"
     note(f"{output}: {len(made.graph.node)} nodes of opset {made.opset_import[0].version}, {where}")
 
 
@@ -119,13 +119,17 @@ def _write_onnx(model: Model, output: Path) -> None:
 def view(
     model: Name,
     device: Annotated[
-        str | None, typer.Option("--device", help="Draw what this device is given too; without it none is needed.")
+        str | None,
+        typer.Option("--device", help="Also draw the graph that this device compiles; else no device is needed."),
     ] = None,
     passes: Passes = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="An .html, or an .svg of the last graph; HTML to stdout by default."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="An .html file, or an .svg of the last graph; else HTML goes to stdout.",
         ),
     ] = None,
     dim: Dims = None,
@@ -149,18 +153,18 @@ def view(
 
 @graph.command()
 def summary(model: Name, dim: Dims = None) -> None:
-    """Print a table of the layers: what each makes, its parameters and operations. No device is needed."""
+    """Print a table of the layers: the output, parameters and operations of each. No device is needed."""
     typer.echo(find(model, dim).summary(), nl=False)
 
 
 @graph.command()
 def explain(
     model: Name,
-    device: Annotated[
-        str | None, typer.Option("--device", help="The device; the default one where it is not given.")
-    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="The device; else the default one.")] = None,
     passes: Passes = None,
-    time: Annotated[bool, typer.Option("--time", help="Time each call, beside the machine's limits.")] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Time each call, and compare it with the machine's limits.")
+    ] = False,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write the times as a Chrome trace, for Perfetto.")
     ] = None,
@@ -172,7 +176,7 @@ def explain(
 ) -> None:
     """Compile for a device, and print each operator's variant, bytes and memory, and what the memory plan saves.
 
-    Exits with 1 where a check finds a fault.
+    Exits with 1 if a check finds a fault.
     """
     from ..bench.graphs import draw_feeds
     from ..passes import DEFAULT
@@ -208,11 +212,11 @@ def explain(
 @graph.command()
 def decompositions(
     op: Annotated[
-        list[str] | None, typer.Option("--op", help="An operator, repeatable; else every composite one.")
+        list[str] | None, typer.Option("--op", help="An operator, repeatable; else all composite ones.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print the primitives that each composite operator becomes, and the memory between them.
+    """Print the primitives that each composite operator is decomposed into, and the memory between them.
 
     They are shown for the operator's largest sample. No device is needed.
     """

@@ -14,17 +14,17 @@ from ._output import Json, emit, quiet
 
 
 def new_backend(
-    name: Annotated[str, typer.Argument(help="The backend's name, by which its devices are called: my_chip.")],
+    name: Annotated[str, typer.Argument(help="The backend's name, which is also that of its devices: my_chip.")],
     python: Annotated[bool, typer.Option("--python", help=KINDS["python"])] = False,
     native: Annotated[bool, typer.Option("--native", help=KINDS["native"])] = False,
     simt: Annotated[bool, typer.Option("--simt", help=KINDS["simt"])] = False,
     async_: Annotated[bool, typer.Option("--async", help=KINDS["async"])] = False,
-    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder, else ./isokern-NAME.")] = None,
+    into: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A new folder; else ./isokern-NAME.")] = None,
     json: Json = False,
 ) -> None:
     """Write an installable package of a backend, which passes the conformance suite as it is.
 
-    It has kernels or calls for a made-up chip, which are to be replaced, tests, and recipes for tox and for continuous
+    It has kernels or calls for a made-up chip, which you replace, tests, and the files for tox and continuous
     integration.
     """
     kinds = {"python": python, "native": native, "simt": simt, "async": async_}

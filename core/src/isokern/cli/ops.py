@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def ops(
     op: Annotated[
-        str | None, typer.Argument(help="One operator, told in full; names of ONNX, ggml, InfiniCore and PyTorch too.")
+        str | None,
+        typer.Argument(help="Print one operator in full, by its name here or in ONNX, ggml, InfiniCore or PyTorch."),
     ] = None,
     family: Annotated[str | None, typer.Option("--family", help="Only operators of this family.")] = None,
     json: Json = False,
@@ -46,7 +47,7 @@ def ops(
 
 
 def _translate(name: str) -> tuple[list[str], list[str]]:
-    """Return the operators of that name, or of that name in another library, and what is said about these."""
+    """Return the operators of that name, here or in another library, and notes on how they differ."""
     from ..backend.discovery import devices
     from ..ops import all_operators, find
     from ..ops.aliases import ALIASES
@@ -66,7 +67,7 @@ def _translate(name: str) -> tuple[list[str], list[str]]:
 
 
 def _tell(name: str) -> str:
-    """Return how a function of Isokern's that is no operator is called, and what its first line says."""
+    """Return how a function of Isokern's that is not an operator is called, and its first line."""
     from ..eager.functions import function
 
     made = function(name)
@@ -80,9 +81,9 @@ def rows(name: str | None = None, family: str | None = None) -> list[dict[str, A
     """Return one object for each operator: of all, of the one called `name`, or of a family.
 
     `dtypes` are those that each type variable ranges over, `choices` is how many choices of them the operator takes; a
-    device's `dtypes` are the choices that it has a kernel for, `lowered` those for which the operator is made of
-    others, and its `workspace` is the kind of memory that each kernel variant may need scratch memory of. `aliases` are
-    inputs that an output may be, `functions` the eager functions. `cost` is that of the operator's first sample.
+    device's `dtypes` are the choices that it has a kernel for, `lowered` those for which the operator is
+    decomposed, and its `workspace` is the kind of memory that each kernel variant may need scratch memory of. `aliases`
+    are inputs that an output may be, `functions` the eager functions. `cost` is that of the operator's first sample.
     """
     from ..backend.discovery import devices
     from ..declare.samples import assignments
@@ -212,7 +213,7 @@ def _spaces(kinds: Mapping[str, str | None]) -> str:
 
 
 def claims_text(row: Mapping[str, Any], device: str) -> str:
-    """Return what a device takes of an operator, as text: by kernels of its own, then made of others.
+    """Return the dtypes of an operator that a device takes, as text: by its own kernels, then decomposed.
 
     These are sets of dtypes for its type variables, each dtype with each of the others.
     """
@@ -220,7 +221,7 @@ def claims_text(row: Mapping[str, Any], device: str) -> str:
     own, lowered = _choices(row, claims["dtypes"]), _choices(row, claims["lowered"])
     if not claims["lowered"]:
         return own
-    return f"made of others: {lowered}" if not claims["dtypes"] else f"{own}; made of others: {lowered}"
+    return f"decomposed: {lowered}" if not claims["dtypes"] else f"{own}; decomposed: {lowered}"
 
 
 def _choices(row: Mapping[str, Any], taken: Sequence[Mapping[str, str]]) -> str:

@@ -16,17 +16,17 @@ from ._output import Json, emit, quiet
 
 def perplexity(
     model: Annotated[Path, typer.Argument(help="A GGUF file.")],
-    file: Annotated[Path, typer.Argument(help="A text in UTF-8.")],
+    file: Annotated[Path, typer.Argument(help="A text file in UTF-8.")],
     device: Device = None,
     window: Annotated[
-        int | None, typer.Option("--window", help="Tokens that are read at once; the model's own.")
+        int | None, typer.Option("--window", help="Tokens of a window; else the model's context length.")
     ] = None,
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
     json: Json = False,
 ) -> None:
-    """Print exp of the mean of -ln p of each token of the file, given BOS and the tokens before it in its window."""
+    """Print the perplexity of a text: exp of the mean of -ln p of each token, given those before it in its window."""
     from ..llm.session import Session
     from ..llm.statistics import negative_log_likelihood
 

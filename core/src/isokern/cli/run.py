@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ..onnx import Model, TensorInfo
 
 Dims = Annotated[
-    list[str] | None, typer.Option("--dim", metavar="NAME=N", help="A dim that an ONNX model only names; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=N", help="The size of a dim to which the ONNX model gives only a name; repeatable."
+    ),
 ]
 RANDOM = "random"
 
@@ -28,29 +31,28 @@ def run(
     inputs: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", metavar="NAME=FILE", help="An .npy file, or `random`; random numbers by default. Repeatable."
+            "--input", metavar="NAME=FILE", help="A .npy file, or `random`, which is the default; repeatable."
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", help="The device; the default one where it is not given.")
-    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="The device; else the default one.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the results, an .npz file.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the results to this .npz file.")
     ] = None,
     dim: Dims = None,
     dynamic: Annotated[
-        bool, typer.Option("--dynamic", help="Take any leading dim of the inputs, though the model says a number.")
+        bool,
+        typer.Option("--dynamic", help="Accept any size of the inputs' first dim, although the model gives a number."),
     ] = False,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs that are timed, after the first.")] = 10,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="The number of timed runs, after the first.")] = 10,
     prepack: Annotated[
-        bool, typer.Option("--prepack/--no-prepack", help="Bring parameters into the layouts that kernels prefer.")
+        bool, typer.Option("--prepack/--no-prepack", help="Convert parameters to the layouts that kernels prefer.")
     ] = True,
-    seed: Annotated[int, typer.Option("--seed", help="Of random inputs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of random inputs.")] = 0,
     json: Json = False,
 ) -> None:
-    """Run an ONNX model, print what it gives, and how long it took.
+    """Run an ONNX model; print its results and how long it took.
 
-    A dim that is only named and that neither --dim nor a file says is 1 in random inputs.
+    In random inputs, a dim that has only a name is 1, unless --dim or an input file gives its size.
     """
     from ..onnx import load
 
@@ -106,7 +108,7 @@ def read_dims(given: Sequence[str] | None) -> dict[str, int]:
 
 
 def _feeds(loaded: Model, given: Sequence[str], seed: int) -> dict[str, Any]:
-    """Return the arrays of files, and random ones for the other inputs, of the same dims where these have names."""
+    """Return the arrays of files, and random ones for the other inputs, of the same dims if these have names."""
     sources = {}
     for text in given:
         name, equals, source = text.partition("=")

@@ -1,4 +1,4 @@
-"""`isokern serve`: a GGUF model for clients of OpenAI's API, on any device."""
+"""`isokern serve`: serve a GGUF model to clients of OpenAI's API, on any device."""
 
 from __future__ import annotations
 
@@ -23,49 +23,53 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 def serve(
     model: File,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port; 0 for any free one, which is printed.")] = 8080,
+    port: Annotated[int, typer.Option("--port", help="The port; 0: any free one, which is printed.")] = 8080,
     key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", help="A file with the key that clients have to give; none.")
+        Path | None,
+        typer.Option("--api-key-file", help="A file with the API key that clients have to send; else none is needed."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--model-name", help="What clients call the model; the file's name.")
+        str | None, typer.Option("--model-name", help="The model's name in the API; else the file's name.")
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option("--template", help="The name of a known chat template, or a file with one; the model's own."),
+        typer.Option("--template", help="The name of a known chat template, or a file with one; else the model's."),
     ] = None,
     device: Device = None,
     context: Annotated[
-        int | None, typer.Option("--context", help="Positions of a prompt and its text; the model's own.")
+        int | None,
+        typer.Option("--context", help="Positions of a prompt and its completion; else the model's context."),
     ] = None,
     positions: Annotated[
-        int | None, typer.Option("--positions", help="Positions of the cache, for all texts; four contexts.")
+        int | None,
+        typer.Option("--positions", help="Positions of the KV cache that all requests share; else four contexts."),
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", help="Texts that are made at once.")] = 16,
-    queue: Annotated[int, typer.Option("--queue", help="Texts that may wait; more are refused.")] = 64,
+    batch: Annotated[int, typer.Option("--batch", help="Sequences that are decoded in one batch.")] = 16,
+    queue: Annotated[int, typer.Option("--queue", help="Sequences that may wait; more requests are refused.")] = 64,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Tokens of one text at most; the context.")
+        int | None, typer.Option("--max-tokens", help="At most so many tokens a completion; else the context.")
     ] = None,
     max_priority: Annotated[
         int, typer.Option("--max-priority", help="The highest priority that a request may ask for.")
     ] = 0,
-    max_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request at most.")] = 4 << 20,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that a client may take for a request.")] = 30,
+    max_body: Annotated[int, typer.Option("--max-body", help="The largest request body, in bytes.")] = 4 << 20,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that a client may take to send a request.")] = 30,
     grace: Annotated[
-        float, typer.Option("--grace", help="Seconds that running texts have when the server is ended.")
+        float, typer.Option("--grace", help="Seconds that running requests have to finish when the server stops.")
     ] = 30,
     cache: Cache = "F16",
     activations: Activations = "float",
     prepack: Prepack = True,
     drafts: Drafts = 0,
     exact: Annotated[
-        bool, typer.Option("--exact", help="A text is the same bit for bit whoever else is there; slower.")
+        bool,
+        typer.Option("--exact", help="Results do not depend on the other requests of a batch, bit for bit; slower."),
     ] = False,
 ) -> None:
     """Serve a model by OpenAI's API: /v1/completions, /v1/chat/completions, /v1/models, and /health.
 
-    Prints the address to stdout; stderr has one line for each request, and nothing of any text. Ends on Ctrl-C or
-    SIGTERM, with status 0.
+    Prints the address to stdout; stderr has one line for each request, and nothing of prompts or completions. Ends on
+    Ctrl-C or SIGTERM, with status 0.
     """
     serving, server = _import_server()
     key = None if key_file is None else read_text("serve", str(key_file), allowed="a file in UTF-8 with a key").strip()
@@ -85,7 +89,7 @@ def serve(
         address, port = socket.getsockname()[:2]
         local = server.is_loopback(address)
         if not local and key is None:
-            note(f"warning: whoever reaches {address} may use the model: give --api-key-file, or --host 127.0.0.1")
+            note(f"warning: everyone who reaches {address} may use the model: give --api-key-file, or --host 127.0.0.1")
         hosts = LOOPBACK if local and key is None else None
         called = name or (model.resolve().name if model.is_dir() else model.stem)
         app = serving.application(engine, tokenizer, chat, limits, name=called, key=key, hosts=hosts)
@@ -113,7 +117,7 @@ def _import_server() -> tuple[Any, Any]:
 
 
 def _find_template(model: Any, tokenizer: Tokenizer, name: str | None) -> Template | None:
-    """Return the chat template; None, with a line on stderr, where the model has none and none is named."""
+    """Return the chat template; None, with a line on stderr, if the model has none and none is named."""
     from ..llm import Template
 
     if name is None and model.gguf.metadata.get("tokenizer.chat_template") is None:
@@ -123,7 +127,7 @@ def _find_template(model: Any, tokenizer: Tokenizer, name: str | None) -> Templa
 
 
 def _open_engine(model: Any, **options: Any) -> Engine:
-    """Return an engine that has made a token: what does not work, or has no room, is known before anybody asks."""
+    """Return an engine that has generated a token, so that missing memory is an error before the first request."""
     from ..llm import Engine
     from ..llm.steps import SPAN
 

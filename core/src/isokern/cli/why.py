@@ -28,12 +28,12 @@ def why(
         list[str] | None, typer.Argument(help=f"Tensors {GRAMMAR}; attributes NAME=VALUE; types T=F16. {NONE}")
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="Else ISOKERN_DEVICE, or the first that is no emulator.")
+        str | None, typer.Option("--device", help="The device; else ISOKERN_DEVICE, or the first that is not emulated.")
     ] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="The dtype of the first sample.")] = None,
     json: Json = False,
 ) -> None:
-    """List every variant of an operator on a device, and why it is chosen or not; or what the call is made of."""
+    """List every variant of an operator on a device, and why it is chosen or declines; else how the call is lowered."""
     from ..backend.discovery import device as find_device
     from ..backend.dispatch import consider
     from ..ops import find
@@ -82,19 +82,19 @@ def _show(document: dict[str, Any], device: Device, operator: Operator) -> None:
     if lines:
         console().print("no variant takes this call")
     space = f"with {lowered['workspace']} bytes of workspace"
-    made = f"{say_parts(lowered['made_of'])}, {space}" if lowered["made_of"] else "not made of others"
+    made = f"{say_parts(lowered['made_of'])}, {space}" if lowered["made_of"] else "not decomposed"
     style = "green" if lowered["chosen"] else "yellow"
     console().print(Text(": ".join(filter(None, (made, lowered["reason"]))), style), soft_wrap=True)
 
 
 def _lower(device: Device, resolved: Resolved) -> dict[str, Any]:
-    """Return what a call that no variant takes is made of, its workspace, and why it is not made so."""
+    """Return how a call that no variant takes is decomposed, with its workspace, or why it is not."""
     from ..runtime.lowered import SETTING, LoweredKernel, is_lowering
     from ..status import NotImplementedOnDevice
 
     none: dict[str, Any] = {"chosen": False, "made_of": [], "workspace": 0}
     if resolved.operator.decompose is None:
-        return {**none, "reason": f"{resolved.operator.name} consists of no others"}
+        return {**none, "reason": f"{resolved.operator.name} has no decomposition"}
     try:
         kernel = LoweredKernel(device, resolved)
     except NotImplementedOnDevice as refused:
@@ -166,8 +166,8 @@ def tensor(name: str, text: str) -> TensorDesc:
         element, dims, strides, offset = match.groups()
         shape, steps = _integers(dims), None if strides is None else _integers(strides)
         start = int(offset or 0)
-    except ValueError:  # of a number, too, such as 1-2
-        raise InvalidArgument(name, f"{text!r} is no tensor", allowed=GRAMMAR) from None
+    except ValueError:  # also a malformed number, such as 1-2
+        raise InvalidArgument(name, f"{text!r} is not a tensor", allowed=GRAMMAR) from None
     return TensorDesc(element, shape, steps, start)
 
 

@@ -1,6 +1,6 @@
 """How exact a device's results are, in units in the last place: over the cases, and over a dense sweep of numbers.
 
-A row says for one operator, dtype and device how far results lie from the exact value, at most and on average. The
+A row says for one operator, dtype and device how far results are from the exact value, at most and on average. The
 cases' exact values are the declaration's reference. The sweep is for functions of one number: every F16 and BF16, a
 part of all F32 by their bits, and drawn F64; its exact values are float64, or computed with 40 digits for F64 and where
 float64 cancels; there the numbers of every dtype are drawn.
@@ -33,7 +33,7 @@ from .derive import device_cases
 from .run import Runner
 from .suite import Part
 
-SWEEP = Part(1, 4096)  # of all F32
+SWEEP = Part(1, 4096)  # the part of all F32
 CHUNK = 1 << 20  # numbers in one call
 DRAWN = 1 << 14  # numbers whose exact values are computed with 40 digits
 CANCELS = ("gelu",)  # float64 cancels in its reference
@@ -62,7 +62,7 @@ class Accuracy:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What a row is found by."""
+        """The key by which a row is found."""
         return self.operator, self.dtype, self.device, self.source
 
     def add(self, errors: Array, where: Array | str) -> None:
@@ -209,7 +209,7 @@ def write_table(path: Path, rows: Iterable[Accuracy]) -> None:
 
 
 def read_table(option: str, path: Path) -> dict[tuple[str, str, str, str], Accuracy]:
-    """Return the rows of a table by their keys; raise InvalidArgument, which names the option, where it is none."""
+    """Return the rows of a table by their keys; raise InvalidArgument, which names the option, if it is malformed."""
     allowed = "a table that `isokern accuracy` wrote"
     text = read_text(option, str(path), allowed=allowed)
     try:

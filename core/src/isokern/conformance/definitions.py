@@ -1,8 +1,8 @@
 """Comparison of declarations statement by statement, between two versions of core's `ops`.
 
 A module of operators is a list of top-level statements. Each binds names and uses names, of its own module or of
-imported ones; so an operator consists of the statements that name it, and of all those that they lead to. Two versions
-of an operator differ when these texts differ; other rows in the same file may change freely.
+imported ones; so an operator depends on the statements that name it, and on all those that they lead to. Two versions
+of an operator differ when the text of these differs; other rows in the same file may change freely.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Definitions:
                 self.naming.setdefault(string, []).append(statement)
 
     def of_operator(self, operator: str) -> frozenset[str] | None:
-        """Return the texts that make an operator; None where no statement names it."""
+        """Return the statements that define an operator; None if no statement names it."""
         found = self.naming.get(operator)
         return None if found is None else self._closure(found)
 
     def of_names(self, names: Iterable[Name]) -> frozenset[str]:
-        """Return the texts that these names lead to."""
+        """Return the statements that these names lead to."""
         return self._closure(s for name in names for s in self._bound_names(name))
 
     def _bound_names(self, name: Name) -> list[Statement]:

@@ -1,4 +1,4 @@
-"""What a proof of an operator on a device depends on: the parts, and a digest of them.
+"""The dependencies of a proof of an operator on a device: the parts, and a digest of them.
 
 There is no list of files: what counts for a device follows from its plug-in's folder in the checkout, the modules of
 core that the suite and the plug-in import, and the C in those packages. Of these, `ops` is read declaration by
@@ -30,12 +30,12 @@ OPS = f"{PACKAGE}.ops"
 JUDGING = ("derive", "run", "worker")  # modules of conformance; the others choose cases and report
 KERNELS = "kernels"  # the folder of a package, with folders in it for variants, whose files are named after stems
 LAUNCH = "_launch.py"  # how the files end that say what kernel files launch
-_CALL = re.compile(r"\b([a-z]\w*)\(")  # of a function, in an expression
+_CALL = re.compile(r"\b([a-z]\w*)\(")  # a function call, in an expression
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\./)*([^">]+)[">]', re.M)
 
 
 def digest_of(parts: Iterable[str]) -> str:
-    """Return a digest of a set of texts."""
+    """Return a digest of a set of strings."""
     return hashlib.sha256("\0".join(sorted(set(parts))).encode()).hexdigest()
 
 
@@ -48,7 +48,7 @@ def package_of(device: Device) -> str:
 
 
 class Dependencies:
-    """What the proofs of the devices of one plug-in depend on, in the checkout `tree`; `package` is the plug-in's."""
+    """The dependencies of the proofs of one plug-in's devices, in the checkout `tree`; `package` is the plug-in's."""
 
     def __init__(self, package: str, tree: SourceTree) -> None:
         self.package, self.tree = package, tree
@@ -101,7 +101,7 @@ class Dependencies:
     def _declarations(self) -> Mapping[str, str]:
         """Operator → a digest of its declaration, and of the rows of the functions that its expressions call.
 
-        What a function's own row is allowed is part of the bound of every expression with it.
+        The allowance in a function's own row is part of the bound of every expression with it.
         """
         texts = {name: self._definitions.of_operator(name) or frozenset() for name in self.operators}
         rows = find_rows()
@@ -234,7 +234,7 @@ class Dependencies:
         return frozenset(folders - {CORE})
 
     def _counts(self, path: str) -> bool:
-        """Whether a file that is no module is one of the device's."""
+        """Whether a file that is not a module is one of the device's."""
         if path.endswith(".md"):
             return False
         if self.plugin and path.startswith(self.plugin):
@@ -277,7 +277,7 @@ class Dependencies:
             yield from ((header, stem) for stem in self.stems if header.startswith(f"{stem}_"))
 
     def _stems_of(self, path: str) -> frozenset[str] | None:
-        """Return the stems whose kernels a file is in or is included by; None where all stems run through it."""
+        """Return the stems whose kernels a file is in or is included by; None if all stems run through it."""
         stems, seen, waiting = set(), set[str](), [path]
         while waiting:
             at = waiting.pop()
@@ -297,7 +297,7 @@ class Dependencies:
 
 @lru_cache(maxsize=8192)  # most operators have statements in common
 def _find_called(text: str) -> frozenset[str]:
-    """Return the names of the functions that a statement calls, in expressions, too."""
+    """Return the names of the functions that a statement calls, also in expressions."""
     return frozenset(_CALL.findall(text))
 
 

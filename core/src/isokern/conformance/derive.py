@@ -30,7 +30,7 @@ from .edges import resize
 
 SPECIAL_SIZE = 512  # elements enough for every pair of special values of two operands
 WIDE_TYPES = (F32, F16, I32, Q4_0)
-# Lengths of rows whose contiguous cases are quick: held by one group, which are quick with gaps between them, too, and
+# Lengths of rows whose contiguous cases are quick: held by one group, which are also quick with gaps between them, and
 # cut into parts
 ALIGNED = (2048, 40_000)
 OTHERS = 12  # one in so many of the choices of dtypes after the first has quick cases
@@ -98,7 +98,7 @@ class _Derivation:
         self.longest = max(self.small, key=lambda s: s.elements)  # in F64 it shows intermediate rounding
         varied = [s for s in self.small if len(s.strided) >= len(STRIDED) - 1]
         self.spread = max(varied or [self.large], key=lambda s: min(s.elements, SPECIAL_SIZE))
-        # Values of a sample's own, such as matrices that have an inverse, would be others where they repeat
+        # A sample's own values, such as matrices that have an inverse, would be wrong if they repeated
         repeated = (s.sample for s in (self.spread, *self.small) if s.repeats and not s.sample.values)
         self.repeated = next(repeated, None)
         alike = [o for o in all_operators() if o.stem == operator.stem]
@@ -340,7 +340,7 @@ def operator_cases(
 ) -> Iterator[Case]:
     """Yield all cases of one operator, or at least those that are quick in some dtypes; force the `variants`.
 
-    `at_edges` are those of isokern.conformance.edges, too, which follow a kernel's loops.
+    `at_edges` also has those of isokern.conformance.edges, which follow a kernel's loops.
     """
     kept: dict[tuple[int, ...], _Derivation] = {}
     every = operator.samples()
@@ -381,8 +381,8 @@ def device_cases(device: Device, operators: Sequence[Operator] | None = None, qu
 
     Operators that the device has no variant for are lowered to others, which are judged in every dtype and layout by
     themselves: of these all cases run in the first dtypes only. They, and the rows of a table that share one kernel,
-    have wide samples in one choice of dtypes. What is quick is thinned once more, see `_choose_types`, and of lowered
-    operators only one in `LOWERED` has a quick call on a device.
+    have wide samples in one choice of dtypes. The quick cases are thinned once more, see `_choose_types`, and of
+    lowered operators only one in `LOWERED` has a quick call on a device.
     """
     result: list[Case] = []
     rows = [o.name for o in all_operators() if o.stem == "elementwise"]
@@ -498,7 +498,7 @@ def _spread(calls: Sequence[Case], most: int, start: int) -> list[Case]:
 
 
 def _once_wide(cases: Iterable[Case]) -> Iterator[Case]:
-    """Yield the cases, wide ones in one choice of dtypes: threads are the business of kernels that others have, too."""
+    """Yield the cases, wide ones in one choice of dtypes: other operators also test the threads of these kernels."""
     first: dict[str, tuple[DType, ...]] = {}
     for c in cases:
         if c.sample.size != "wide" or c.types == first.setdefault(c.sample.text, c.types):
@@ -508,7 +508,7 @@ def _once_wide(cases: Iterable[Case]) -> Iterator[Case]:
 def rank_variants(device: Device, operator: Operator) -> list[str] | None:
     """Return the names of the variants of an operator's kernel, the best first.
 
-    It is None where a plug-in's `variants` raises or returns rubbish: each case fails by that then.
+    It is None if a plug-in's `variants` raises or returns rubbish: each case fails by that then.
     """
     sys.audit("isokern.kernel", device.name, operator.name)
     try:

@@ -1,9 +1,9 @@
 """Samples at the edges of what a kernel is written for, made from a declaration's small samples and its signature.
 
-Each changes one thing of a sample: dims to lengths beside powers of two, at which tiles, loops and launches end; the
+Each changes one thing of a sample: dims to lengths near powers of two, at which tiles, loops and launches end; the
 rank to 7 and 8; two attributes, away from their defaults together; float attributes to values that F32 does not hold,
-or to 0 and 1, at which an operand does not count; the axis and the rank of indices. What the declaration refuses is
-left out.
+or to 0 and 1, at which an operand does not count; the axis and the rank of indices. Cases that the declaration refuses
+are skipped.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def is_valid(operator: Operator, sample: Sample, types: Types, most: int = MOST)
 def resize(operator: Operator, sample: Sample, types: Types, length: int, of: int = 0) -> Iterator[Sample]:
     """Yield a sample with a dim (of size `of`) changed to `length`, each in turn, and with all dims of one size.
 
-    A length of 0 or 1 takes the place of longer dims; others only in samples whose outputs are inferred. What the
-    declaration refuses is left out, and so is what keeps values that the changed dims limit, which are drawn for the
-    sample's own dims.
+    A length of 0 or 1 takes the place of longer dims; others only in samples whose outputs are inferred. Cases that the
+    declaration refuses are skipped, and so are those with given values that the changed dims limit, which are drawn for
+    the sample's own dims.
     """
     given = [s for s in slots(operator, sample, types) if s.shape is not None]
     shorter = length <= 1
@@ -108,7 +108,7 @@ def lengthen_all(operator: Operator, sample: Sample, types: Types, start: int) -
 
 
 def deepen(operator: Operator, sample: Sample, types: Types) -> Iterator[Sample]:
-    """Yield a sample with as many dims of 2 in front as give the ranks 7 and 8, where the signature has any rank.
+    """Yield a sample with as many dims of 2 in front as give the ranks 7 and 8, if the signature has any rank.
 
     Values that a dim limits, such as indices, stay valid: the axis that they are of moves with its dim, and a sample
     without an axis is left out.

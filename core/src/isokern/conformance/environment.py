@@ -19,7 +19,7 @@ one, half_ulp, quarter_ulp, subnormal = 1.0, 2.0**-53, 2.0**-54, 5e-324
 
 @cache
 def load_c_library() -> Any:
-    """Return the C library of the process; None where the system has no such handle."""
+    """Return the C library of the process; None if the system does not provide it."""
     try:
         return ctypes.CDLL(None)
     except (OSError, TypeError):
@@ -27,14 +27,14 @@ def load_c_library() -> Any:
 
 
 def trim_heap() -> None:
-    """Give back to the system what the C library keeps of freed memory, where it can."""
+    """Return freed memory that the C library keeps to the system, if possible."""
     trim = getattr(load_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def find_changes() -> str:
-    """Describe how the thread's floating-point environment is not the usual one; empty where it is."""
+    """Describe how the thread's floating-point environment differs from the default; empty if it does not."""
     if one + half_ulp != one or -one - half_ulp != -one or one - quarter_ulp != one:
         return "the caller's rounding mode is no longer to nearest"
     if subnormal * one == 0 or half_ulp * 2.0**-1000 == 0:

@@ -14,8 +14,8 @@ from ..status import InvalidArgument
 class ExpectedFailures:
     """Patterns of case ids that are expected to fail, each with a sentence that says why.
 
-    A case that fails as expected is no failure. A pattern of which no case failed though some ran is stale, and an
-    error: the sentence is no longer true.
+    A case that fails as expected does not count as a failure. A pattern of which no case failed though some ran is
+    stale, and an error: the sentence is no longer true.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ class ExpectedFailures:
         return cls(reasons)
 
     def find_reason(self, outcome: Outcome) -> str:
-        """Return why an outcome that is a failure was expected to be one; empty where it was not."""
+        """Return why an outcome that is a failure was expected to be one; empty if it was not."""
         found = self._find(outcome.id) if outcome.verdict.failed else None
         return "" if found is None else self.reasons[found]
 

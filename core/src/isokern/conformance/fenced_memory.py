@@ -15,7 +15,7 @@ NONE = 0  # <sys/mman.h>: PROT_NONE
 
 
 def alloc_fenced(nbytes: int) -> Array | None:
-    """Return bytes that end where a fence begins; None where the system cannot protect pages.
+    """Return bytes that end where a fence begins; None if the system cannot protect pages.
 
     They are aligned to what divides `nbytes`.
     """

@@ -15,7 +15,7 @@ FENCE_BYTES = 256
 class FencedWorkspace:
     """A workspace for one call, in `buffer`.
 
-    Where a device uses host memory in place, it is exactly `need.size` bytes with fences on both sides. Elsewhere it is
+    If a device uses host memory in place, it is exactly `need.size` bytes with fences on both sides. Otherwise it is
     a buffer of that size, with a fence behind it if `roomy`.
     """
 

@@ -145,11 +145,11 @@ def _add_overview(body: ElementTree.Element, reports: Sequence[Report]) -> None:
                 str(len(report.required.run)) if report.required.run else "not given",
             ]
         )
-    _add_table(body, ["device", "passed", "made of others", "failed", "refused", "holes", "claimed"], rows)
+    _add_table(body, ["device", "passed", "decomposed", "failed", "refused", "holes", "claimed"], rows)
     _add(
         body,
         "p",
-        "A number is cases that passed, ~ those that passed made of other operators, since the device has no kernel"
+        "A number is cases that passed, ~ those that passed decomposed, since the device has no kernel"
         " for them, ✗ cases that failed, - a refusal. Holes are pairs of operator and dtypes that the device refuses in"
         " some case; claimed are those that it must have kernels for. A row opens.",
     )
@@ -218,7 +218,7 @@ def _add_operator(panel: ElementTree.Element, row: _Row, measurements: Sequence[
         _add(panel, "h4", "Failed as expected")
         for outcome, reason in row.expected:
             _add(panel, "div", f"{outcome.id}: {reason}", class_="refused")
-    for title, counts, kind in (("Refused", row.refusals, "refused"), ("Made of others", row.lowered, "lowered")):
+    for title, counts, kind in (("Refused", row.refusals, "refused"), ("Decomposed", row.lowered, "lowered")):
         if counts:
             _add(panel, "h4", title)
         for reason, count in counts.most_common():
@@ -228,7 +228,7 @@ def _add_operator(panel: ElementTree.Element, row: _Row, measurements: Sequence[
         _add_histogram(panel, row.ulps)
     if measurements:
         _add(panel, "h4", "Speed")
-        columns = ["case", "dtype", "µs", "rate", "beside, µs"]
+        columns = ["case", "dtype", "µs", "rate", "peers, µs"]
         lines = (
             [m["case"], m["dtype"], f"{m['time_us']:.4g}", _say_speed(m), _say_peers(m["peers"])] for m in measurements
         )

@@ -1,4 +1,4 @@
-"""What the suite judges: cases of operators, and requirements on the runtime."""
+"""The items that the suite judges: cases of operators, and requirements on the runtime."""
 
 from __future__ import annotations
 

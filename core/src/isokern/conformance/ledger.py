@@ -1,7 +1,7 @@
 """The ledger of proofs: a text file that says what passed, tied to a digest of all that the result depends on.
 
 A line is a subject (`cpu/softmax`, `core-full/tests/core/test_expr.py`), a digest, how many cases or tests passed, the
-day, the compilers and drivers, the machine's features, and what the proof found that it depends on besides. A line
+day, the compilers and drivers, the machine's features, and further dependencies that the proof recorded. A line
 proves its subject as long as the digest is that of the tree at hand. Lines that cannot be read are ignored, each with a
 sentence, and a line whose digest differs is out of date: nothing in the file is believed without it.
 
@@ -27,13 +27,13 @@ COLUMNS = 7
 # Flags of /proc/cpuinfo that decide which kernels run
 FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
 _HEXADECIMAL = re.compile("[0-9a-f]{20}")
-_MARKS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")  # of a merge that was not completed
+_MARKS = ("<<<<<<<", "=======", ">>>>>>>", "|||||||")  # left by a merge that was not completed
 State = Callable[[Sequence[str]], str]  # what an entry uses → a digest of the tree as far as the subject depends on it
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One proof. `tools` are part of its digest; `machine` says where it ran, and `uses` what it was found to use."""
+    """One proof. `tools` are part of its digest; `machine` ran it, and `uses` are its recorded dependencies."""
 
     subject: str
     passed: int
@@ -143,7 +143,7 @@ class Ledger:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that two writers take turns."""
+    """Hold the folder's lock, so that two writers exclude each other."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

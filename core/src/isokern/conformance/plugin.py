@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End before collection where a named device (exit code 3) or operator (exit code 4) does not exist."""
+    """End before collection if a named device (exit code 3) or operator (exit code 4) does not exist."""
     from ..status import DeviceNotAvailable, IsokernError
 
     if session.config.getoption("--isokern-device") or session.config.getoption("--isokern-op"):

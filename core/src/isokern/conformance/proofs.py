@@ -1,4 +1,4 @@
-"""What the ledger proves of a device, and what outcomes add to it: one subject for each operator, and one for the rest.
+"""The proofs of a device in the ledger, and those that outcomes add: one subject for each operator, one for the rest.
 
 A subject's cases are run again when its digest has no entry; a failure removes its entry.
 """
@@ -26,7 +26,7 @@ from .source_tree import CORE, SourceTree
 
 RUNTIME = "runtime"  # the subject of all requirements on the runtime
 EVERY = 5.0  # seconds between two writes of the file
-# Settings that say where a result is kept or printed, or which device runs, and do not change a result
+# Settings for the place of files and messages, or for the device that runs, which do not change a result
 ASIDE = {"ISOKERN_CACHE", "ISOKERN_DEBUG", "ISOKERN_DEVICE", "ISOKERN_PLUGINS"}
 
 
@@ -67,8 +67,8 @@ def check_installed(tree: SourceTree, package: str) -> None:
 class Proofs:
     """The subjects of one device in a ledger, under a name that says how they are judged, such as `cpu-sanitize`.
 
-    `every` are the items that the subjects consist of, as chosen by the options of the check. Nothing is proved once
-    there is something in the file `findings`, to which a checker writes what no case notices. `conditions` are texts
+    `every` are the items of the subjects, as chosen by the options of the check. Nothing is proved once there is
+    something in the file `findings`, to which a checker writes mistakes that no case notices. `conditions` are strings
     that the proofs depend on, such as `ISOKERN_XPU_CHECK=1`; without them the settings of this process.
     """
 

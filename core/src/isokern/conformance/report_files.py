@@ -19,9 +19,9 @@ from .suite import Report
 
 UNPRINTABLE = re.compile("[^\\t\\n\\r -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 NUMBER = re.compile(r"-?\b(0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?)\b")
-SHAPE = re.compile(r"=(\d+(?:[x+]\d+)*)(?=[,/]|->)")  # of an operand in the id of a case: x=3x5, or x=3x5+3x6
-CAUSE = 90  # characters of an error's text that tell it from another one
-# What is read of a measurement of `isokern bench`
+SHAPE = re.compile(r"=(\d+(?:[x+]\d+)*)(?=[,/]|->)")  # the shape of an operand in the id of a case: x=3x5, or x=3x5+3x6
+CAUSE = 90  # characters by which errors are distinguished
+# The fields of a measurement of `isokern bench` that are read
 MEASURED: dict[str, type | tuple[type, ...]] = {
     "op": str,
     "device": str,
@@ -43,7 +43,7 @@ def check_target(path: str) -> None:
 
 
 def read_measurements(path: str) -> list[dict[str, Any]]:
-    """Return what `isokern bench --json` wrote to a file; raise InvalidArgument where it is something else."""
+    """Return the measurements that `isokern bench --json` wrote; raise InvalidArgument for any other file."""
     allowed = "a file with what `isokern bench --json` printed"
     text = read_text("--times", path, allowed=allowed)
     try:
@@ -53,7 +53,7 @@ def read_measurements(path: str) -> list[dict[str, Any]]:
                 if not isinstance(row[name], kinds):
                     raise TypeError(f"{name} is a {type(row[name]).__name__}")
             if not all(isinstance(time, (int, float)) for time in row["peers"].values()):
-                raise TypeError("the time of a peer is no number")
+                raise TypeError("the time of a peer is not a number")
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         problem = f"{path}: {type(error).__name__}: {error}"
         raise InvalidArgument("--times", problem, allowed=allowed) from None
@@ -64,7 +64,7 @@ def write_report(path: str, reports: Sequence[Report], measurements: Sequence[Ma
     """Write the outcomes to a file of the kind that its suffix names; a page of HTML also has the measurements."""
     suffix = Path(path).suffix
     text = to_html(reports, measurements) if suffix == ".html" else WRITERS[suffix](reports)
-    # What a backend says may have characters that XML or UTF-8 cannot hold, such as those of colours
+    # A backend's messages may have characters that XML or UTF-8 cannot hold, such as those of colors
     write_text("--report", path, UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
@@ -87,7 +87,7 @@ def _say_plainly(outcome: Outcome) -> dict[str, float | str]:
 def to_junit(reports: Sequence[Report]) -> str:
     """Return JUnit's XML: a suite for each device, a test for each case; a failure that was expected is skipped.
 
-    What a passing test prints is which operators a lowered case is made of.
+    A passing test of a lowered case prints the operators that ran.
     """
     root = ElementTree.Element("testsuites")
     for report in reports:
@@ -115,7 +115,7 @@ def to_junit(reports: Sequence[Report]) -> str:
 
 
 def to_markdown(reports: Sequence[Report]) -> str:
-    """Return a section for each device: counts, what is made of others, and failures by operator and cause."""
+    """Return a section for each device: counts, decomposed operators, and failures by operator and cause."""
     lines = []
     for report in reports:
         lines += [f"## {report.device}", "", _say_counts(report), ""]

@@ -7,9 +7,9 @@ The checks, in order:
 - results, with outputs and gaps poisoned and guards around every tensor and the workspace; inputs unchanged
 - the same descriptor with other buffers gives the same bits, while the first buffers hold rubbish and another
   descriptor has been created; the first buffers stay untouched
-- where the kernel has a packed layout for a constant input, a call with that input prepacked and its source overwritten
+- if the kernel has a packed layout for a constant input, a call with that input prepacked and its source overwritten
 
-A call that the device has no kernel for is made of other operators, where the policy ISOKERN_ON_MISSING allows it.
+A call that the device has no kernel for is decomposed, if the policy ISOKERN_ON_MISSING allows it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Runner:
 
     def __init__(self, device: Device, *, on_missing: str | None = None, observe: Observe | None = None) -> None:
         self.device, self.on_missing, self.observe = device, on_missing, observe
-        self.made_of: tuple[str, ...] = ()  # what the calls of the running case are made of
+        self.made_of: tuple[str, ...] = ()  # the operators that the calls of the running case are decomposed into
         self.guard = GUARD if isinstance(device.memory, HostMemory) else FAR_GUARD
         self.problems = Problems(subnormal="flushes_denormals" not in device.conditions)
 
@@ -142,7 +142,7 @@ class Runner:
         outputs: Sequence[TensorDesc],
         prepacked: Sequence[str] = (),
     ) -> Descriptor:
-        """Return the descriptor of a call, made of other operators where the device has no kernel for it."""
+        """Return the descriptor of a call, decomposed if the device has no kernel for it."""
         from ..runtime.lowered import find_fallback  # not at the top: cases with a kernel do not run through it
 
         descriptor = Descriptor.of(
@@ -205,7 +205,7 @@ class Runner:
         return judged
 
     def _call_prepacked(self, case: Case, problem: Problem, placements: Sequence[Placement | None]) -> Judged:
-        """Run the case again with its constants prepacked, where the kernel has packed layouts for them."""
+        """Run the case again with its constants prepacked, if the kernel has packed layouts for them."""
         descriptor = self._create(case, placements, case.operator.constants)
         if not descriptor.packed_layouts:
             return Judged()
@@ -220,7 +220,7 @@ class Runner:
             packed = descriptor.prepack(name, given.tensor, into=room.buffer)
             if overrun := room.count_overrun():
                 raise Failure(
-                    Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {overrun} bytes beside its {layout.nbytes}"
+                    Verdict.FAIL_MEMORY, f"prepacking {name} overwrote {overrun} bytes outside its {layout.nbytes}"
                 )
             if found := given.find_changes(written=False):
                 raise Failure(Verdict.FAIL_MEMORY, f"prepacking it changed its source: {found}")
@@ -265,10 +265,10 @@ class Runner:
     def _place(
         self, case: Case, problem: Problem, placements: Sequence[Placement | None], poison: int
     ) -> list[PlacedTensor | None]:
-        """Put every tensor into a buffer of its own with guards, or onto an input's buffer where the case is in place.
+        """Put every tensor into its own buffer with guards, or onto an input's buffer if the case is in place.
 
-        Outputs are poisoned. The tensors of the second call lie between fences where the device computes in host
-        memory: a write beyond the guards, or a read behind an exact input, ends the process in this case, and not in a
+        Outputs are poisoned. The tensors of the second call are between fences if the device computes in host
+        memory: a write beyond the guards, or a read after an exact input, ends the process in this case, and not in a
         later one whose memory it damaged. Memory of a device's own cannot be fenced so: there the guards reach further.
         """
         fenced = poison == POISONS[1] and isinstance(self.device.memory, HostMemory)
@@ -288,7 +288,7 @@ class Runner:
             else:
                 buffer = self.device.memory.alloc(nbytes, desc.dtype, empty=True)
                 if buffer.address % ALIGNMENT:
-                    where = f"memory.alloc gave address {buffer.address:#x}, which is no multiple of {ALIGNMENT}"
+                    where = f"memory.alloc gave address {buffer.address:#x}, which is not a multiple of {ALIGNMENT}"
                     raise Failure(Verdict.FAIL_MEMORY, f"{where}: the backend's allocate_buffer has to align")
             raw = np.full(nbytes, poison, np.uint8) if home is None else home.raw
             if content is not None:
@@ -323,7 +323,7 @@ class Runner:
                 )
         if scratch is not None and (overrun := scratch.count_overrun()):
             raise Failure(
-                Verdict.FAIL_MEMORY, f"{overrun} bytes beside the workspace of {scratch.size} bytes were overwritten"
+                Verdict.FAIL_MEMORY, f"{overrun} bytes outside the workspace of {scratch.size} bytes were overwritten"
             )
 
     def _refuse_less(self, descriptor: Descriptor, placed: Sequence[PlacedTensor | None]) -> None:
@@ -390,7 +390,7 @@ def _describe_element(
 
 
 def blame(id_: str, device: str, error: BaseException) -> Outcome:
-    """Return the outcome of a case in which the backend's Python raised an error, with where it did."""
+    """Return the outcome of a case in which the backend's Python raised an error, with its traceback."""
     text = describe(error)
     detail = f"{type(error).__name__}: {text}" if isinstance(error, IsokernError) else text
     return Outcome(id_, device, Verdict.FAIL_ERROR, detail, trace=trace_of(error))

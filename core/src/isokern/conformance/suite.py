@@ -33,7 +33,7 @@ _PART = re.compile("([0-9]{1,12})/([0-9]{1,12})")
 
 @dataclass(frozen=True)
 class Required:
-    """What a device must compute: the pairs that must run, and those among them that must not be made of others."""
+    """The pairs that a device must compute, and those among them that must not be decomposed."""
 
     run: frozenset[Pair] = frozenset()
     kernels: frozenset[Pair] = frozenset()
@@ -48,8 +48,8 @@ def required_pairs(where: str, device: Device) -> Required:
     A file has one `operator dtype` a line, and `#` begins a comment. A dtype is that of a case's id (`F32`, `F32-I64`),
     or of the first type variable alone, or `*`; an operator may be `*`. A line that begins with `!` removes pairs:
     those in which its dtype has any part. An operator that is named needs kernels of its own. One that `all` or `*`
-    stands for needs them where the device has some; it may be made of others where the device has none. A line that
-    begins with `~` names pairs of which some calls, or all, may be made of others.
+    stands for needs them if the device has some; it may be decomposed if the device has none. A line that
+    begins with `~` names pairs of which some calls, or all, may be decomposed.
     """
     declared = [(op.name, dtype_text(types.values())) for op in all_operators() for types in assignments(op)]
     if where == "all":
@@ -95,7 +95,7 @@ def claimed_pairs(device: Device) -> Required:
 class Report:
     """The outcomes of one device, counted.
 
-    A refusal of what is `required` is a failed claim, and so is a call made of others where a kernel is.
+    A refusal of what is `required` is a failed claim, and so is a decomposed call for which a kernel is claimed.
     """
 
     device: str
@@ -105,7 +105,7 @@ class Report:
     failures: list[Outcome] = field(default_factory=list)
     cells: dict[Pair, Counter[Verdict]] = field(default_factory=dict)
     refusals: dict[Pair, str] = field(default_factory=dict)
-    lowered: dict[Pair, str] = field(default_factory=dict)  # what the first case of each is made of
+    lowered: dict[Pair, str] = field(default_factory=dict)  # how the first case of each is decomposed
     worst: dict[str, Outcome] = field(default_factory=dict)
     expected: ExpectedFailures = field(default_factory=lambda: ExpectedFailures({}))
     ran: int = 0  # cases that the device computed: refusals at create do not count
@@ -158,10 +158,10 @@ class Report:
         return columns, [(o, [say_count(sums.get((o, d), Counter())) for d in columns]) for o in operators]
 
     def say_lowered(self) -> str:
-        """Return as a sentence which operators are made of others in some of their dtypes; the first few by name."""
+        """Return as a sentence which operators are decomposed in some of their dtypes; the first few by name."""
         names = list(dict.fromkeys(operator for operator, _ in self.lowered))
         rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        return f"Made of other operators: {', '.join(names[:NAMED])}{rest}."
+        return f"Decomposed: {', '.join(names[:NAMED])}{rest}."
 
     @property
     def partial(self) -> dict[Pair, str]:
@@ -172,7 +172,7 @@ class Report:
 def say_count(count: Counter[Verdict]) -> tuple[str, str]:
     """Return the text of a cell, and whether its cases passed, failed or are refused.
 
-    The text is ✗ with how many failed, else how many passed, ~ with how many are lowered, and - where some are refused.
+    The text is ✗ with how many failed, else how many passed, ~ with how many are lowered, and - if some are refused.
     """
     if failed := sum(n for v, n in count.items() if v.failed):
         return f"✗ {failed}", "failed"

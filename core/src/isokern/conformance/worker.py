@@ -72,7 +72,7 @@ class _Crew(threading.Thread):
         self.device, self.cases, self.arrived, self.patience = device, list(cases), arrived, patience
         self.process: subprocess.Popen[str] | None = None
         self.stopped = self.hung = False
-        self.crashes = 0  # of cases in a row
+        self.crashes = 0  # consecutive cases that ended the process
 
     def stop(self) -> None:
         """End the running worker."""

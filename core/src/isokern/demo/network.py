@@ -27,7 +27,7 @@ class DigitsNetwork:
 
     `images` [batch, 1, 8, 8] and `logits` [batch, 10] are F32 tensors of that device; every operator between them is a
     descriptor bound to its tensors and to a workspace of the size that it asked for. One that the device has no kernel
-    for is made of others; NotImplementedOnDevice is raised where it lacks those, too.
+    for is decomposed; NotImplementedOnDevice is raised where it lacks those, too.
     """
 
     def __init__(self, device: Device, batch: int, weights: Mapping[str, npt.NDArray[Any]] | None = None) -> None:

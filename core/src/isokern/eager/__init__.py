@@ -1,1 +1,1 @@
-"""What a user calls on one operator: `create`, a function for each, and `op_call` for hosts of numbers and bytes."""
+"""Functions for one operator: `create`, a function for each operator, and `op_call` for hosts of numbers and bytes."""

@@ -46,8 +46,8 @@ def cached_descriptor(
 ) -> Descriptor:
     """Return a descriptor from the cache, or a new one; the least recently used are dropped.
 
-    The attribute blob distinguishes -0.0 from 0.0, and True from 1. One that is made of others is returned only where
-    the policy allows it.
+    The attribute blob distinguishes -0.0 from 0.0, and True from 1. A decomposed call is returned only if the policy
+    allows it.
     """
     key = (op, device, *inputs, None, *outputs, op.attrs.pack(op.attrs.check(op.name, attrs)), *prepacked)
     with _lock:
@@ -111,7 +111,7 @@ def pair_operands(op: Operator, given: Sequence[Any]) -> list[tuple[Operand, Any
 def make_tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Device) -> list[Tensor | None]:
     """Return the values as tensors.
 
-    A number or list beside a tensor of the same type variable takes that tensor's dtype.
+    A number or list that is given along with a tensor of the same type variable takes that tensor's dtype.
     """
     known: dict[str, Any] = {}
     for operand, value in pairs:
@@ -131,7 +131,7 @@ def make_tensors(op: Operator, pairs: Sequence[tuple[Operand, Any]], target: Dev
 def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
     """Apply NumPy 2's rule for Python scalars: they take the tensor's dtype, which has to hold them.
 
-    The tensors of the numbers that a program uses are kept; nobody writes them.
+    The tensors of the numbers that a program uses are kept; they are never written.
     """
     if value.__class__ not in (int, float, bool):
         return _make_number(op, operand, value, like, target)
@@ -148,7 +148,7 @@ def _number(op: Operator, operand: Operand, value: Any, like: DType, target: Dev
 def _make_number(op: Operator, operand: Operand, value: Any, like: DType, target: Device) -> Tensor:
     array = numbers(op.name, value)
     if array.dtype.kind == "c":
-        given = f"{operand.name} is {quote(value)} beside a tensor of {like}"
+        given = f"{operand.name} is {quote(value)}, with a tensor of {like}"
         raise BadTensorDtype(op.name, given, allowed="real numbers", hint="isokern.array_api has complex arrays")
     try:
         held = tensor(array, like, device=target)
@@ -157,7 +157,7 @@ def _make_number(op: Operator, operand: Operand, value: Any, like: DType, target
     if held is None or (like.kind != "f" and not (held.numpy() == array).all()):
         raise InvalidArgument(
             op.name,
-            f"{operand.name} is {quote(value)} beside a tensor of {like}",
+            f"{operand.name} is {quote(value)}, with a tensor of {like}",
             allowed=f"what {like} can hold",
             hint="cast the tensor, or give an array with a dtype",
         )
@@ -172,8 +172,8 @@ def list_outputs(out: Any) -> Sequence[Any]:
 def _outputs(op: Operator, out: Any, target: Device, stream: Stream) -> list[Tensor]:
     """Return tensors for what `out=` names.
 
-    They lie over the caller's memory, or in the device's own where that cannot use the host's: `_give_back` then copies
-    what they hold to the caller's arrays.
+    They are views of the caller's memory, or in the device's own if that cannot use the host's: `_give_back` then
+    copies their content to the caller's arrays.
     """
     result = []
     for o in list_outputs(out):
@@ -190,7 +190,7 @@ def _outputs(op: Operator, out: Any, target: Device, stream: Stream) -> list[Ten
 
 
 def _stand_in(op: Operator, array: Any, target: Device, stream: Stream) -> Tensor:
-    """Return a tensor of the device for an array of the host; it has the array's content where the operator keeps some.
+    """Return a tensor of the device for an array of the host, with its content if the operator keeps some of it.
 
     A wrong shape or dtype is refused with the call, before anything is written.
     """
@@ -213,7 +213,7 @@ def _give_back(out: Any, made: Sequence[Tensor], stream: Stream) -> None:
     try:
         if target.asynchronous:
             stream.synchronize()
-    finally:  # where the device found a wrong index, its result is defined all the same
+    finally:  # if the device found a wrong index, its result is defined all the same
         for o, y in arrays if not target.memory.wraps else ():
             array = o if isinstance(o, np.ndarray) else dlpack.to_numpy(o)
             array[...] = y.numpy()

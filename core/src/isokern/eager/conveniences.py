@@ -87,7 +87,7 @@ def diagflat(x: Any, k: int = 0, **options: Any) -> Any:
 
 
 def _flatten(x: Tensor) -> Tensor:
-    """Return x as a vector, a view where its strides allow one."""
+    """Return x as a vector, a view if its strides allow one."""
     shape = (x.desc.numel,)
     if x.desc.reshape(shape) is not None:
         return x.reshape(*shape)
@@ -96,7 +96,7 @@ def _flatten(x: Tensor) -> Tensor:
 
 
 def take(x: Any, indices: Any, axis: int | None = None, **options: Any) -> Any:
-    """Return x[…, indices, …] along `axis`, or elements of the flat x where that is None (NumPy's take): `gather`."""
+    """Return x[…, indices, …] along `axis`, or elements of the flat x if that is None (NumPy's take): `gather`."""
     held = as_tensor(x, options.get("device"))
     if axis is None:
         return call(find("gather"), [_flatten(held), indices], axis=0, **options)
@@ -120,7 +120,7 @@ def select_last_token(x: Any, offsets: Any, **options: Any) -> Any:
     """
     held, starts = as_tensor(x, options.get("device")), as_tensor(offsets, options.get("device"))
     if starts.ndim != 1 or starts.shape[0] < 1:
-        raise BadTensorShape("select_last_token", f"offsets is {starts.desc}", allowed="a vector of where each begins")
+        raise BadTensorShape("select_last_token", f"offsets is {starts.desc}", allowed="a vector of the first rows")
     last = call(find("sub"), [starts[1:], 1])
     return call(find("gather"), [held, last], axis=0, **options)
 
@@ -158,7 +158,7 @@ def einsum(equation: str, *xs: Any, device: Any = None) -> Tensor:
 
     Each tensor has a letter for each of its dims; dims of one letter step together, and letters that the result lacks
     are summed. Without `->` the result has the letters that occur once, in the order of the alphabet. Two tensors at a
-    time are combined, from left to right: by `matmul` where each has letters that the other lacks, of floats, and else
+    time are combined, from left to right: by `matmul` if each has letters that the other lacks, of floats, and else
     by `generic`. "…" is written with three dots, and stands for leading dims, which do not broadcast. A letter that is
     in one tensor twice takes its diagonal.
     """
@@ -241,7 +241,7 @@ def _multiply(
 
 
 def _arrange(x: Tensor, letters: str, groups: Sequence[Sequence[str]], sizes: dict[str, int]) -> Tensor:
-    """Return x with the dims of each group merged: a view where its strides allow one."""
+    """Return x with the dims of each group merged: a view if its strides allow one."""
     ordered = x.permute(*(letters.index(c) for group in groups for c in group))
     shape = []
     for group in groups:
@@ -256,7 +256,7 @@ def _arrange(x: Tensor, letters: str, groups: Sequence[Sequence[str]], sizes: di
 
 
 def _contract(nest: Operator, maps: str, body: str, xs: Sequence[Tensor], out: str) -> Tensor:
-    """Return the loop nest of these maps, its terms summed where the result lacks a letter."""
+    """Return the loop nest of these maps, its terms summed if the result lacks a letter."""
     sizes: dict[str, int] = {}
     for letters, x in zip(maps.partition("->")[0].split(","), xs, strict=True):
         sizes.update(zip(letters, x.shape, strict=True))

@@ -1,6 +1,6 @@
 """create: describe a call of one operator.
 
-Where the device has no kernel for it, the call is made of the operators that it consists of, if the policy allows it.
+If the device has no kernel for it, the call is decomposed into other operators, if the policy allows it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def create(
     `Descriptor.prepack` brings into the kernel's packed layout.
 
     `on_missing` is the policy for an operator that the device has no kernel for, by default that of the setting
-    ISOKERN_ON_MISSING. With "lower", the default, it is made of the operators that it consists of: `made_of` names
-    them, and the workspace holds their intermediate values. With "error" it is refused. Raises the typed errors of
+    ISOKERN_ON_MISSING. With "lower", the default, it is decomposed into others: `made_of` names them, and the
+    workspace holds their intermediate values. With "error" it is refused. Raises the typed errors of
     `isokern.status`.
     """
     op = operator if isinstance(operator, Operator) else find(operator)
@@ -68,10 +68,10 @@ def create(
 
 
 def _hinting(error: NotImplementedOnDevice, device: Device, resolved: Resolved) -> NotImplementedOnDevice:
-    """Return the error with a hint at the policy where that would help: a device may lack the parts as well."""
+    """Return the error with a hint at the policy if that would help: a device may lack the parts as well."""
     try:
         decompose(device, resolved)
     except IsokernError:
         return error
-    hint = f"{error.hint}; on_missing='lower' makes it of the operators that it consists of"
+    hint = f"{error.hint}; on_missing='lower' decomposes it into operators that the device has"
     return NotImplementedOnDevice(error.where, error.problem, allowed=error.allowed, hint=hint)

@@ -1,6 +1,6 @@
-"""PyTorch's tensors in eager calls: read where they lie, and returned by a call that was given one.
+"""PyTorch's tensors in eager calls: read in place, and returned by a call that was given one.
 
-PyTorch is not imported here: where nobody has imported it there are no such tensors.
+PyTorch is not imported here: unless another module imported it, there are no such tensors.
 """
 
 from __future__ import annotations

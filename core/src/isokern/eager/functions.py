@@ -1,7 +1,7 @@
 """The eager functions, one an operator: `isokern.rms_norm(x, w, eps=1e-5)` over a cache of descriptors.
 
 Each takes the operator's inputs (tensors, arrays, lists or numbers), its attributes by name, and `out=`, `device=`,
-`stream=` and `on_missing=`, the policy of `create`; it returns a tensor (a tuple where there are several outputs).
+`stream=` and `on_missing=`, the policy of `create`; it returns a tensor (a tuple if there are several outputs).
 Types that no input fixes are named: `isokern.cast(x, dtype="F16")`.
 """
 
@@ -120,7 +120,7 @@ def add_assign(a: Any, b: Any, **options: Any) -> Any:
 def matmul(a: Any, b: Any, **options: Any) -> Any:
     """Return a @ b by NumPy's rule: the operator `matmul`.
 
-    A vector gets a dim of 1, which the result loses again. Where b is a matrix of another type, such as quantised
+    A vector gets a dim of 1, which the result loses again. If b is a matrix of another type, such as quantized
     weights, it is the operator `matmul_mixed`.
     """
     if isinstance(b, Tensor) and b.ndim == 2 and getattr(a, "dtype", b.dtype) not in (b.dtype, b.dtype.numpy):
@@ -167,7 +167,7 @@ def _matmul_vectors(left: Tensor, right: Tensor, row: bool, column: bool, option
 def matmul_slice(x: Any, w: Any, rows: tuple[int, int], columns: tuple[int, int] | None = None, **options: Any) -> Any:
     """Return x w[rows, columns]ᵀ: `matmul_transposed` with a part of a larger weight.
 
-    Ranges are (first, one past the last); columns of a block type are whole blocks. The weight is read where it lies.
+    Ranges are (first, one past the last); columns of a block type are whole blocks. The weight is read in place.
     """
     held = as_tensor(w, options.get("device"))
     if held.ndim != 2:
@@ -193,7 +193,7 @@ def cast(x: Any, **options: Any) -> Any:
 
 
 def clip(x: Any, *, min: Any = None, max: Any = None, **options: Any) -> Any:
-    """Return x limited to [min, max], None being no limit: the operator `clip`, or `clamp` where a limit is a tensor.
+    """Return x limited to [min, max], None being no limit: the operator `clip`, or `clamp` if a limit is a tensor.
 
     A limit of I64 or U64 that float64 cannot represent, and that so cannot be an attribute, is applied by `maximum` or
     `minimum`.
@@ -220,7 +220,7 @@ def clip(x: Any, *, min: Any = None, max: Any = None, **options: Any) -> Any:
 def copy(x: Any, **options: Any) -> Any:
     """Return x in memory of its own, or in `out`: the operator `copy`.
 
-    The stream's copy engine does it where it takes the two tensors.
+    The stream's copy engine does it if it takes the two tensors.
     """
     out, stream = options.get("out"), options.get("stream")
     if isinstance(x, Tensor) and isinstance(out, Tensor):
@@ -303,7 +303,7 @@ def find_alias(name: str) -> Callable[..., Any]:
 
 @cache
 def plain(name: str) -> Callable[..., Any]:
-    """Return the function of an operator alone, whatever the function of its name does beside."""
+    """Return the function of an operator alone, without the additions of the function of its name."""
     return _function(find(name))
 
 
@@ -320,7 +320,7 @@ def function(name: str) -> Callable[..., Any]:
     if not has(name):
         return checked
     own.__doc__ = checked.__doc__ = f"{own.__doc__}\n\n{_docstring(find(name))}"
-    # Where the operator itself takes a call, the function does what the operator does, so that its calls are found, too
+    # If the operator itself takes a call, the function does what the operator does, so that its calls are also found
     return wraps(own)(_repeat(find(name), checked, calls_of(find(name)), calls_of(name)))
 
 

@@ -26,7 +26,7 @@ def op_call(
 
     `attrs` is what `Record.pack` returns, under its `schema_id`; 0 without bytes means defaults. `stream_handle` is the
     handle of a stream, an integer: `Stream.handle`, or on a device that takes the host's streams a cudaStream_t or the
-    address of a cl_command_queue. It has no default, so that nothing runs on a stream that nobody named; 0 is the
+    address of a cl_command_queue. It has no default, so that nothing runs on a stream by accident; 0 is the
     thread's current one, which may be that of the library whose memory the tensors are. Tensors are checked as by
     `create` and `calculate`; the workspace is "auto".
     """

@@ -1,8 +1,8 @@
-"""Repeated calls in C, where a device's library has a module for them (`_calls` of the CPU plug-in).
+"""Repeated calls in C, if a device's library has a module for them (`_calls` of the CPU plug-in).
 
 The module finds a call by the key that `repeated.key_of` makes, in the same table, and makes it by the same functions
-of the native library. What it does not know it leaves to the way in Python, which says what is wrong, too: without the
-module everything is the same, and slower.
+of the native library. It leaves unknown calls to the code in Python, which also reports mistakes: without the module
+everything is the same, and slower.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..runtime.lowered import SETTING
 from ..status import InvalidArgument
 from ..tensors import Tensor
 
-_told: list[Callable[[Any], None]] = []  # of the module, when it is there
+_told: list[Callable[[Any], None]] = []  # called with the module, when it is there
 _modules: list[Any] = []  # one at most: the first that a device had
 
 
@@ -35,7 +35,7 @@ def when_quick(tell: Callable[[Any], None]) -> None:
 
 
 def use(module: Any) -> None:
-    """Find calls by a device's module from now on, where it has one; the first such module is used for all devices."""
+    """Find calls by a device's module from now on, if it has one; the first such module is used for all devices."""
     if module is not None and not _modules:
         module.use(Tensor, PooledBuffer, DType, InvalidArgument, dumps, vars(debug), streams._current)
         _modules.append(module)
@@ -46,7 +46,7 @@ def use(module: Any) -> None:
 def quicken(
     descriptor: Descriptor, run: Callable[..., Any], inputs: Sequence[Tensor | None], out: Tensor | None = None
 ) -> Callable[..., Any]:
-    """Return the call in C, as a function of its inputs; `run` itself, which does the same, where it cannot be.
+    """Return the call in C, as a function of its inputs; `run` itself, which does the same, if that is impossible.
 
     With `out` it is also a function of its output, and returns that. The facts that it compares are those of `inputs`
     and `out`, by which it is found: the descriptor's may be equal ones that were made at another time.
@@ -65,7 +65,7 @@ def quicken(
 def join(
     calls: Sequence[tuple[Descriptor, Sequence[int]]], facts: Sequence[Facts], run: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return several calls in C as one; `run`, a function of a sequence of the inputs, where that cannot be.
+    """Return several calls in C as one; `run`, a function of a sequence of the inputs, if that is impossible.
 
     `facts` are those of the output and the inputs. Each call works on views of these: it comes with the places of its
     tensors among them, outputs first, -2 for an absent one.
@@ -92,7 +92,7 @@ def _make(
     setting: str | None = None,
     aliases: int = -1,
 ) -> Callable[..., Any] | None:
-    """Return the call in C, None where it cannot be: of kernels that run in this thread, on memory of the heap."""
+    """Return the call in C, of kernels that run in this thread, on memory of the heap; else None."""
     module, memory = device.calls, device.memory
     if (
         module not in _modules
@@ -124,7 +124,7 @@ def _make(
 
 
 def _describe_output(known: Facts | None, memory: HostMemory) -> tuple[Any, ...]:
-    """Return what a new output is made of; the last is what allocates memory that is too much for the heap."""
+    """Return the facts of a new output; the last is the function that allocates memory too large for the heap."""
     assert known is not None
     desc = known.desc
     allocate = None if memory.is_of_heap(desc.nbytes) else memory.allocator(desc.nbytes, desc.dtype)

@@ -18,8 +18,8 @@ from ..tensors import Tensor
 from .create import create
 from .quick import quicken, use
 
-Call = Callable[..., Any]  # a known call, as a function of a sequence of its inputs, and of `out` where one was given
-Found = tuple[Any, ...]  # the key of a call, its tensors, and `out` where that is given
+Call = Callable[..., Any]  # a known call, as a function of a sequence of its inputs, and of `out` if one was given
+Found = tuple[Any, ...]  # the key of a call, its tensors, and `out` if that is given
 Calls = dict[Hashable, Call]  # those of an operator: by the facts of their tensors, and their attributes
 
 OPTIONS = frozenset(("device", "stream", "on_missing"))
@@ -29,12 +29,12 @@ _known: dict[Hashable, Calls] = {}
 
 
 def calls_of(owner: Hashable) -> Calls:
-    """Return the known calls of an operator, or those that a function makes of it beside: always the same object."""
+    """Return the known calls of an operator, or those that a function adds to it: always the same object."""
     return _known.setdefault(owner, {})
 
 
 def _repeat(descriptor: Descriptor, attrs: Mapping[str, Any], given: Sequence[Tensor | None]) -> Call:
-    """Return the call as a function of its inputs, which allocates the output; a tuple where there are several."""
+    """Return the call as a function of its inputs, which allocates the output; a tuple if there are several."""
     memory, calculate = descriptor.device.memory, descriptor.repeater()
     if descriptor.made_of:
         calculate = _ask_policy(calculate, descriptor, attrs)
@@ -84,7 +84,7 @@ def _repeat_into(
 def _ask_policy(
     calculate: Callable[[Sequence[Tensor | None]], None], descriptor: Descriptor, attrs: Mapping[str, Any]
 ) -> Callable[[Sequence[Tensor | None]], None]:
-    """Return the call of an operator that is made of others, as long as the setting allows it."""
+    """Return the call of a decomposed operator, as long as the setting allows decomposing."""
     op, inputs, outputs, device = descriptor.operator, descriptor.inputs, descriptor.outputs, descriptor.device
 
     def run(tensors: Sequence[Tensor | None]) -> None:
@@ -105,7 +105,7 @@ def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> Found | None:
         into = key_of(given, {name: value for name, value in named.items() if name != "out"})
         return None if into is None else (("out", out.facts, *into[0]), into[1], out)
     tensors: list[Tensor | None] = []
-    groups = 0  # where the list of tensors stands, and how long it is
+    groups = 0  # the position and the length of the list of tensors
     for at, value in enumerate(given):
         if value.__class__ is list or value.__class__ is tuple:
             if groups:
@@ -123,7 +123,7 @@ def key_of(given: Sequence[Any], named: Mapping[str, Any]) -> Found | None:
                 return tuple(facts), tensors
             values = [v.name if v.__class__ is DType else v for v in named.values()]
             return (*facts, groups, *named, dumps((*values,), 0)), tensors
-    except (AttributeError, ValueError):  # something that is no tensor, or an object that has no bytes
+    except (AttributeError, ValueError):  # something that is not a tensor, or an object that has no bytes
         pass
     return None
 
@@ -148,7 +148,7 @@ def remember(found: Found, descriptor: Descriptor, attrs: Mapping[str, Any]) -> 
 
 def keep(owner: Hashable, key: Hashable, call: Call) -> None:
     """Keep a call by its key; all are forgotten when there are many."""
-    tables = list(_known.values())  # of which another thread may add one meanwhile
+    tables = list(_known.values())  # a copy, since another thread may add one meanwhile
     if sum(map(len, tables)) >= KNOWN:
         for calls in tables:
             calls.clear()

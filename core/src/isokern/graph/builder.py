@@ -101,7 +101,7 @@ class Builder:
         The declaration infers the outputs unless `outputs` gives their layouts; `dtypes` names free types. For an
         operator that updates the content of an output, pass the value to update as one more input, after all declared
         ones: `[x, positions, cache]`. `hints={"variant": "portable"}` asks dispatch to try that kernel variant first on
-        a device that has it; elsewhere, and where that variant declines, dispatch proceeds as usual. Raises the
+        a device that has it; on other devices, and if that variant declines, dispatch proceeds as usual. Raises the
         declaration's typed errors, with `name` in front.
         """
         with error_context(name):
@@ -109,7 +109,7 @@ class Builder:
             operator = find(kind)
             for given in inputs:
                 if given is not None and self.graph.values.get(getattr(given, "vid", -1)) is not given:
-                    raise InvalidArgument(kind, f"{given!r} is no value of {self.graph.name}")
+                    raise InvalidArgument(kind, f"{given!r} is not a value of {self.graph.name}")
             specs = specs_of(inputs)
             if operator.inout:
                 specs, outputs = _check_updated(operator, specs, outputs)

@@ -125,7 +125,7 @@ def _of_index(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     for file, wanted in files.items():
         where = path.parent / file
         if not file or Path(file).name != file or not where.is_file():
-            raise InvalidArgument("load_state", f"{path.name} names the file {quote(file)}", allowed="files beside it")
+            raise InvalidArgument("load_state", f"{path.name} names the file {quote(file)}", allowed="files next to it")
         yield from _of_file(where, wanted)
 
 

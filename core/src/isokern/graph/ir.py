@@ -99,7 +99,7 @@ class Op:
     _call: _Call | None = field(default=None, repr=False)
 
     def resolve(self) -> Resolved:
-        """Return the checked call; the declaration's typed errors where it is none.
+        """Return the checked call; raise the declaration's typed errors if it is invalid.
 
         It is checked once, as long as layouts and attributes are the same objects.
         """
@@ -211,7 +211,7 @@ class Graph:
 
 
 def spec_text(spec: TensorSpec) -> str:
-    """Return `F32[2, 3]`, followed by strides and offset where they are not those of a dense tensor."""
+    """Return `F32[2, 3]`, followed by strides and offset if they are not those of a dense tensor."""
     dense = f"{spec.dtype}{list(spec.shape)}"
     if spec.offset == 0 and spec == TensorSpec(spec.dtype, spec.shape):
         return dense

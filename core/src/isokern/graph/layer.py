@@ -79,7 +79,7 @@ class Context:
         return inputs
 
     def dim(self, x: Value, axis: int, rank: int | None = None) -> int:
-        """Return a dim of x; raise BadTensorShape unless x has that axis (and that rank, where one is given)."""
+        """Return a dim of x; raise BadTensorShape unless x has that axis (and that rank, if one is given)."""
         shape = x.spec.shape
         if (rank is not None and len(shape) != rank) or not -len(shape) <= axis < len(shape):
             allowed = f"rank {rank}" if rank is not None else f"a rank that has dim {axis}"

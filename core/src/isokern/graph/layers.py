@@ -142,7 +142,7 @@ class Conv2d(Layer):
 
 
 class BatchNorm(Layer):
-    """Normalisation of each channel by the statistics of training: mean, variance, weight and bias are [c]."""
+    """Normalization of each channel by the statistics of training: mean, variance, weight and bias are [c]."""
 
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = eps
@@ -157,7 +157,7 @@ class BatchNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """Normalisation of each row by its mean and variance; weight and bias have the last dim."""
+    """Normalization of each row by its mean and variance; weight and bias have the last dim."""
 
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = eps
@@ -282,7 +282,9 @@ class Residual(Layer):
         beside = x if self.shortcut is None else ctx.add(self.shortcut, x, name="shortcut")
         y = ctx.add(self.layer, x, name="layer")
         if y.spec.shape != beside.spec.shape:
-            raise BadTensorShape("residual", f"{y!r} beside {beside!r}", allowed="one shape", hint="give it a shortcut")
+            raise BadTensorShape(
+                "residual", f"{y!r} added to {beside!r}", allowed="one shape", hint="give it a shortcut"
+            )
         return ctx.emit("add", [y, beside])
 
 

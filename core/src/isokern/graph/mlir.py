@@ -91,7 +91,7 @@ def _refuse(graph: Graph, known: Collection[str]) -> None:
             f"export of {graph.name}",
             f"{len(found)} operators cannot be said in linalg: {'; '.join(lines)}",
             allowed=", ".join(known),
-            hint="lower the graph by a pipeline with to_primitives, and keep what is no primitive out of the graph",
+            hint="lower the graph by a pipeline with to_primitives, and keep other operators out of the graph",
         )
 
 
@@ -99,7 +99,7 @@ def _why_not(op: Op, known: Collection[str]) -> str | None:
     from .mlir_body import has_element_type
 
     if op.kind not in known:
-        return "it is no primitive" if op.operator.decompose is not None else "linalg has nothing for it"
+        return "it is not a primitive" if op.operator.decompose is not None else "linalg has nothing for it"
     lacking: list[Value] = [v for v in (*op.given, *op.outputs) if not has_element_type(v.spec.dtype)]
     if lacking:
         return f"MLIR has no element type for {lacking[0].spec.dtype}"

@@ -225,7 +225,7 @@ def _result(op: Operation) -> SSAValue:
 
 
 def _sign(x: SSAValue, compute: DType) -> SSAValue:
-    """Return -1, 1, or x itself where it is neither below nor above 0: 0, -0 or NaN."""
+    """Return -1, 1, or x itself if it is neither below nor above 0: 0, -0 or NaN."""
     zero = constant(0, compute)
     low = constant(-1, compute) if compute is not U64 else zero
     below = select(compare("<", x, zero, compute), low, x)
@@ -276,7 +276,7 @@ def _fmod(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
 
 
 def _remainder(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
-    """Return the remainder with b's sign; a zero of floats has it, too."""
+    """Return the remainder with b's sign; a zero of floats also has it."""
     if compute.kind != "f":
         return combine("-", a, combine("*", _quotient(a, b, compute), b, compute), compute)
     found = combine("fmod", a, b, compute)
@@ -285,7 +285,7 @@ def _remainder(a: SSAValue, b: SSAValue, compute: DType) -> SSAValue:
 
 
 def _move(found: SSAValue, sign: SSAValue, b: SSAValue, by: str, compute: DType) -> SSAValue:
-    """Return a remainder moved by b where it is not 0 and lacks the sign of `sign`."""
+    """Return a remainder moved by b if it is not 0 and lacks the sign of `sign`."""
     zero = constant(0, compute)
     below, wanted = (compare("<", v, zero, compute) for v in (found, sign))
     wrong = arith.AndIOp(arith.XOrIOp(below, wanted).result, compare("!=", found, zero, compute)).result
@@ -305,7 +305,7 @@ def _shift(make: Make) -> Callable[[SSAValue, SSAValue, DType], SSAValue]:
     return shift
 
 
-# Of e^(a^2) erfc a = u G(1 - u), u = 2k / (a + k): k, the largest a, what splits a product exactly, G's coefficients
+# For e^(a^2) erfc a = u G(1 - u), u = 2k / (a + k): k, the largest a, what splits a product exactly, G's coefficients
 _ERFC = {
     F32: (
         1.5,
@@ -367,7 +367,7 @@ def _erfc(x: SSAValue, compute: DType) -> SSAValue:
 
     a = do("minimum", _result(math.AbsFOp(x)), most)
     wide = do("*", a, split)
-    head = do("-", wide, do("-", wide, a))  # of as many bits that its square is exact (Veltkamp)
+    head = do("-", wide, do("-", wide, a))  # with so few bits that its square is exact (Veltkamp)
     u = do("/", constant(2 * k, compute), do("+", a, k))
     t, g = do("-", constant(1.0, compute), u), constant(coefficients[-1], compute)
     for c in reversed(coefficients[:-1]):

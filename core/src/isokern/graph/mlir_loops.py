@@ -40,7 +40,7 @@ def index(value: int) -> SSAValue:
 
 
 def repeat(count: int, carried: Sequence[SSAValue], step: Step) -> Sequence[SSAValue]:
-    """Return what `step(i, carried)` has made of the carried tensors after `count` calls, by one scf.for."""
+    """Return the carried tensors after `count` calls of `step(i, carried)`, by one scf.for."""
     block = Block(arg_types=[IndexType(), *(v.type for v in carried)])
     with ImplicitBuilder(block):
         at, *values = block.args
@@ -115,7 +115,7 @@ def emit_scatter(op: Op, args: Operands) -> SSAValue:
     shape = (*spec.shape[:axis], count, *spec.shape[axis + 1 :])
     if picked.ndim:
         given = collapse(updates, groups, shape)
-    else:  # the axis is a dim of 1 beside a neighbour
+    else:  # the axis is a dim of 1 next to another dim
         at = max(axis - 1, 0)
         given = expand(updates, [2 if i == at else 1 for i in range(spec.ndim - 1)], shape)
     rest = AffineMap.identity(spec.ndim - 1)
@@ -139,7 +139,7 @@ def emit_scatter(op: Op, args: Operands) -> SSAValue:
 
 
 def _apply(word: str, before: SSAValue, new: SSAValue, dtype: DType) -> SSAValue:
-    """Return what an update makes of an element: min and max keep a NaN, and of equal numbers the earlier."""
+    """Return the updated element: min and max keep a NaN, and of equal numbers the earlier."""
     if word == "none":
         return new
     if word in ("add", "mul"):

@@ -243,7 +243,7 @@ def _iota(op: Op, args: Operands) -> SSAValue:
 
 
 def _argmax(op: Op, args: Operands) -> SSAValue:
-    """Emit two loop nests: the first finds the largest element, or NaN where there is one.
+    """Emit two loop nests: the first finds the largest element, or NaN if there is one.
 
     The second finds the least index of an element that equals it (or is NaN).
     """

@@ -43,7 +43,7 @@ class _Direction:
             at = arith.SubiOp(index(self.steps - 1), i).result if self.backward else i
             after = CELLS[self.op.kind](self, pick(self.x, 0, at), before)
             shown = after[0]
-            if self.lengths is not None:  # a sequence that has no such step keeps its state
+            if self.lengths is not None:  # a sequence that has ended before this step keeps its state
                 shown = self._keep_live(after[0], none, at)
                 after = [self._keep_live(new, old, at) for new, old in zip(after, before, strict=True)]
             part = put(pick(y, 1, index(self.d)), cast(shown, self.wide, self.dtype), 0, at)
@@ -96,7 +96,7 @@ class _Direction:
         return letter_dims(f"{maps}->bh", given, empty(self.wide, (self.batch, self.h)), element)
 
     def add_up(self, x: SSAValue, product: SSAValue, i: int, at: int) -> SSAValue:
-        """Return gate i's sum of x, the product (where it is gate `at`) and the bias."""
+        """Return gate i's sum of x, the product (if it is gate `at`) and the bias."""
         terms = [self.part(x, i), self.part(product, at)]
         if self.bias is None:
             return self.compute("x0 + x1", *terms)

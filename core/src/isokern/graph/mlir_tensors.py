@@ -86,7 +86,7 @@ def letter_dims(maps: str, ins: Operands, out: SSAValue, body: Scalars) -> SSAVa
 
 
 def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """Convert element by element; x itself where the dtype is the same."""
+    """Convert element by element; x itself if the dtype is the same."""
     if source is target:
         return x
     shape = shape_of(x)
@@ -95,7 +95,7 @@ def cast(x: SSAValue, source: DType, target: DType) -> SSAValue:
 
 
 # Reshapes: tensor.collapse_shape and tensor.expand_shape have no group of 0 dims, so a dim of 1 that is added or
-# removed alone joins a neighbour
+# removed alone joins an adjacent one
 
 
 def _group(groups: Sequence[int]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
@@ -143,9 +143,9 @@ def expand(x: SSAValue, groups: Sequence[int], shape: Sequence[int]) -> SSAValue
 
 
 def extract_slice(x: SSAValue, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> SSAValue:
-    """Return a part of x, or x itself where the part is all of it.
+    """Return a part of x, or x itself if the part is all of it.
 
-    An empty part is made without tensor.extract_slice, whose offsets may not lie behind the end of x.
+    An empty part is made without tensor.extract_slice, whose offsets may not be beyond the end of x.
     """
     if tuple(sizes) == shape_of(x):
         return x

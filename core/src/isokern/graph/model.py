@@ -135,7 +135,7 @@ class Model:
         regular_file("save", path, exists=False)
         try:
             safe.numpy.save_file(held, path)
-        except Exception as error:  # no such folder, or one that is not writable: the message is the library's
+        except Exception as error:  # the folder is missing or not writable: the message is the library's
             raise InvalidArgument(
                 "save", f"{os.fspath(path)}: {error}", allowed="a path that can be written"
             ) from error
@@ -175,7 +175,7 @@ class Model:
 
 
 def work_of(op: Op) -> float:
-    """Return the floating-point operations of an operator, 0 where its declaration does not give them."""
+    """Return the floating-point operations of an operator, 0 if its declaration does not give them."""
     given, made = [None if v is None else v.spec for v in op.declared], [v.spec for v in op.outputs]
     return op.operator.flops(given, made) if op.operator.flops is not None else 0.0
 

@@ -16,8 +16,8 @@ def resize(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Return a graph of the same operators for dense inputs of these shapes; other inputs keep theirs.
 
     An operator that does not accept its new operands raises its declaration's typed error, with its name in front. An
-    operator whose outputs were given when it was emitted, and differ from the inferred ones, is refused where its
-    inputs change.
+    operator whose outputs were given when it was emitted, and differ from the inferred ones, is refused if its inputs
+    change.
     """
     known = {v.name: v for v in graph.inputs}
     for name in shapes:
@@ -63,7 +63,7 @@ def free_dtypes(op: Op) -> dict[str, object]:
 
 
 def _given_outputs(op: Op, given: Sequence[Value | None]) -> list[TensorSpec] | None:
-    """Return the outputs as they were where no input changes, None where they are to be inferred."""
+    """Return the outputs as they were if no input changes, None if they are to be inferred."""
     before, outputs = specs_of(op.inputs), [v.spec for v in op.outputs]
     if op.operator.inout:
         return None  # they are those of the values that the operator updates

@@ -1,4 +1,4 @@
-"""The verifier: the invariants of every graph, whoever made it.
+"""The verifier: the invariants of every graph, built by layers or by passes.
 
 Each pass runs between two verifications.
 """
@@ -47,7 +47,7 @@ def verify(graph: Graph) -> Graph:
             )
     for value in graph.outputs:
         if value not in made:
-            raise _wrong(graph, None, f"output {value!r} is no value of the graph", "values of the graph")
+            raise _wrong(graph, None, f"output {value!r} is not a value of the graph", "values of the graph")
     return graph
 
 
@@ -94,11 +94,11 @@ def _check_declaration(graph: Graph, op: Op) -> None:
 
 
 def constraint_violation(op: Op, constraint: Constraint) -> str:
-    """Return why a constraint does not hold, empty where it does."""
+    """Return why a constraint does not hold, empty if it does."""
     if constraint.kind not in CONSTRAINTS:
-        return f"no such constraint; there are {', '.join(CONSTRAINTS)}"
+        return f"unknown constraint; there are {', '.join(CONSTRAINTS)}"
     if not 0 <= constraint.operand < len(op.inputs) or op.inputs[constraint.operand] is None:
-        return "there is no such input"
+        return "the operator does not have this input"
     value = op.inputs[constraint.operand]
     assert value is not None
     if constraint.kind == "contiguous":

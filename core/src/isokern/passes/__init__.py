@@ -30,8 +30,8 @@ _registered: dict[str, Pass] = {}
 def register_pass(name: str, run: Pass) -> None:
     """Register a host's or plug-in's pass, which pipelines can then name.
 
-    `run` takes a `State` and returns one; its graph is verified before and after. InvalidArgument where the name is no
-    identifier or is used already: a name is never given to another pass, since the cache of compiled programs finds
+    `run` takes a `State` and returns one; its graph is verified before and after. InvalidArgument if the name is not an
+    identifier or is already used: a name is never given to a second pass, since the cache of compiled programs finds
     them by it.
     """
     if not isinstance(name, str) or not name.isidentifier():

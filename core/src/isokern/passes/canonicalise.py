@@ -13,7 +13,7 @@ IDEMPOTENT = ("relu", "abs", "floor", "ceil")
 
 
 def run(state: State) -> State:
-    """Return the graph without those operators; where a result would be an input or a parameter, its copy stays."""
+    """Return the graph without those operators; if a result would be an input or a parameter, its copy stays."""
     if all(_same(op) is None for op in state.graph.ops):
         return state
     rewriter = Rewriter(state)

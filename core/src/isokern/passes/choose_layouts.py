@@ -1,16 +1,16 @@
-"""choose_layouts: bring transposes together so that they cancel, and turn the others into views where possible.
+"""choose_layouts: bring transposes together so that they cancel, and replace the others by views where possible.
 
-A transpose is moved behind an elementwise operator (of one value, or of several that are transposed alike) where it
-then moves no more bytes; two transposes in a row become one, or none.
+A transpose is moved after an elementwise operator (of one value, or of several that are transposed alike) if it then
+moves no more bytes; two transposes in a row become one, or none.
 
-A transpose that is left becomes a view, which copies nothing, where all readers accept one. Those are matrix products,
+A remaining transpose becomes a view, which copies nothing, if all readers accept one. Those are matrix products,
 which pack their operands anyway (a transposed matrix is what trans_a and trans_b express), attention, which reads rows
 of heads, and an operator that moves the elements itself, so that they move once. Otherwise the operator that makes the
 transpose's operand may write it in that order: a product or an elementwise operator, if the last dim stays the last.
 The target is asked whether each of these operators has a kernel for the layout.
 
-A slice, or what gives a view another shape, becomes a view too, where its readers read runs of it or move its elements
-themselves.
+A slice, or an operator that gives a view another shape, also becomes a view, if its readers read runs of it or move its
+elements themselves.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..layout import contiguous_strides
 from ..ops.rearrange import slice_desc, slices
 from ..rewriting.rewriter import Rewriter, State, is_plain
 
-RESHAPES = ("collapse_shape", "expand_shape", "flatten")  # flat views of a view, where its strides allow one
+RESHAPES = ("collapse_shape", "expand_shape", "flatten")  # flat views of a view, if its strides allow one
 
 
 def run(state: State) -> State:
-    """Return the graph with fewer transposes, and with layouts that turn others into views."""
+    """Return the graph with fewer transposes, and with layouts by which others are views."""
     return _lay_out(_cancel(state))
 
 
@@ -66,7 +66,7 @@ def _emit(value: Value, rewriter: Rewriter, turned: dict[Value, _Turned]) -> Non
     if made is None:
         return
     same = made.base.spec == value.spec  # otherwise readers may have constraints that only a copy satisfies
-    copies = value in rewriter.old.outputs and made.base.producer is None  # a result is no input
+    copies = value in rewriter.old.outputs and made.base.producer is None  # a result cannot be an input
     if made.axes != tuple(range(len(made.axes))) or not same or copies:
         (new,) = rewriter.builder.emit("transpose", [made.base], {"axes": made.axes}, name=made.name)
     else:
@@ -150,7 +150,7 @@ def _lay_out(state: State) -> State:
 
 
 def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpec | None:
-    """Return the layout of an operator's result as a view of its operand, where all its readers accept that."""
+    """Return the layout of an operator's result as a view of its operand, if all its readers accept that."""
     x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
     if not _moves(op) or x is None or op.constraints or y in state.graph.outputs:
         return None
@@ -166,7 +166,7 @@ def _as_view(state: State, op: Op, chosen: dict[Value, TensorSpec]) -> TensorSpe
 
 
 def _view(op: Op, x: TensorSpec) -> TensorSpec | None:
-    """Return the view of x that an operator moves out of it; None where there is none."""
+    """Return the view of x that an operator moves out of it; None if there is none."""
     if op.kind == "transpose":
         return x.permute(_axes(op))
     if op.kind == "slice":

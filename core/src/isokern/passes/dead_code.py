@@ -1,4 +1,4 @@
-"""dead_code: remove operators whose outputs nobody reads, and with them the operators that only those read."""
+"""dead_code: remove operators whose outputs are not read, and with them the operators that only those read."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _line(rewriter: Rewriter, op: Op, x: Value, axis: int) -> Line | None:
 
 
 def _each_channel(known: Array | None, rank: int, axis: int, channels: int) -> Array | None:
-    """Return numbers as [channels] or of no dims, None where they differ along another axis."""
+    """Return numbers as [channels] or of no dims, None if they differ along another axis."""
     if known is None or known.size == 1:
         return None if known is None or known.ndim > rank else known.reshape(())
     shape = (1,) * (rank - known.ndim) + known.shape
@@ -149,7 +149,7 @@ def _fold(rewriter: Rewriter, op: Op, chain: list[tuple[Op, Line]]) -> bool:
         added = ((0 if before is None else before) * factor + shift).astype(kept)
         folded = (weight * _spread(op, weight, factor)).astype(kept)
     if not (np.isfinite(folded).all() and np.isfinite(added).all()):
-        return False  # separate layers show better where a NaN or infinity comes from
+        return False  # separate layers show better which of them has a NaN or infinity
     inputs = [rewriter.value(x), rewriter.parameter(w.spec.dtype, f"{op.name}.weight folded", folded)]
     kind, attrs = op.kind, op.attrs
     if bias is not None or shift.any():

@@ -1,9 +1,9 @@
-"""fold_casts: let a `generic` read what a cast reads, and write what a cast makes of its result.
+"""fold_casts: let a `generic` read the operand of a cast before it, and write the result of a cast after it.
 
-A value between a cast and a loop nest then never lies in memory. The result is the same bit for bit: an input is folded
-where the loop nest converts it to the compute type as the cast did, or where the cast loses nothing, and a result where
-it is the body's value: of the compute type, or a truth. The compute type stays, and the target has to have a kernel for
-the inputs' dtypes.
+A value between a cast and a loop nest is then never in memory. The result is the same bit for bit: an input is folded
+if the loop nest converts it to the compute type as the cast did, or if the cast loses nothing, and a result if it is
+the body's value: of the compute type, or a truth. The compute type stays, and the target has to have a kernel for the
+inputs' dtypes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SMALL = 1 << 16  # terms of a loop nest up to which another call costs more than
 
 
 def run(state: State) -> State:
-    """Return the graph with casts folded; those that nothing reads any more are left to `dead_code`."""
+    """Return the graph with casts folded; casts whose results are not read are left to `dead_code`."""
     if not {"cast", "generic"} <= {op.kind for op in state.graph.ops}:
         return state
     rewriter = Rewriter(state)
@@ -52,7 +52,7 @@ def _is_folded(state: State, nest: Op) -> bool:
 
 
 def _find_written(state: State, cast: Op) -> Op | None:
-    """Return the loop nest whose result a cast converts, where it can write the cast's result instead."""
+    """Return the loop nest whose result a cast converts, if it can write the cast's result instead."""
     x = cast.inputs[0] if cast.kind == "cast" and not cast.constraints else None
     nest = None if x is None else x.producer
     if x is None or nest is None or nest.kind != "generic" or nest.constraints or nest.inputs[0] is not None:
@@ -72,12 +72,12 @@ def _find_written(state: State, cast: Op) -> Op | None:
 
 
 def _has_number(nest: Op, dtype: DType, compute: DType) -> bool:
-    """Return whether a loop nest's result is what its body computes: a truth is, where the body is one."""
+    """Return whether a loop nest's result is the value of its body: a truth is, if the body is one."""
     return dtype is compute or (dtype is BOOL and parse(nest.attrs["body"]).kind in ("compare", "and", "or", "not"))
 
 
 def _find_sources(state: State, nest: Op, y: Value) -> Sequence[Value | None]:
-    """Return a loop nest's inputs, with what casts read in the place of what they make where that may be."""
+    """Return a loop nest's inputs, with the operands of casts in place of their results if that is possible."""
     init, *ins = nest.inputs
     letters, out = parse_maps("generic", nest.attrs["maps"], len(ins))
     loops, sizes = loops_of((letters, out)), _sizes(letters, ins)
@@ -86,7 +86,7 @@ def _find_sources(state: State, nest: Op, y: Value) -> Sequence[Value | None]:
     found: list[Value | None] = []
     for value, own in zip(ins, letters, strict=True):
         assert value is not None
-        # Elements that are wanted again are converted again: cheap where lines repeat them, or where all is small
+        # Elements that are read again are converted again: cheap if lines repeat them, or if all is small
         once = set(own) == set(loops) or value.spec.numel == 1
         cheap = nest.attrs["combine"] == "none" and (terms <= SMALL or out[-1:] not in own)
         found.append(_find_source(state, value, compute) if once or cheap or not _has_cast(state, value) else value)

@@ -1,9 +1,9 @@
 """fold_constants: compute what depends on parameters alone once, at compile time, and make it a parameter.
 
-The declaration's reference computes it, in float64 where the operator is not exact, and it is rounded to the value's
+The declaration's reference computes it, in float64 if the operator is not exact, and it is rounded to the value's
 dtype.
 
-These operators stay: those that make a result of the graph, another layout than the plain one or block types; those
+These operators stay: those whose output is a result of the graph, is not dense or has a block type; those
 with constraints; those that a device checks or that update the content of an output; and those whose outputs take more
 than `GROWTH` times the bytes of the parameters that they come from, since reading that much each time is slower than
 computing it.

@@ -1,4 +1,4 @@
-"""fold_quantization: multiply the integers of a quantised model, not the numbers that they stand for.
+"""fold_quantization: multiply the integers of a quantized model, not the numbers that they represent.
 
 A model in QDQ form has float products between dequantize_linear and quantize_linear. A product of two tensors that are
 dequantised is one of integers, whose sums are multiplied by both scales: `matmul_integer` or `conv_integer`, a cast and
@@ -6,7 +6,7 @@ a scale. Where nothing but a quantize_linear reads the result, apart from a relu
 the scale of the sums, it is `qlinear_matmul` or `qlinear_conv`. quantize_linear of what was dequantised by the same
 scale is what it was.
 
-The sums are exact, where those of floats are rounded, so that a result may be quantised to the next number. Scales and
+The sums are exact, and those of floats are rounded, so that a result may be quantized to the next number. Scales and
 zero points must be known, one for a tensor, or one for each channel of the weights.
 """
 
@@ -31,7 +31,7 @@ PRODUCTS = ("matmul", "gemm", "linear", *CONVOLUTIONS)
 
 @dataclass
 class _Quantised:
-    """Integers, in the order of `axes` where that is given, with their scale and zero point: of no dims or [channels].
+    """Integers, in the order of `axes` if that is given, with their scale and zero point: of no dims or [channels].
 
     `axis` is that of the channels, after the reordering.
     """
@@ -47,7 +47,7 @@ class _Quantised:
 class _Product:
     """A product of integers: what it multiplies, a bias in the scale of the sums, and the operators that it replaces.
 
-    `written` is the quantize_linear behind it, where the result is quantised again.
+    `written` is the quantize_linear after it, if the result is quantized again.
     """
 
     op: Op
@@ -63,7 +63,7 @@ class _Product:
 
 
 def run(state: State) -> State:
-    """Return the graph with products of integers where its operands were dequantised."""
+    """Return the graph with products of integers if their operands were dequantized."""
     if not any(op.kind == "dequantize_linear" for op in state.graph.ops):
         return state
     rewriter = Rewriter(state)
@@ -93,7 +93,7 @@ def _read_number(rewriter: Rewriter, value: Value | None) -> Array | None:
 
 
 def _read(rewriter: Rewriter, op: Op) -> tuple[Array, Array] | None:
-    """Return the scale and the zero point of a quantize_linear or dequantize_linear, None where they are not known."""
+    """Return the scale and the zero point of a quantize_linear or dequantize_linear, None if they are not known."""
     if op.constraints or op.attrs["block_size"]:
         return None
     x, scale, zero = [*op.inputs, None][:3]
@@ -105,7 +105,7 @@ def _read(rewriter: Rewriter, op: Op) -> tuple[Array, Array] | None:
 
 
 def _source(rewriter: Rewriter, value: Value | None) -> _Quantised | None:
-    """Return the integers that a value was dequantised from; a transpose may lie between."""
+    """Return the integers that a value was dequantized from; a transpose may be between."""
     op = None if value is None else value.producer
     axes: tuple[int, ...] | None = None
     if op is not None and op.kind == "transpose" and not op.constraints:
@@ -158,7 +158,7 @@ def _integer_bias(rewriter: Rewriter, op: Op, a: _Quantised, b: _Quantised) -> V
 
 
 def _take_written(state: State, rewriter: Rewriter, made: _Product) -> None:
-    """Take the quantize_linear behind a product, and a relu between, where its bias is of integers or there is none."""
+    """Take the quantize_linear after a product, and a relu between, if its bias is of integers or there is none."""
     has_bias = len(made.op.inputs) > 2 and made.op.inputs[2] is not None
     alpha = float(made.op.attrs.get("alpha", 1.0))
     if alpha != 1 or (has_bias and (made.bias is None or made.op.kind not in CONVOLUTIONS)):

@@ -6,8 +6,8 @@ bias does. The last operator may be a cast to another float dtype that `generic`
 bits are not fused, since each operator wraps its result; floats between the operators are kept in the compute type,
 which rounds less.
 
-Where the target has no kernels for quantize_linear and dequantize_linear, a group may begin with the latter and end in
-the former, so that floats between quantised tensors are never in memory; each alone is a group as well.
+If the target has no kernels for quantize_linear and dequantize_linear, a group may begin with the latter and end with
+the former, so that floats between quantized tensors are never in memory; each alone is a group as well.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _ends(op: Op) -> bool:
 
 
 def _is_scaled(op: Op, integers: Value | None, floats: Value | None) -> bool:
-    """Return whether a body can quantise, or dequantise: integers and F32 by scales of no dims, or along an axis."""
+    """Return whether a body can quantize, or dequantize: integers and F32 by scales of no dims, or along an axis."""
     if op.constraints or op.attrs["block_size"] or integers is None or floats is None:
         return False
     scale = op.inputs[1]
@@ -98,7 +98,7 @@ def _is_scaled(op: Op, integers: Value | None, floats: Value | None) -> bool:
 
 
 def _lacks_scales(state: State, members: set[Op]) -> bool:
-    """Return whether the target has no kernels for what is quantised and dequantised in a group."""
+    """Return whether the target has no kernels for the quantizing and dequantizing in a group."""
     scaled = [op for op in members if op.kind in SCALES]
     if state.target is None:
         return not scaled
@@ -136,7 +136,7 @@ def _join(results: Collection[Value], last: Op, value: Value, members: set[Op]) 
 
 
 def _with_conditions(results: Collection[Value], last: Op, op: Op, members: set[Op]) -> set[Op] | None:
-    """Return the group with the producers of an operator's conditions, None where one may not join.
+    """Return the group with the producers of an operator's conditions, None if one may not join.
 
     They must join, since a body's inputs are numbers.
     """

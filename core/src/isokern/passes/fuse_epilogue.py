@@ -86,7 +86,7 @@ def _chains(graph: Graph) -> _Found:
 def _with_epilogue(op: Op) -> str | None:
     """Return the operator that a product becomes with an epilogue.
 
-    None for an operator that is no product, or whose epilogue is complete.
+    None for an operator that is not a product, or whose epilogue is complete.
     """
     y = op.outputs[0].spec
     if op.constraints:

@@ -1,9 +1,9 @@
-"""recognise_activations: put one operator where small ones compute an activation, such as GELU written with erf.
+"""recognise_activations: replace small operators that compute an activation, such as GELU written with erf.
 
-Exporters write one activation in many ways: factors in any order, a division for a product, a cube as a power. So what
-is compared is not how it is written but what it computes. Elementwise operators of one tensor and of numbers are a
-function of one number; where that agrees with an activation on a grid of points, as closely as the numbers of its dtype
-allow, the activation replaces it.
+Exporters write one activation in many ways: factors in any order, a division for a product, a cube as a power. So the
+pass compares values, not formulas. Elementwise operators of one tensor and of numbers are a function of one number; if
+that agrees with an activation on a grid of points, as closely as the numbers of its dtype allow, the activation
+replaces it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = 7  # operators before or behind a seed, at most
 GRID = np.linspace(-12, 12, 193)  # with the corners of the piecewise ones, 3 and 6, and with 0
 CLOSE = 100  # roundings of the dtype by which a written constant, such as 1.4142, moves the values
 KNOWN = 1 << 10  # groups whose answer is kept
-X = -1  # the number of a group's input, which is no row
+X = -1  # the number of a group's input, which is not a row
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _behind(seed: Op) -> Iterator[Op]:
 
 
 def _describe(rewriter: Rewriter, value: Value, x: Value, rows: dict[Op, Member]) -> int | str | None:
-    """Return what a value is as a function of x: X, a row, or a number; None where it is no function of x alone.
+    """Return a value as a function of x: X, a row, or a number; None if it depends on more than x.
 
     `rows` become the operators between them, each after those that it reads.
     """

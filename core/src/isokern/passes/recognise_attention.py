@@ -24,7 +24,7 @@ LOW = -1e30  # below it a score leaves nothing in the softmax
 
 @dataclass
 class _Attention:
-    """An attention: its operands as they lie in the graph, and the operators that compute it, the last one first."""
+    """An attention: its operands as they are in the graph, and the operators that compute it, the last one first."""
 
     ops: list[Op]
     v: Value
@@ -67,7 +67,7 @@ def _find(state: State, rewriter: Rewriter, product: Op) -> _Attention | None:
         return None
     made = _Attention([product], v)
     softmax = _alone(state, shares, made)
-    if softmax is not None and softmax.kind == "where":  # of rows that are not a number
+    if softmax is not None and softmax.kind == "where":  # it replaces rows of NaN
         inside = _without_nan(rewriter, softmax)
         if inside is None:
             return None
@@ -194,7 +194,7 @@ def _factor(state: State, rewriter: Rewriter, value: Value, made: _Attention) ->
 
 
 def _heads(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the dims with one head where there is no dim of heads."""
+    """Return the dims with one head if there is no dim of heads."""
     return tuple(shape) if len(shape) == 4 else (shape[0], 1, *shape[1:])
 
 
@@ -248,7 +248,7 @@ def _emit(rewriter: Rewriter, made: _Attention) -> None:
 
 
 def _masks(rewriter: Rewriter, made: _Attention, emit: object) -> list[Value | None]:
-    """Return the mask that is added, where there is one; a condition becomes one of 0 and the low number."""
+    """Return the mask that is added, if there is one; a condition becomes one of 0 and the low number."""
     assert callable(emit)
     if made.mask is None and made.seen is None:
         return []

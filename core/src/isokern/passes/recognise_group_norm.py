@@ -1,6 +1,6 @@
 """recognise_group_norm: put group_norm where exporters write it as the norm of a view, scaled by channels.
 
-ONNX had no GroupNormalization before opset 18: x [n, c, *s] is viewed as [n, groups, …], each group is normalised by an
+ONNX had no GroupNormalization before opset 18: x [n, c, *s] is viewed as [n, groups, …], each group is normalized by an
 instance_norm with weights of 1 or a layer_norm without, the result is viewed as x again, and a product and a sum with
 vectors over c are its weight and its bias.
 """
@@ -34,7 +34,7 @@ class _Found:
 
 
 def run(state: State) -> State:
-    """Return the graph with one operator for each norm by groups; views that nothing reads any more stay."""
+    """Return the graph with one operator for each norm by groups; views whose results are not read stay."""
     if not any(op.kind in HEARTS for op in state.graph.ops):
         return state
     rewriter = Rewriter(state)
@@ -55,7 +55,7 @@ def run(state: State) -> State:
 
 
 def _find(rewriter: Rewriter, state: State, op: Op) -> _Found | None:
-    """Return the group_norm that a norm is the heart of, where the target has it."""
+    """Return the group_norm whose central operator is this norm, if the target has it."""
     read = op.inputs[0]
     if read is None or op.constraints or not _has_no_weights(rewriter, op):
         return None
@@ -73,7 +73,7 @@ def _find(rewriter: Rewriter, state: State, op: Op) -> _Found | None:
     norm = _Found(x, groups, float(op.attrs["eps"]), ops)
     _extend(state, norm)
     by_channels = norm.weight is not None or norm.bias is not None
-    rows = x is read and x.spec.ndim == 2  # of a layer_norm, which has a faster kernel
+    rows = x is read and x.spec.ndim == 2  # then it is a layer_norm, which has a faster kernel
     simpler = (by_channels and not rows) or (op.kind == "instance_norm" and x is not read)
     moved = is_of_any(find_updated(state.graph), x)
     return norm if simpler and not moved and _is_legal(state, norm) else None
@@ -94,7 +94,7 @@ def _has_no_weights(rewriter: Rewriter, op: Op) -> bool:
 
 
 def _groups(op: Op, read: TensorDesc, x: TensorDesc) -> int | None:
-    """Return how many groups of x's channels the norm of a view of x is over; None where it is over no such groups."""
+    """Return the number of groups of x's channels that the norm of a view of x is over; None if it is not by groups."""
     if x.ndim < 2 or not x.numel or not read.ndim:
         return None
     rows = math.prod(read.shape[:2] if op.kind == "instance_norm" else read.shape[:-1])

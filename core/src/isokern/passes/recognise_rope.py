@@ -1,4 +1,4 @@
-"""recognise_rope: put rope where small operators turn the halves of heads by angles of positions.
+"""recognise_rope: replace small operators that rotate the halves of heads by angles of positions by rope.
 
 Exporters write x · cos + concat(-x₂, x₁) · sin, x₁ and x₂ being the halves of x [b, heads, s, d] or [b, s, heads, d].
 The cosines and sines are those of concat(angles, angles), perhaps scaled, and the angles an outer product of positions,
@@ -82,7 +82,7 @@ def _find(rewriter: Rewriter, op: Op) -> _Rope | None:
 
 
 def _factors(value: Value | None) -> list[tuple[Value, Value]]:
-    """Return the two factors of a product in both orders; none for what is no product."""
+    """Return the two factors of a product in both orders; none if it is not a product."""
     op = None if value is None else value.producer
     if op is None or op.kind != "mul" or op.constraints:
         return []
@@ -143,7 +143,7 @@ def _with_angles(rewriter: Rewriter, x: Value, cos: Value, sin: Value) -> _Rope 
 def _angles(rewriter: Rewriter, value: Value, kind: str, dtype: DType) -> _Angles | None:
     """Return the angles of a table of cosines or sines, each of which stands in both halves of a row.
 
-    The table may have been rounded to the dtype of what it turns, as a result is, and to no narrower one.
+    The table may have been rounded to the dtype of the rotated tensor, as a result is, and to no narrower one.
     """
     magnitude = 1.0
     while (op := value.producer) is not None and op.kind in (*VIEWS, "cast", "scale", "mul"):
@@ -208,7 +208,7 @@ def _outer_product(value: Value) -> tuple[Value, Value] | None:
     if a is None or b is None:
         return None
     for many, few in ((a, b), (b, a)):
-        if few.producer is not None and few.producer.kind == "broadcast_to":  # of items of a batch
+        if few.producer is not None and few.producer.kind == "broadcast_to":  # over the items of a batch
             few = few.producer.inputs[0] or few
         across = -2 if turned else -1
         along = few.spec.shape[-2:] == (columns, 1) if turned else few.spec.shape[-1:] == (columns,)
@@ -218,7 +218,7 @@ def _outer_product(value: Value) -> tuple[Value, Value] | None:
 
 
 def _integers(rewriter: Rewriter, value: Value) -> Value | None:
-    """Return the integers that floats were made of; the floats themselves where they are known to be integers."""
+    """Return the integers that were converted to floats; the floats themselves if they are known to be integers."""
     value = _behind(value, VIEWS)
     known = rewriter.array(value)
     if known is not None:
@@ -252,7 +252,7 @@ def _is_legal(state: State, op: Op, rope: _Rope) -> bool:
 
 
 def _emit(rewriter: Rewriter, op: Op, rope: _Rope, known: dict[object, Value]) -> None:
-    """Emit the rotation, between transposes where the heads come before the positions."""
+    """Emit the rotation, between transposes if the heads come before the positions."""
     given, shape = rope.angles.positions, _positions_shape(rope)
     if (given, shape) not in known:
         if given.spec.dtype in INDICES:

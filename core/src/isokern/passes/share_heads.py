@@ -1,4 +1,4 @@
-"""share_heads: let attention read each head of keys and values once where a graph repeats them for the queries.
+"""share_heads: let attention read each head of keys and values once if a graph repeats them for the queries.
 
 Exporters write grouped-query attention with as many heads of keys as of queries: [b, g, s, d] is viewed as
 [b, g, 1, s, d], broadcast to [b, g, r, s, d] and viewed as [b, g · r, s, d]. `attention` takes g heads as they are.
@@ -82,7 +82,7 @@ def _find(value: Value | None) -> _Heads | None:
 
 
 def _before_transposes(value: Value) -> Value | None:
-    """Return what has a value's elements in the order [b, heads, s, d], where transposes turn that into the value."""
+    """Return the value with elements in the order [b, heads, s, d] from which transposes make this one."""
     axes = _axes(value)
     if axes == SWAP:
         return value.producer.inputs[0] if value.producer is not None else None

@@ -41,7 +41,7 @@ def assemble(
     stream: Stream | None = None,
     on_missing: str | None = None,
 ) -> Program:
-    """Return a program of a graph, from the cache where it has been compiled before.
+    """Return a program of a graph, from the cache if it has been compiled before.
 
     A parameter with the same bits as one of the program `beside` uses that tensor, or its packed layouts; then nothing
     goes into the cache of whole compiles, and the caller keeps the program itself.
@@ -60,7 +60,7 @@ def assemble(
         check_kernels(state.graph, device, target)
     elif debug.LEVEL:
         for op, _ in find_illegal(state.graph, target):
-            debug.say(f"{graph.name} on {device.name}: {op.kind} of {op.name or 'no layer'} is made of others")
+            debug.say(f"{graph.name} on {device.name}: {op.kind} of {op.name or 'no layer'} is decomposed")
     state = convert(state, target)
     lowered = graph.copy() if state.graph is graph else state.graph  # a builder may still extend the caller's graph
     values = dict(state.parameters)
@@ -99,7 +99,7 @@ def assemble(
 def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None], device: Device) -> dict[str, Tensor]:
     """Return the caller's tensors for mutable inputs, by name.
 
-    Raises typed errors where one is of another layout or device, or read-only, and where two overlap.
+    Raises typed errors if one has another layout or device, or is read-only, and if two overlap.
     """
     given = {n: t for n, t in mutable.items() if t is not None} if isinstance(mutable, Mapping) else {}
     for value in (v for v in graph.inputs if v.name in given):
@@ -116,7 +116,7 @@ def _memory(graph: Graph, mutable: Collection[str] | Mapping[str, Tensor | None]
     for (before, one), (after, other) in itertools.pairwise(ends):
         if after[0] < before[1]:
             raise InvalidArgument(
-                graph.name, f"inputs {one} and {other} lie in the same memory", allowed="memory apart"
+                graph.name, f"inputs {one} and {other} are in the same memory", allowed="memory apart"
             )
     return given
 
@@ -141,7 +141,7 @@ def _pack(
     beside: Program | None,
     fresh: list[Tensor],
 ) -> None:
-    """Bring a parameter into the packed layouts that its readers want; those of `beside` where they are of its bits.
+    """Convert a parameter to the packed layouts that its readers prefer; share those of `beside` if they have its bits.
 
     New ones are appended to `fresh`.
     """
@@ -164,7 +164,7 @@ def _pack(
 
 
 def _wrap(value: Value, given: Any, device: Device, alignment: int) -> Tensor | None:
-    """Return a parameter over an array's own memory; None where the device cannot have it there."""
+    """Return a parameter over an array's own memory; None if the device cannot have it there."""
     if not device.memory.wraps or not isinstance(given, np.ndarray) or not value.spec.dtype.holds(given):
         return None
     fits = given.size > 0 and given.flags.c_contiguous and given.shape == value.spec.shape
@@ -192,7 +192,7 @@ def _place_parameter(
     It is the caller's tensor, one of `beside` with the same bits, or a new one, which is appended to `fresh`.
     """
     near = None if beside is None else beside.parameters.get(value.name)
-    # Over the memory that the array is a view of: the cache forgets what was made of the array when that is gone
+    # Over the memory that the array is a view of: the cache drops the packed layouts of the array when that is gone
     shared = given.view() if frozen(given) and given.base is not None else None
     shared = None if shared is None or shared.base is given else shared
     if isinstance(given, Tensor):

@@ -4,7 +4,7 @@ A program's arena, inputs and results are its own: two programs never write to t
 
 A `Recipe` (memory plan and descriptors) is found by the lowered graph, the device and the options `reuse`, `mutable`
 and `prepack`. A whole compile is found by the graph before its passes, those passes, the device and options, and the
-identity of every parameter, if each is a tensor or an array that nobody can write to (`packed.frozen`); then no pass is
+identity of every parameter, if each is a tensor or a read-only array (`packed.frozen`); then no pass is
 run and no parameter copied. A whole compile is forgotten when one of its parameters is gone, or when its last program
 is closed.
 """
@@ -28,7 +28,7 @@ from ..tensors import Tensor
 from .memory_plan import MemoryPlan, place_values, plan_memory
 from .packed import Packed
 
-LIMIT = 32  # of recipes, and of whole compiles; the least recently used are dropped
+LIMIT = 32  # recipes, and whole compiles, that are kept; the least recently used are dropped
 
 
 def key_of(graph: Graph) -> Hashable:
@@ -70,11 +70,11 @@ def describe(graph: Graph, device: Device, reuse: bool, mutable: Collection[str]
     """Plan a graph's memory and choose a variant for each operator.
 
     Allocates nothing; errors have the operator's name in front. With `prepack`, operators read parameters in the packed
-    layout that their kernel prefers, where it has one.
+    layout that their kernel prefers, if it has one.
 
-    Workspaces are known once variants are chosen, and variants once it is known where in the arena tensors lie, unless
-    parts of it are buffers of their own. So there is one plan without workspaces, and then one with them. An operator
-    whose workspace differs with the second plan has its workspace outside the arena.
+    Workspaces are known once variants are chosen, and variants once the places of tensors in the arena are known,
+    unless parts of it are buffers of their own. So there is one plan without workspaces, and then one with them. An
+    operator whose workspace differs with the second plan has its workspace outside the arena.
     """
     parts = device.memory.parts
     before = plan_memory(graph, reuse, mutable, place=not parts, join=True)

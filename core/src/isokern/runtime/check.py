@@ -1,8 +1,8 @@
 """Checking a program, one operator at a time.
 
 Each is compared with its declaration's float64 reference, on the operands that the device itself had. Every value is
-copied to the host when it is made. So an error is found in the operator that makes it, not where it has grown; and a
-value that has changed by the time it is read shows that a memory plan or a kernel writes where it should not.
+copied to the host when it is computed. So an error is found in the operator that makes it, before it grows; and a
+value that has changed by the time it is read shows that a memory plan or a kernel writes to the wrong place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 class Checked:
     """The result for one operator: its worst error, as a number and as a share of the bound.
 
-    `wrong` is empty where the operator is right. Otherwise it names the value, how many elements are wrong and the
+    `wrong` is empty if the operator is right. Otherwise it names the value, how many elements are wrong and the
     first of them, and the worst of them with its bound.
     """
 

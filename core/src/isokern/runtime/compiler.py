@@ -62,19 +62,19 @@ def compile(
     """Compile a model for a device.
 
     Chooses kernel variants, plans and allocates memory, puts parameters there and binds every call. `parameters` are a
-    model's own by default. `passes` run on the graph first (`isokern.passes`); "" is none. An operator that the device
-    has no kernel for is replaced by those that it consists of, or refused where `on_missing` is "error" (by default it
-    is what the setting ISOKERN_ON_MISSING says, else "lower"). With `reuse` false no memory is shared. What compiles of
-    the same graph share is cached (`isokern.runtime.cache`).
+    model's own by default. `passes` run on the graph first (`isokern.passes`); "" runs none. An operator that the
+    device has no kernel for is decomposed, or refused if `on_missing` is "error" (the default is the setting
+    ISOKERN_ON_MISSING, else "lower"). With `reuse` false no memory is shared. What compiles of the same graph share is
+    cached (`isokern.runtime.cache`).
 
     Inputs named in `mutable` are updated in place, and keep their content over runs; a mapping gives for each name the
     tensor to use, which programs may share, or None. With `dynamic` the leading dim of every input, or of those named,
     may differ at each run. With `prepack`, kernels that prefer a packed layout of a parameter get it, made once for all
-    programs (`Program.prepacked`). Where no kernel reads such a parameter otherwise, the device does not keep it beside
+    programs (`Program.prepacked`). If no kernel reads such a parameter otherwise, the device keeps only
     its packed layout, unless it is a tensor of the caller's. The program's calls are bound, captured and
     run on `stream`, by default the device's default one; concurrent runs in other threads have streams of their own.
 
-    Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice where the device
+    Raises the typed errors of create, with the operator's name in front, and NotImplementedOnDevice if the device
     lacks an operator; then nothing stays allocated.
     """
     graph, given = take_model(model, parameters)
@@ -94,7 +94,7 @@ def compile(
 
 
 def take_model(model: Model | Graph, parameters: Mapping[str, Any] | None) -> tuple[Graph, Mapping[str, Any]]:
-    """Return the graph and the values of its parameters; InvalidArgument where one is not given."""
+    """Return the graph and the values of its parameters; InvalidArgument if one is not given."""
     if isinstance(model, Model) and parameters is None:
         model.complete()
         parameters = model.parameters

@@ -1,8 +1,8 @@
-"""Concatenations without copies: which values are computed where they lie in a concatenation's result.
+"""Concatenations without copies: which values are computed in place in the result of a concatenation.
 
-The operands of a `concat` are slices of its result. Where each slice is contiguous (all dims before the axis are 1),
-and each operand is computed anew by an operator, the operands lie in the result's memory from the beginning, and the
-concat needs no call. Values that are concatenated again behind one another, as in a DenseNet, lie in the longest of
+The operands of a `concat` are slices of its result. If each slice is contiguous (all dims before the axis are 1), and
+each operand is computed anew by an operator, the operands are in the result's memory from the beginning, and the concat
+needs no call. Values that are concatenated again one after the other, as in a DenseNet, are in the longest of
 their concatenations, of which the shorter ones are slices.
 """
 
@@ -20,7 +20,7 @@ ALIGNED = 64  # bytes that slices begin at multiples of, as the rows of kernels'
 
 @dataclass
 class Joined:
-    """Where values lie, as (the whole, first element), and the concats that need no call."""
+    """The places of values, as (the whole, first element), and the concats that need no call."""
 
     places: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     joined: set[Op] = field(default_factory=set)
@@ -75,7 +75,7 @@ def _has_slices(op: Op, kept: Collection[Value]) -> bool:
 
 
 def _is_free(x: Value, kept: Collection[Value]) -> bool:
-    """Return whether a value is computed anew, so that it may lie anywhere."""
+    """Return whether a value is computed anew, so that it may be anywhere."""
     op = x.producer
     if x.role != COMPUTED or x in kept or op is None or op.constraints or op.operator.inout:
         return False

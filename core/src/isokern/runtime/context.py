@@ -20,7 +20,7 @@ class RunContext:
     """The memory of one run of a program: its inputs, its results, and all values between them.
 
     All contexts share the parameters. `tensors` are by value; `calls` by operator, in order, bound to `stream`. Inputs
-    in `given` lie in the caller's memory. Tensors in packed layouts, which kernels read instead of parameters, are
+    in `given` are in the caller's memory. Tensors in packed layouts, which kernels read instead of parameters, are
     taken from `prepacked`, or added to it.
     """
 
@@ -114,7 +114,7 @@ class RunContext:
             self.spaces[kind] = memory.alloc(size, kind=kind, alignment=alignment, empty=True)
 
     def _part(self, value: Value, arena: Buffer) -> Buffer:
-        """Return the buffer in which a value of the arena lies: a part of the arena's, where there are such."""
+        """Return the buffer of a value in the arena: a part of the arena's, if the memory has parts."""
         if not self.device.memory.parts:
             return arena
         plan, dtype = self.memory_plan, value.spec.dtype
@@ -126,7 +126,7 @@ class RunContext:
         return self._parts[root, start]
 
     def _keep_constraints(self) -> None:
-        """Raise InvalidArgument where an operator's constraints do not hold for its memory.
+        """Raise InvalidArgument if an operator's constraints do not hold for its memory.
 
         Constraints that layouts alone decide are verified before.
         """
@@ -137,13 +137,13 @@ class RunContext:
                 span, amount = self.tensors[value].span, max(1, constraint.amount)
                 misaligned = constraint.kind == "aligned" and value.spec.numel and span[0] % amount
                 if misaligned or (constraint.kind == "alias" and span != self.tensors[op.outputs[0]].span):
-                    given = f"{constraint}: {value!r} lies at {span[0]:#x}"
+                    given = f"{constraint}: {value!r} is at {span[0]:#x}"
                     raise InvalidArgument(f"{self.graph.name}: {op!r}", given, allowed="memory that keeps it")
 
     def _pack(self) -> None:
         """Bring parameters into the packed layouts that kernels read, if they are not there.
 
-        The largest come first: while one is packed, its own bytes may be in memory besides, and then the others are not
+        The largest come first: while one is packed, its own bytes may also be in memory, and then the others are not
         there yet.
         """
         todo: dict[Key, tuple[Op, Descriptor, str, Tensor]] = {}

@@ -1,8 +1,8 @@
-"""Runs without copies: calls read feeds, and write results, where these lie in the host's memory.
+"""Runs without copies: calls read feeds, and write results, in place if these are in the host's memory.
 
-The recorded calls of a context have addresses of its own inputs and results. For one run others stand in their places,
-and then the context's own again. That is possible where the device's calls are done when a replay returns, and where
-its recordings can be redirected (`Recording.find`).
+The recorded calls of a context have addresses of its own inputs and results. For one run others take their places,
+and then the context's own again. That is possible if the device's calls are done when a replay returns, and if its
+recordings can be redirected (`Recording.find`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Direct:
         return None if places is None else _Ended(value, dtype, spec.shape, places, buffer.address)
 
     def fits(self, given: Any, name: str) -> bool:
-        """Return whether calls can read a feed where it lies."""
+        """Return whether calls can read a feed in place."""
         end = self.inputs.get(name)
         return (
             end is not None

@@ -22,7 +22,7 @@ from .feeds import Feeds, as_host_array, name_feeds
 from .packed import frozen
 from .program import Program
 
-KEPT = 8  # programs that are kept besides the first: the most recently used
+KEPT = 8  # programs that are kept in addition to the first: the most recently used
 
 
 class DynamicProgram:

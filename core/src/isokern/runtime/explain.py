@@ -1,4 +1,4 @@
-"""What a program does, operator by operator, as lines or as a trace.
+"""The steps of a program, operator by operator, as lines or as a trace.
 
 Each has its variant, bytes, memory, time, and share of the machine's limits.
 """
@@ -24,11 +24,11 @@ SECONDS = 0.2  # short runs are repeated for at least this long
 
 @dataclass(frozen=True)
 class Location:
-    """Where an output lies: in the `arena`, or in memory of its `own`, from byte `offset` there.
+    """The place of an output: in the `arena`, or in its `own` memory, from byte `offset` there.
 
-    `alias` is the value whose memory or content it has, or None. `how` says what the memory plan does about it:
-    `in place` where the operator overwrites it, `view` where nothing is to be done, `copy` where the output has memory
-    of its own, to which the content of that value is copied before it is updated.
+    `alias` is the value whose memory or content it has, or None. `how` is the memory plan's choice for it: `in place`
+    if the operator overwrites it, `view` if nothing is to be done, `copy` if the output has its own memory, to which
+    the content of that value is copied before it is updated.
     """
 
     value: int
@@ -51,8 +51,8 @@ class Line:
     """One operator in `Program.explain`.
 
     `nbytes` counts all its operands. `time_us` is the median over runs in the program's order; `share` is the least
-    time that the machine's limits allow for its bytes or operations, divided by the measured one. Both are None where
-    they are not measured, or where there is no call.
+    time that the machine's limits allow for its bytes or operations, divided by the measured one. Both are None if they
+    are not measured, or if there is no call.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Line:
 
     @property
     def memory(self) -> str:
-        """Where its outputs lie, in words."""
+        """The places of its outputs, in words."""
         return ", ".join(map(str, self.slots))
 
 
@@ -119,7 +119,7 @@ def _slot(program: Inspectable, op: Op, value: Value) -> Location:
 def times_of(program: Inspectable, seconds: float = SECONDS) -> dict[Op, float]:
     """Return the median seconds of each call, over runs of all of them in order, so that caches are as in a run.
 
-    They are measured by the device's own clock where it has one, else by the host's, around the call and, on an
+    They are measured by the device's own clock if it has one, else by the host's, around the call and, on an
     asynchronous device, the wait for it.
     """
     device, calls = program.device, program.calls()
@@ -150,8 +150,8 @@ def times_of(program: Inspectable, seconds: float = SECONDS) -> dict[Op, float]:
 def trace(lines: Sequence[Line], program: Inspectable, path: str | os.PathLike[str]) -> None:
     """Write timed lines as a Chrome trace (Trace Event Format, complete events), for chrome://tracing or Perfetto.
 
-    A device is a process and its stream a thread. The calls lie end to end with their median times, as a replay makes
-    them; an operator without a call has no event.
+    A device is a process and its stream a thread. The calls are end to end with their median times, as in a replay; an
+    operator without a call has no event.
     """
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": program.device.name}},

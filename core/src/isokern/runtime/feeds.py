@@ -27,7 +27,7 @@ KINDS = ("b", "u", "i", "fq", "c")
 def name_feeds(graph: Graph, feeds: Feeds, optional: Collection[str] = ()) -> dict[Value, Any]:
     """Return the feed of each input; `feeds` is a mapping by name, a sequence in the inputs' order, or a single feed.
 
-    Inputs that are `optional` are fed by name or not at all. InvalidArgument where the names or the number of feeds do
+    Inputs that are `optional` are fed by name or not at all. InvalidArgument if the names or the number of feeds do
     not match.
     """
     known = {v.name: v for v in graph.inputs}
@@ -78,7 +78,7 @@ def readable(graph: Graph, value: Value, given: Any) -> Tensor | Array:
 def convert_feed(where: str, found: Tensor | Array, wanted: DType, allowed: str) -> Tensor | Array:
     """Return a feed, an array in an input's dtype; a tensor too, if the dtype cannot hold all numbers of the tensor's.
 
-    BadTensorDtype where `KINDS` does not allow the conversion, or where a number is beyond the dtype: an integer that
+    BadTensorDtype if `KINDS` does not allow the conversion, or if a number is beyond the dtype: an integer that
     would wrap, a float that would become infinite. A float may round.
     """
     element = _dtype(where, found)

@@ -1,4 +1,4 @@
-"""A kernel made of the operators that an operator consists of, where the device has none; and the policy for that.
+"""Kernels of decomposed calls, for operators that the device has no kernel for; and the policy for that.
 
 It is used like other kernels. Its workspace is the arena of a memory plan, which has the scratch memory of the inner
 calls at its beginning, and the values between them. It is of the default kind: that of a part is a wish.
@@ -34,7 +34,7 @@ PASSES = [made.__name__.rpartition(".")[2] for made in (common_subexpressions, f
 
 
 def is_lowering(where: str, on_missing: str | None = None) -> bool:
-    """Return whether an operator that a device has no kernel for is made of others: `on_missing`, else the setting.
+    """Return whether an operator that a device has no kernel for is decomposed: `on_missing`, else the setting.
 
     InvalidArgument, in the name of `where`, for anything but the policies.
     """
@@ -50,9 +50,9 @@ def is_lowering(where: str, on_missing: str | None = None) -> bool:
 def find_fallback(
     operator: Operator, on_missing: str | None = None, variant: str | None = None
 ) -> type[LoweredKernel] | None:
-    """Return what makes the kernel of a call that no variant takes; None where the policy refuses it.
+    """Return the factory of kernels for calls that no variant takes; None if the policy refuses them.
 
-    None also for an operator that consists of no others, and where one variant was asked for by name.
+    None also for an operator without a decomposition, and if one variant was asked for by name.
     """
     allowed = is_lowering(operator.name, on_missing)
     return LoweredKernel if allowed and operator.decompose is not None and variant is None else None
@@ -74,16 +74,16 @@ def decompose(device: Device, resolved: Resolved) -> Graph:
 
 
 def check_kernels(graph: Graph, device: Device, target: Target) -> None:
-    """Raise NotImplementedOnDevice where the device has no kernel for an operator of a graph."""
+    """Raise NotImplementedOnDevice if the device has no kernel for an operator of a graph."""
     lacking = dict.fromkeys(f"{op.kind} of {op.name or 'no layer'}: {why}" for op, why in find_illegal(graph, target))
     if lacking:
         given = f"{device.name} has no kernel for {len(lacking)} operators: {'; '.join(lacking)}"
-        hint = "on_missing='lower' makes them of the operators that they consist of"
+        hint = "on_missing='lower' decomposes them into operators that the device has"
         raise NotImplementedOnDevice(graph.name, given, hint=hint)
 
 
 def can_lower(device: Device, operator: Operator, types: Mapping[str, DType]) -> bool:
-    """Return whether the policy and the device's kernels let an operator be made of others.
+    """Return whether the policy and the device's kernels let an operator be decomposed.
 
     The device is asked about the parts of the first sample with these dtypes, as in `Device.supports`.
     """
@@ -127,7 +127,7 @@ class LoweredKernel(Kernel):
             for kernel, op in zip(self.kernels, calls, strict=True):
                 if kernel.workspace.size > sizes[op]:  # the values have moved, which may have changed what it needs
                     given = (
-                        f"{op!r} needs {kernel.workspace.size} bytes of workspace where it lies, and {sizes[op]} before"
+                        f"{op!r} needs {kernel.workspace.size} bytes of workspace in its place, and {sizes[op]} before"
                     )
                     raise NotImplementedOnDevice(
                         resolved.operator.name, given, hint="run it as a graph: isokern.runtime.compile"
@@ -214,21 +214,21 @@ def _build(
 
 
 def _operands(op: Op) -> list[Value | None]:
-    """Return a call's outputs and all its inputs, None where one is absent, as its plan has them."""
+    """Return a call's outputs and all its inputs, None for absent ones, as its plan has them."""
     lacking = len(op.operator.operand_names(len(op.declared))) - len(op.declared)
     return [*op.outputs, *op.declared, *[None] * lacking]
 
 
 def _match_inputs(resolved: Resolved, lowered: Graph) -> list[Value | None]:
-    """Return the lowered graph's inputs in the order of the operator's inputs, None where one is absent."""
+    """Return the lowered graph's inputs in the order of the operator's inputs, None for absent ones."""
     names = {v.name: v for v in lowered.inputs}
     return [None if d is None else names[f"x{i}"] for i, d in enumerate(resolved.inputs)]
 
 
 def _place(made: MemoryPlan, value: Value | None, outside: Sequence[Value | None]) -> int | None:
-    """Return the index of the call's handle that a value lies in, -1 for the workspace.
+    """Return the index of the call's handle that a value is in, -1 for the workspace.
 
-    It is 0 for a value without elements, which may lie anywhere.
+    It is 0 for a value without elements, which may be anywhere.
     """
     if value is None:
         return None
@@ -238,6 +238,6 @@ def _place(made: MemoryPlan, value: Value | None, outside: Sequence[Value | None
     if root in outside:
         return outside.index(root)
     if value.spec.numel:
-        given = f"{value!r} lies between its parts, and not in a workspace"
+        given = f"{value!r} is a value between its parts that is not in a workspace"
         raise NotImplementedOnDevice(value.name, given, hint="run it as a graph: isokern.runtime.compile")
     return 0

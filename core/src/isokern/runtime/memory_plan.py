@@ -1,14 +1,14 @@
-"""The memory plan: which values of a graph share memory, and at which byte of one arena the others lie.
+"""The memory plan: which values of a graph share memory, and the places of the others in one arena.
 
-Inputs, parameters and results have memory of their own. Every other value lives from the operator that makes it to the
-last that reads it. It takes the memory of an operand where the declaration lets the output lie there (`aliases`), both
-have the same layout, and nothing reads that operand's memory afterwards. It is a view of its operand where the operator
+Inputs, parameters and results have their own memory. Every other value lives from the operator that makes it to the
+last that reads it. It takes the memory of an operand if the declaration allows it (`aliases`), both
+have the same layout, and nothing reads that operand's memory afterwards. It is a view of its operand if the operator
 moves no element (a flatten of a dense tensor, a transpose that is another view of it). Operands of a concatenation may
 be computed in its memory (`concat_parts.py`).
 
 The other values are laid out in one arena, the largest first, each at the lowest byte that is free while it lives. An
-operator's workspace, where its size is known, lies at the arena's first byte while it runs, since a kernel gets a
-buffer and not a place in it.
+operator's workspace, if its size is known, is at the arena's first byte while it runs, since a kernel gets a buffer and
+not a place in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MemoryPlan:
     """A graph's memory plan.
 
     `root` maps each value to the value whose memory it is in, usually itself; `starts` has the element there that a
-    computed value begins at. `offset` has the byte in the arena of each root that lies there. `in_place` maps each
+    computed value begins at. `offset` has the byte in the arena of each root that is in it. `in_place` maps each
     operator whose output overwrites an operand to that operand; `views` are the operators that need no call. `copies`
     has the pairs (from, to) to copy before an operator that updates a value which another one still reads. `spaces` has
     the bytes of the workspace that an operator has at the arena's beginning. `arena` is the size of the arena in bytes,
@@ -59,13 +59,13 @@ class MemoryPlan:
     def descs(self, parts: bool = False) -> dict[Value, TensorDesc]:
         """Return the layout of every value's tensor; equal ones are mostly one object.
 
-        With `parts`, each value of the arena lies in a buffer of its own, which is a part of the arena's: then layouts
-        say nothing of places, and calls that differ in their places alone are equal.
+        With `parts`, each value of the arena is in its own buffer, which is a part of the arena's: then layouts are
+        independent of places, and calls that differ in their places alone are equal.
         """
         return {value: value.spec if parts else self.desc(value) for value in self.graph.values.values()}
 
     def desc(self, value: Value) -> TensorDesc:
-        """Return the layout of the value's tensor in the buffer that it lies in."""
+        """Return the layout of the value's tensor in its buffer."""
         root, start, spec = self.root[value], self.starts.get(value, 0), value.spec
         if root in self.offset:
             start += self.offset[root] // spec.dtype.itemsize * spec.dtype.block
@@ -85,12 +85,12 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the memory plan of a verified graph; with `reuse` false no values share memory, in the arena either.
 
-    `spaces` are the bytes of the workspaces that lie in the arena. They may overlap one another, but no value that is
-    alive when their operator runs. Without `place` what lies in the arena may have no place yet (`place_values`).
-    Inputs that are `mutable`, by name, are updated in place; InvalidArgument where one is read after its update. With
-    `early`, for a graph whose results lie in no memory of an input, a result that is another shape of a computed value
-    has that value computed in its memory. With `join`, operands of concatenations are computed in the memory of the
-    result where the arena grows by at most an eighth, since that lives longer then.
+    `spaces` are the bytes of the workspaces in the arena. They may overlap one another, but no value that is
+    alive when their operator runs. Without `place`, values in the arena may have no place yet (`place_values`).
+    Inputs that are `mutable`, by name, are updated in place; InvalidArgument if one is read after its update. With
+    `early`, for a graph whose results are not in the memory of inputs, a result that is another shape of a computed
+    value has that value computed in its memory. With `join`, operands of concatenations are computed in the memory of
+    the result if the arena grows by at most an eighth, since the result then lives longer.
     """
     parts = find_parts(graph, set(graph.outputs)) if join and reuse else Joined()
     made = _plan(graph, reuse, mutable, spaces, early, parts)
@@ -105,7 +105,7 @@ def plan_memory(
 def _plan(
     graph: Graph, reuse: bool, mutable: Collection[str], spaces: Mapping[Op, int] | None, early: bool, parts: Joined
 ) -> MemoryPlan:
-    """Return a plan without places in the arena, in which parts of concatenations lie in their wholes."""
+    """Return a plan without places in the arena, in which parts of concatenations are in their wholes."""
     made = MemoryPlan(graph, mutable=_inputs(graph, mutable), spaces=dict(spaces or {}))
     kept = set(graph.outputs)
     last = {v: len(graph.ops) for v in kept}
@@ -152,7 +152,7 @@ def _plan(
 
 
 def place_values(made: MemoryPlan, spaces: Mapping[Op, int], reuse: bool = True) -> MemoryPlan:
-    """Return a plan with a place in the arena for every value that lies there, and with these workspaces."""
+    """Return a plan with a place in the arena for every value that is in it, and with these workspaces."""
     placed = replace(made, spaces=dict(spaces), offset={}, arena=0)
     _lay_out(placed, set(made.graph.outputs), reuse)
     return placed
@@ -205,7 +205,7 @@ def _count_bytes(spec: TensorDesc) -> int:
 def _share(
     made: MemoryPlan, op: Op, at: int, ends: dict[Value, int], kept: set[Value], last: Mapping[Value, int]
 ) -> tuple[Value, Value, bool] | None:
-    """Return (output, operand, whether no call is needed) where an output can be in an operand's memory."""
+    """Return (output, operand, whether no call is needed) if an output can be in an operand's memory."""
     first = op.outputs[0]
     if first not in kept and _changes_nothing(op):
         (only,) = op.given
@@ -225,7 +225,7 @@ def _share(
                 continue
             beside = [(n, v) for n, v in zip(names, op.inputs, strict=False) if v is not None and made.root[v] is root]
             if any(n not in aliases or v.spec != x.spec for n, v in beside):
-                continue  # another operand lies in the same memory and is read in another way
+                continue  # another operand is in the same memory and is read in a different way
             return value, x, False
     return None
 
@@ -269,7 +269,7 @@ Span = tuple[int, int, tuple[int, int]]  # begin, end, (first, last) operator du
 def _lay_out(made: MemoryPlan, kept: set[Value], reuse: bool) -> None:
     """Choose offsets for the values in the arena.
 
-    The workspaces lie among the values or, where that needs no more memory, before all of them.
+    The workspaces are placed among the values or, if that needs no more memory, before all of them.
     """
     waiting = [v for v in made.life if v not in kept and BASE_ALIGNMENT % v.spec.dtype.itemsize == 0 and _bytes(v)]
     spaces = [(0, _align(n), (at, at)) for at, op in enumerate(made.graph.ops) if (n := made.spaces.get(op, 0))]

@@ -1,7 +1,7 @@
 """Parameters that a program has in kernels' packed layouts alone: their memory is not there twice.
 
-Where every operator that reads a parameter reads it in a packed layout, the parameter is packed as soon as it is on the
-device, and then freed. That concerns what `compile` itself put there; a caller's tensor stays.
+If every operator that reads a parameter reads it in a packed layout, the parameter is packed as soon as it is on the
+device, and then freed. That concerns parameters that `compile` itself put there; a caller's tensor stays.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ..tensors import Tensor
 
 Key = tuple[str, PackedLayout]  # the name of a parameter, and a layout
 Readers = dict[Key, tuple[Descriptor, str]]  # a descriptor that packs it, and its operand
-Content = bytes | weakref.ref[Any]  # a digest, or an array that nobody can write to
+Content = bytes | weakref.ref[Any]  # a digest, or a read-only array
 
 
 @dataclass
 class Packed:
-    """Packed tensors by parameter and layout; `contents` tell for each parameter what they were made of.
+    """Packed tensors by parameter and layout; `contents` has the content of each parameter when it was packed.
 
     `restore` computes the parameters' arrays again, from those that the program was compiled of.
     """
@@ -57,7 +57,7 @@ def find_readers(graph: Graph, descriptors: Mapping[Op, Descriptor]) -> dict[str
 
 
 def _readers(descriptors: Mapping[Op, Descriptor], value: Value) -> Readers:
-    """Return who packs a parameter, nobody where one operator reads it as it is."""
+    """Return the descriptors that pack a parameter, none if one operator reads it as it is."""
     found: Readers = {}
     for op in value.users:
         descriptor = descriptors.get(op)
@@ -74,7 +74,7 @@ def _readers(descriptors: Mapping[Op, Descriptor], value: Value) -> Readers:
 
 
 def content_of(array: Any) -> Content:
-    """Return what tells an array's content from another's: itself, where nobody can write to it."""
+    """Return a key of an array's content: the array itself if it is read-only, else a digest."""
     return weakref.ref(array) if frozen(array) else digest(array)
 
 
@@ -87,7 +87,7 @@ def is_same(one: Content | None, other: Content | None) -> bool:
 
 
 def frozen(array: Any) -> bool:
-    """Return whether nobody can write to an array: it is read-only, and so is every array that it is a view of."""
+    """Return whether an array cannot be written to: it is read-only, and so is every array that it is a view of."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
@@ -98,7 +98,7 @@ def frozen(array: Any) -> bool:
 
 
 def digest(array: Any) -> bytes:
-    """Return what tells an array's content from another's, its dtype and dims included."""
+    """Return a digest of an array's content, its dtype and dims."""
     dense = np.ascontiguousarray(array)
     made = hashlib.blake2b(f"{dense.dtype} {dense.shape}".encode(), digest_size=16)
     made.update(dense.reshape(-1).view(np.uint8).data)

@@ -42,8 +42,8 @@ class Program:
     use.
 
     `inputs` and `outputs` are the device tensors of the first context, in the graph's order. `feed`, `replay`, `step`
-    and `read` work on them; only one thread may use them at a time, and not during a run. A run uses that context too
-    where it is idle; where inputs are mutable, all runs use it, one after the other.
+    and `read` work on them; only one thread may use them at a time, and not during a run. A run also uses that
+    context if it is idle; if inputs are mutable, all runs use it, one after the other.
 
     `parameters` are by name, and other programs may share them; `prepacked` are their packed layouts, which kernels
     read instead, and of some parameters there is nothing else on the device (`compile`); `descriptors` are by operator.
@@ -70,7 +70,7 @@ class Program:
         self._context = RunContext(recipe, own, self.parameters, memory, self._prepacked)
         self._others: list[RunContext] = []
         self._idle = [self._context]
-        self._direct: dict[RunContext, Direct] = {}  # of contexts that have run so
+        self._direct: dict[RunContext, Direct] = {}  # the contexts that have run without copies
         made.users.add(self)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Program:
 
     @property
     def prepacked_names(self) -> set[str]:
-        """The names of the parameters that kernels read in packed layouts; some may read them as they are, too."""
+        """The names of the parameters that kernels read in packed layouts; some may also read them as they are."""
         return {name for name, _ in self._prepacked}
 
     # Running
@@ -123,7 +123,7 @@ class Program:
 
     @contextmanager
     def _borrow(self, context: RunContext | None = None) -> Iterator[RunContext]:
-        """Borrow a context that nobody else uses meanwhile: the given one, or any."""
+        """Borrow a context that is not in use: the given one, or any."""
         wanted = self._context if self.memory_plan.mutable else context
         with _changed:
             _changed.wait_for(lambda: wanted is None or wanted in self._idle or self._made is None)
@@ -162,7 +162,7 @@ class Program:
         """Run on the feeds, given by name or in the order of the inputs, and return the results.
 
         They are NumPy arrays, one, or a tuple of several. Feeds are arrays, objects with DLPack, or tensors of any
-        device; they are converted to the input's dtype where that changes no kind (no float to an integer). `out` gives
+        device; they are converted to the input's dtype if that changes no kind (no float to an integer). `out` gives
         such objects for the results, of exactly their shapes and dtypes, which are filled and returned. Mutable inputs
         that are not fed keep their content. Every feed and out is checked before anything is written; a typed error
         names the input or output at fault.
@@ -192,7 +192,7 @@ class Program:
         return found[0] if len(found) == 1 else tuple(found)
 
     def run_direct(self, feeds: Feeds = None) -> Any:
-        """Run as `run` does; calls read arrays, and write results, where these lie, if the device can do that.
+        """Run as `run` does; calls read arrays, and write results, in place, if the device can do that.
 
         Then `inputs` and `outputs` keep what they held.
         """
@@ -221,7 +221,7 @@ class Program:
     def _name_node(self, context: RunContext, error: InvalidArgument) -> InvalidArgument:
         """Return the error of a bad value with the node of the graph at fault: the first whose call fails alone.
 
-        The calls run again, on the context's inputs; where they would update an input twice, the error stays as it is.
+        The calls run again, on the context's inputs; if they would update an input twice, the error stays as it is.
         """
         if error.found is None or self.memory_plan.mutable:
             return error
@@ -262,7 +262,7 @@ class Program:
         """Return a copy of the current content of a value's memory; of block types the raw blocks.
 
         After the last operator that reads the value, the memory may have another value. A parameter that is there in a
-        packed layout alone is computed again from what the program was compiled of; InvalidArgument where that is gone.
+        packed layout alone is computed again from the parameters that were compiled; InvalidArgument if these are gone.
         """
         self._open()
         if value.name in self.packed.contents and value.role == PARAMETER:

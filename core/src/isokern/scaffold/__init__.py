@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 EVERY_KIND = "every_kind"
 KINDS = {  # folder → what the kind is for; a new kind is a folder and a line here
     "python": "kernels in Python on the host's memory: the shortest, a backend in one file",
-    "native": "kernels in C on the host's memory, compiled by pip: four of them, of which most operators are made",
-    "simt": "the portable kernels for work-groups of items, by a compiler of yours: every operator, no kernel to write",
-    "async": "a device with memory and queues of its own: pointers, streams, events, captures, errors that come later",
+    "native": "four kernels in C on the host's memory, compiled by pip; most operators are decomposed into these",
+    "simt": "the portable work-group kernels, compiled by your compiler: every operator, and no kernel to write",
+    "async": "a device with its own memory and queues: pointers, streams, events, captures, asynchronous errors",
 }
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LONGEST = 40  # letters of a name

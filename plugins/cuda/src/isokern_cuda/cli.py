@@ -46,19 +46,21 @@ Arguments = Annotated[
         " float32[8,4]:saved.npy, zeros:float32[8,4]:saved.npy, or the name of an earlier argument for the same array."
     ),
 ]
-KernelName = Annotated[str, typer.Option("--kernel", help="The kernel's name; not needed where the file has one.")]
-Grid = Annotated[str, typer.Option("--grid", help="Blocks: 4, 4,2 or 4,2,1.")]
+KernelName = Annotated[str, typer.Option("--kernel", help="The kernel's name; not needed if the file has only one.")]
+Grid = Annotated[str, typer.Option("--grid", help="The grid, in blocks: 4, 4,2 or 4,2,1.")]
 Block = Annotated[str, typer.Option("--block", help="Threads of a block: 256, 32,8 or 8,8,4; at most 1024.")]
 Shared = Annotated[int, typer.Option("--shared", min=0, max=2**31 - 1, help="Bytes of `extern __shared__` memory.")]
-Expect = Annotated[list[str] | None, typer.Option("--expect", help="NAME=ref.npy: what the array has to be.")]
-Relative = Annotated[float, typer.Option("--rtol", min=0, help="Of --expect: the relative tolerance.")]
-Absolute = Annotated[float, typer.Option("--atol", min=0, help="Of --expect: the absolute tolerance.")]
-Limit = Annotated[int, typer.Option("--time-limit", min=1, max=86400, help="Seconds after which it is endless.")]
+Expect = Annotated[list[str] | None, typer.Option("--expect", help="NAME=ref.npy: the expected content of the array.")]
+Relative = Annotated[float, typer.Option("--rtol", min=0, help="The relative tolerance of --expect.")]
+Absolute = Annotated[float, typer.Option("--atol", min=0, help="The absolute tolerance of --expect.")]
+Limit = Annotated[
+    int, typer.Option("--time-limit", min=1, max=86400, help="Seconds after which the kernel counts as endless.")
+]
 
 
 @dataclass
 class LaunchOptions:
-    """What `run` and `check` are told of a launch."""
+    """The options of a launch that `run` and `check` share."""
 
     source: Source
     arguments: Arguments = None
@@ -116,10 +118,10 @@ def run(
     options: LaunchOptions,
     *,
     seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, help="Of the order of blocks and threads; 0: in order.")
+        int, typer.Option(min=0, max=MAX_SEED, help="The seed of the order of blocks and threads; 0: ascending.")
     ] = 0,
 ) -> None:
-    """Compile SOURCE and launch its kernel once, without checks; exit 1 if it fails or the result is another."""
+    """Compile SOURCE and launch its kernel once, without checks; exit 1 if it fails or a result differs."""
     launch(options, seed, 1)
 
 
@@ -128,12 +130,12 @@ def check(
     options: LaunchOptions,
     *,
     seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, help="The first order of blocks and threads; 0: in order.")
+        int, typer.Option(min=0, max=MAX_SEED, help="The first seed of the order of blocks and threads; 0: ascending.")
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many orders.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="How many seeds to try, from --seed on.")] = 3,
     report: Annotated[Path | None, typer.Option(help="Append the findings to this file as lines of JSON.")] = None,
 ) -> None:
-    """Compile SOURCE and launch its kernel with every access watched; exit 1 if it fails or breaks a rule."""
+    """Compile SOURCE and launch its kernel with every access checked; exit 1 if it fails or breaks a rule."""
     launch(options, seed, seeds, check=True, report=report)
 
 

@@ -16,7 +16,7 @@ checks: dict[str, RuntimeCheck] = {}  # by id, in the order of their modules
 
 @dataclass(frozen=True)
 class RuntimeCheck:
-    """One requirement: `run` returns where the device fulfils it, and raises `Failure` where it does not.
+    """One requirement: `run` returns if the device fulfills it, and raises `Failure` if it does not.
 
     `id` is `runtime/<module>/<function>`, and `summary` the requirement in a sentence. `quick` says whether `--quick`
     runs it.

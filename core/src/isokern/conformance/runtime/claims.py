@@ -1,4 +1,4 @@
-"""What a device says of itself: names, properties, conditions and answers must be well-formed and true."""
+"""The statements of a device about itself: names, properties, conditions and answers must be well-formed and true."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = re.compile(r"[a-z0-9_]+:[0-9]+")
 
 @runtime_check()
 def has_a_name(device: Device) -> None:
-    """The device is called `backend:index`, its aliases are strings, and a name that is no device's is refused."""
+    """The device is called `backend:index`, its aliases are strings, and a name of no device is refused."""
     if not NAME.fullmatch(device.name):
         fail(f"the device is called {device.name!r}", Verdict.FAIL_CLAIM)
     if not all(isinstance(a, str) and a for a in device.aliases):
@@ -46,7 +46,7 @@ def has_properties_one_can_print(device: Device) -> None:
     """`properties` and `conditions` map names to what JSON can say."""
     for facts in (device.properties, device.conditions):
         if not isinstance(facts, Mapping) or not all(isinstance(k, str) and k for k in facts):
-            fail(f"{facts!r} is no mapping with names", Verdict.FAIL_CLAIM)
+            fail(f"{facts!r} is not a mapping with names", Verdict.FAIL_CLAIM)
         try:
             json.dumps(dict(facts), default=list)
         except (TypeError, ValueError) as error:
@@ -138,7 +138,7 @@ def knows_its_kinds_of_memory(device: Device) -> None:
         if buffer.kind != kind or buffer.device is not device:
             fail(f"memory of kind {kind!r} says that it is {buffer.kind!r} of {buffer.device.name}", Verdict.FAIL_CLAIM)
     try:
-        device.memory.alloc(64, kind="no such kind")
+        device.memory.alloc(64, kind="an unknown kind")
     except InvalidArgument:
         return
     fail("memory of a kind that the device does not have was allocated")

@@ -38,7 +38,7 @@ def _limit_process() -> Iterator[bool]:
         return
     import resource
 
-    trim_heap()  # what the C library keeps free would be room beside the limit
+    trim_heap()  # freed memory that the C library keeps would be available above the limit
     try:
         lines = STATUS.read_text().splitlines()
         used = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
@@ -58,7 +58,7 @@ def _limit_process() -> Iterator[bool]:
 
 
 def _mark(piece: int, end: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Return what an end of a piece holds: a view, since there may be no memory left."""
+    """Return the content of an end of a piece: a view, since there may be no memory left."""
     start = (piece * 31 + end * 101) % PERIOD
     return MARKS[start : start + MARK]
 
@@ -101,7 +101,7 @@ def _free(device: Device, kept: list[Buffer]) -> None:
 
 
 def _exhaust(device: Device, kind: str, size: int) -> bool:
-    """Fill one kind of memory, ask for more, free it and fill it again; returns False where it does not get full."""
+    """Fill one kind of memory, ask for more, free it and fill it again; returns False if it does not get full."""
     memory = device.memory
     kept, full = _fill(device, kind, size)
     fitted = sum(b.nbytes for b in kept)
@@ -139,7 +139,7 @@ def _exhaust(device: Device, kind: str, size: int) -> bool:
 def loses_nothing_when_memory_is_full(device: Device) -> None:
     """Full memory raises OutOfMemory, what is in it stays, all of it can be freed and used again, and calls still work.
 
-    The kinds after the first are tried where the limit of the process ends them.
+    The kinds after the first are tried if the limit of the process ends them.
     """
     chain = Chain(device, length=3)  # programs are built, and pools of threads started, before there is a limit
     chain.enqueue(device.default_stream)

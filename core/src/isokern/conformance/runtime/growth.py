@@ -21,7 +21,7 @@ def _resident() -> int:
     try:
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        lacks("this system does not tell how much memory a process occupies")
+        lacks("this system does not report how much memory a process occupies")
 
 
 def count_handles() -> tuple[int, int]:
@@ -29,11 +29,11 @@ def count_handles() -> tuple[int, int]:
     try:
         return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
     except OSError:
-        lacks("this system does not tell the threads and open files of a process")
+        lacks("this system does not report the threads and open files of a process")
 
 
 def measure_growth(work: Callable[[int], object], *, warm: int, turns: int) -> int:
-    """Return how many bytes the process grew by over `turns` calls of `work(turn)`, after `warm` ones.
+    """Return how many bytes the process grew by over so many calls of `work`, after `warm` ones.
 
     Freed memory that the process still has is given back before it is counted: a leak could be hidden in it.
     """
@@ -46,6 +46,6 @@ def measure_growth(work: Callable[[int], object], *, warm: int, turns: int) -> i
 
 
 def check_growth(grown: int, over: str) -> None:
-    """Fail where a process grew by more bytes than it may for reasons of its own."""
+    """Fail if a process grew by more bytes than it may for reasons of its own."""
     if grown > SLACK:
         fail(f"the process grew by {grown >> 20} MiB over {over}")

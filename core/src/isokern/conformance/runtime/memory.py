@@ -1,4 +1,4 @@
-"""What a device's memory must do: zeroed, aligned, partial and whole transfers, counts, exhaustion, release."""
+"""The requirements on memory: zeroed, aligned, partial and whole transfers, counts, exhaustion, release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNS = 40
 
 
 def _pattern(nbytes: int, seed: int = 1) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Return bytes of which no two neighbours and no two patterns are alike."""
+    """Return bytes of which no two adjacent ones and no two patterns are alike."""
     return ((np.arange(nbytes, dtype=np.int64) * 37 + seed * 101) % 251 + 1).astype(np.uint8)
 
 
@@ -54,7 +54,7 @@ def aligns_what_it_allocates(device: Device) -> None:
             kept = [device.memory.alloc(n, kind=kind, alignment=alignment, empty=True) for n in (1, 65, 1000)]
             for buffer in kept:
                 if buffer.address % alignment:
-                    fail(f"address {buffer.address:#x} of {kind} memory is no multiple of {alignment}")
+                    fail(f"address {buffer.address:#x} of {kind} memory is not a multiple of {alignment}")
 
 
 @runtime_check()

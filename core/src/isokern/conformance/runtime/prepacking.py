@@ -124,7 +124,7 @@ def prepacks_once(device: Device) -> None:
 
 @runtime_check()
 def prepacks_after_earlier_work(device: Device) -> None:
-    """What is prepacked is what the source holds after the work that was enqueued before on the stream."""
+    """The content that is prepacked is the source's after the work that was enqueued before on the stream."""
     call = _find_call(device)
     if not device.supports("neg", T="F32"):
         lacks("the device has no neg in F32")

@@ -150,7 +150,7 @@ def begins_in_any_thread(device: Device) -> None:
 
 @runtime_check()
 def survives_a_fork(device: Device) -> None:
-    """After a fork the parent goes on; the child computes, or is told by a typed error that it cannot."""
+    """After a fork the parent goes on; the child computes, or gets a typed error that says that it cannot."""
     if not hasattr(os, "fork"):
         lacks("this system has no fork")
     child, parent = _run(device, FORK.replace("{end}", str(END)))[-2:]

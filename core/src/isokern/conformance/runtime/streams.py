@@ -1,4 +1,4 @@
-"""What a device's streams and events must do: order, waits, and events that are past only when they are."""
+"""The requirements on streams and events: order, waits, and events that are complete only when they should be."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def finds_streams_by_handle(device: Device) -> None:
 
 @runtime_check()
 def takes_only_its_own_events_and_streams(device: Device) -> None:
-    """What is no event and no stream of the device is refused by `wait` and by a call."""
+    """An object that is not an event or a stream of the device is refused by `wait` and by a call."""
     chain = Chain(device, length=1)
     for wrong in (None, 0, "event", object()):
         try:
@@ -164,7 +164,7 @@ def takes_only_its_own_events_and_streams(device: Device) -> None:
         chain.enqueue(object())  # type: ignore[arg-type]  # which is to be refused
     except InvalidArgument:
         return
-    fail("a call accepted an object that is no stream")
+    fail("a call accepted an object that is not a stream")
 
 
 @runtime_check()

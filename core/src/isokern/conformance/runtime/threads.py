@@ -62,7 +62,7 @@ def shares_a_stream(device: Device) -> None:
 
 @runtime_check()
 def allocates_in_threads(device: Device) -> None:
-    """Eight threads allocate, write, read and free at once, and the counts end where they began."""
+    """Eight threads allocate, write, read and free at once, and the counts end as they began."""
     before = (device.memory.live, device.memory.allocations)
 
     def churn(number: int) -> str:
@@ -105,7 +105,7 @@ def creates_ten_thousand_without_growth(device: Device) -> None:
 
 @runtime_check()
 def leaves_the_caller_its_environment(device: Device) -> None:
-    """What a thread does on a device leaves NumPy's error handling, its rounding mode and subnormal numbers alone."""
+    """A thread's work on a device does not change NumPy's error handling, its rounding mode and subnormal numbers."""
     stream = device.stream()
     with np.errstate(all="ignore", over="warn"):
         with guard_environment("create and allocations"):

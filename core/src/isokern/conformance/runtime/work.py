@@ -1,4 +1,4 @@
-"""Work for a device to do while its runtime is watched: chains of calls whose end can be told from their middle."""
+"""Work for a device to do while its runtime is watched: chains of calls whose results differ at each link."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Chain:
             self.descriptor.calculate(x, y, workspace=self.workspace, stream=stream)
 
     def differs(self, got: Floats) -> str:
-        """Describe how a copy of the last result differs from what it must be; empty where it does not."""
+        """Describe how a copy of the last result differs from what it must be; empty if it does not."""
         wrong = int((got != self.expected).sum())
         return f"{wrong} of {got.size} elements are not those of the finished work" if wrong else ""
 
@@ -123,7 +123,7 @@ def make_long_chain(device: Device) -> Chain:
 def run_in_threads(compute: Callable[[int], str]) -> None:
     """Call `compute(number)` in eight threads that begin together; fail with the first text that one returns.
 
-    They take turns every few microseconds: in Python's usual interval a short function ends before another begins.
+    They are switched every few microseconds: in Python's usual interval a short function ends before another begins.
     """
     together = threading.Barrier(THREADS)
 
@@ -145,7 +145,7 @@ def run_in_threads(compute: Callable[[int], str]) -> None:
 class Witness:
     """One call on a stream of its own, which reads the result of other work at the moment when it runs.
 
-    A read through the host would wait for the device, and hide that somebody else has not waited.
+    A read through the host would wait for the device, and hide that the code under test has not waited.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -163,7 +163,7 @@ class Witness:
         self.descriptor.calculate(self.chain.last, self.seen, workspace=self.workspace, stream=self.stream)
 
     def find_difference(self) -> str:
-        """Describe how what was seen differs from the finished work; empty where it does not."""
+        """Describe how what was seen differs from the finished work; empty if it does not."""
         wrong = int((self.seen.numpy() != UNARY[self.chain.name](self.chain.expected)).sum())
         return f"{wrong} of {self.chain.input.size} elements were read before the work was done" if wrong else ""
 

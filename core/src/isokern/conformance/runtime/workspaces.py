@@ -71,7 +71,7 @@ def uses_what_it_asks_for(device: Device) -> None:
 
 @runtime_check()
 def starts_from_any_workspace(device: Device) -> None:
-    """What a workspace holds before a call does not matter."""
+    """The content of a workspace before a call does not matter."""
     for call in find_scratch_calls(device):
         outputs = call.make_outputs()
         results = [_run(call, outputs, poison)[0] for poison in POISONS]
@@ -81,7 +81,7 @@ def starts_from_any_workspace(device: Device) -> None:
 
 
 def _find_long_calls(device: Device) -> list[ScratchCall]:
-    """Return calls that need a workspace, large ones where the device is fast: short calls seldom meet."""
+    """Return calls that need a workspace, large ones if the device is fast: short calls seldom meet."""
     small = find_scratch_calls(device)
     outputs = small[0].make_outputs()
     _run(small[0], outputs, 0)
@@ -141,7 +141,7 @@ def allocates_nothing_in_a_call(device: Device) -> None:
 
 
 def _check_calls(device: Device, calls: int) -> None:
-    """Fail where the process grows by so many calls, or by those that the time allows."""
+    """Fail if the process grows by so many calls, or by those that the time allows."""
     chain = Chain(device, 64, length=100)
     stream = device.default_stream
     end = time.monotonic() + CALLING

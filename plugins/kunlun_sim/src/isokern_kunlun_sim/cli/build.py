@@ -89,22 +89,24 @@ def build(
     ] = None,
     xtdk: Annotated[
         Path | None,
-        typer.Option(help=f"Where the vendor's XTDK is: the folder with bin/clang++; else ${HOME}/xtdk."),
+        typer.Option(help=f"The folder of the vendor's XTDK, which has bin/clang++; else ${HOME}/xtdk."),
     ] = None,
     xre: Annotated[
         Path | None,
-        typer.Option(help="Where the vendor's runtime is, if the compiler does not know: include/xpu and so/libxpurt."),
+        typer.Option(
+            help="The folder of the vendor's runtime (include/xpu, so/libxpurt), if the compiler does not find it."
+        ),
     ] = None,
-    work: Annotated[Path, typer.Option(help="The folder for objects.")] = Path("isokern-xtdk"),
+    work: Annotated[Path, typer.Option(help="The folder for object files.")] = Path("isokern-xtdk"),
     arch: Annotated[str, typer.Option(help="xpu2 (KUNLUN2) or xpu3 (KUNLUN3).")] = "xpu3",
     output: Annotated[
-        Path | None, typer.Option(help="What is made; the plug-in finds Isokern's kernels at the default.")
+        Path | None, typer.Option(help="The file to write; the plug-in finds Isokern's kernels at the default path.")
     ] = None,
     fix_mfence: FixMfence = "none",
     define: Define = None,
     include: Include = None,
 ) -> None:
-    """Compile kernels with the vendor's compiler; where it is not, print the exact commands and exit 3."""
+    """Compile kernels with the vendor's compiler; if it is missing, print the exact commands and exit 3."""
     if arch not in ("xpu2", "xpu3"):
         raise InvalidArgument("build", f"arch {arch}", allowed="xpu2, xpu3")
     check_fix_mfence("build", fix_mfence)

@@ -30,7 +30,7 @@ TIMED = 5  # runs in fast mode, of which the median is shown
 
 
 def profile(
-    op: Annotated[str, typer.Argument(help="The operator, or a .xpu file of one's own.")],
+    op: Annotated[str, typer.Argument(help="The operator, or your own .xpu file.")],
     call: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,13 +44,14 @@ def profile(
     define: Define = None,
     include: Include = None,
     picture: Annotated[
-        Path | None, typer.Option(help="A .png or .svg: bytes moved by each core. Needs the extra `plot`.")
+        Path | None,
+        typer.Option(help="Draw the bytes that each core moves to a .png or .svg file. Needs the extra `plot`."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Run one call on the emulated XPU and count its copies, bytes, fences and barriers.
 
-    Kernels of a file are timed, too: in fast mode, with all arrays copied before. That is the emulator's time.
+    Kernels of a file are also timed: in fast mode, with all arrays copied before. That is the emulator's time.
     """
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise InvalidArgument("profile", f"picture {picture}", allowed="a name that ends in .png or .svg")

@@ -39,9 +39,9 @@ INT = 2**31 - 1
 SCHEDULES = 4  # that checked mode tries; a mailbox that is overwritten early may take some
 
 Source = Annotated[Path, typer.Argument(help="The .xpu file.", exists=True, dir_okay=False)]
-KernelName = Annotated[str, typer.Option(help="The kernel's name; not needed where the file has one.")]
+KernelName = Annotated[str, typer.Option(help="The kernel's name; not needed if the file has only one.")]
 Clusters = Annotated[int, typer.Option(min=0, max=INT, help="Clusters; 0: as many as the device has.")]
-Cores = Annotated[int, typer.Option(min=0, max=INT, help="Cores a cluster.")]
+Cores = Annotated[int, typer.Option(min=0, max=INT, help="Cores of each cluster.")]
 
 FixMfence = Annotated[
     str,
@@ -64,18 +64,20 @@ def run(
         typer.Argument(
             help="The kernel's arguments: 3, 2.5, null, x.npy, x.npy:saved.npy, float32[8,4]:saved.npy, "
             "zeros:float32[8,4]:saved.npy. "
-            "NAME=x.npy names an array, and NAME is the same one. `then KERNEL ARGUMENTS` launches another kernel "
-            "behind it, and `then 'KERNEL<<<1,64>>>' …` with a grid of its own. "
-            "For a file with main(): what main is given."
+            "NAME=x.npy names an array, and NAME passes it again. `then KERNEL ARGUMENTS` launches a further kernel "
+            "after it, and `then 'KERNEL<<<1,64>>>' …` does so with its own grid. "
+            "For a file with main(): the arguments of main."
         ),
     ] = None,
     kernel: KernelName = "",
     clusters: Clusters = 0,
     cores: Cores = 64,
-    check: Annotated[bool, typer.Option("--check/--fast", help="Watch every access and copy.")] = True,
+    check: Annotated[bool, typer.Option("--check/--fast", help="Check every memory access and copy.")] = True,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=MAX_SEED, help="Of the schedule of cores and copies; alone: try this one only."),
+        typer.Option(
+            min=0, max=MAX_SEED, help="The seed of the schedule of cores and copies; without --seeds, the only one."
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
@@ -86,7 +88,7 @@ def run(
     others: Annotated[
         list[Path] | None,
         typer.Option(
-            "--with", metavar="FILE", help="Another file of a program with main(), repeatable.", dir_okay=False
+            "--with", metavar="FILE", help="A further source file of a program with main(), repeatable.", dir_okay=False
         ),
     ] = None,
     fix_mfence: FixMfence = "none",
