@@ -21,6 +21,7 @@ sys.path.append(str(ROOT / "docs"))
 
 import measured  # noqa: E402
 import operator_files  # noqa: E402
+import phrases  # noqa: E402
 import sizes  # noqa: E402
 import statements  # noqa: E402
 
@@ -90,6 +91,14 @@ def find_excess(committed: str, computed: str) -> list[str]:
         return [str(error)]
 
 
+def find_phrases(committed: str, computed: str) -> list[str]:
+    """Return the folders whose counts of retired phrases are not those of the file, with the places of too many."""
+    try:
+        return phrases.find_changes(phrases.find_all(ROOT), phrases.read_counts(committed))
+    except ValueError as error:
+        return [str(error)]
+
+
 COMPUTED = {
     "index": Computed(
         "core/src/isokern/ops/index.tsv",
@@ -122,6 +131,13 @@ COMPUTED = {
         lambda: sizes.write_budget(sizes.count_lines(ROOT)),
         find_excess,
         is_decision=True,
+    ),
+    "phrases": Computed(
+        "tests/packaging/phrases.tsv",
+        "the phrases that tools/phrases.py retires, in the prose of each folder; a count may only fall",
+        lambda: phrases.write_counts(phrases.find_all(ROOT)),
+        find_phrases,
+        refuse=phrases.find_rises,
     ),
 }
 

@@ -94,7 +94,7 @@ def test_what_is_no_device_does_not_stop_the_list(several, device):
     done, rows = several
     assert device.name in done.out
     assert rows["rubbish"]["status"] == rows["numpy"]["status"] == "broken"
-    assert "no isokern.backend.Device" in rows["rubbish"]["reason"]
+    assert "not an isokern.backend.Device" in rows["rubbish"]["reason"]
     assert rows["numpy"]["reason"] == "SystemExit: it has gone"
 
 

@@ -280,13 +280,13 @@ def test_why_without_a_kernel(isokern_here, device, monkeypatch):
     done = isokern_here("why", "softmax")
     assert done.code == 0
     assert "has no kernel for softmax" in done.out
-    assert "not made of others: fill: " in done.out
+    assert "not decomposed: fill: " in done.out
     assert isokern_here("why", "softmax", "--json").document["variants"] == []
-    assert "not made of others: topk consists of no others" in isokern_here("why", "topk").out
+    assert "not decomposed: topk has no decomposition" in isokern_here("why", "topk").out
 
 
 def test_what_is_made_of_others(isokern_here, device, monkeypatch):
-    """`why`, `ops` and `devices` tell what a device has no kernel for and makes of others, and obey the policy."""
+    """`why`, `ops` and `devices` print what a device has no kernel for and decomposes, and obey the policy."""
     before = {r["device"]: r["operators"] for r in isokern_here("devices", "--json").document}[device.name]
     without(monkeypatch, device, lambda plan: plan.operator.name == "softmax")
     done = isokern_here("why", "softmax", "x=F32[3,4]")
@@ -295,11 +295,11 @@ def test_what_is_made_of_others(isokern_here, device, monkeypatch):
     (row,) = ops.rows("softmax")
     claims = row["devices"][device.name]
     assert claims["dtypes"] == [] and len(claims["lowered"]) == row["choices"] == 4
-    assert ops.claims_text(row, device.name) == "made of others: all"
-    assert f"{device.name} made of others: all" in " ".join(isokern_here("ops", "softmax").out.split())
+    assert ops.claims_text(row, device.name) == "decomposed: all"
+    assert f"{device.name} decomposed: all" in " ".join(isokern_here("ops", "softmax").out.split())
     counts = {r["device"]: r["operators"] for r in isokern_here("devices", "--json").document}[device.name]
     assert (counts["lowered"], counts["missing"]) == (before["lowered"] + 1, 0)
-    assert "made of others" in isokern_here("devices").out
+    assert "decomposed" in isokern_here("devices").out
 
     monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
     found = isokern_here("why", "softmax", "x=F32[3,4]", "--json").document["lowered"]
@@ -311,7 +311,7 @@ def test_what_is_made_of_others(isokern_here, device, monkeypatch):
 def test_a_part_of_the_dtypes_is_made_of_others(device, monkeypatch):
     without(monkeypatch, device, lambda plan: plan.operator.name == "softmax" and plan.table[0].dtype is isokern.F16)
     (row,) = ops.rows("softmax")
-    assert ops.claims_text(row, device.name) == "all but F16; made of others: F16"
+    assert ops.claims_text(row, device.name) == "all but F16; decomposed: F16"
 
 
 def test_why_takes_a_first_sample(isokern_here, device):

@@ -37,7 +37,7 @@ def _placed(case: Case) -> list[isokern.TensorDesc]:
 
 
 def test_ids_are_unique_and_every_pair_has_its_cases(cases: list[Case], cpu: Device) -> None:
-    """An operator that is made of others runs whole in its first dtypes, and in others in a few ways of each kind."""
+    """An operator that is decomposed runs whole in its first dtypes, and in others in a few ways of each kind."""
     assert len({c.id for c in cases}) == len(cases) >= 3000
     by_pair = defaultdict(list)
     for c in cases:

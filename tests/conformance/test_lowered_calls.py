@@ -143,8 +143,8 @@ def test_reports_count_them_apart(lacking: Device, tmp_path: Path) -> None:
     (suite,) = ElementTree.fromstring(text[".xml"])
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "0")
     assert sum((e.text or "").startswith("made of ") for e in suite.iter("system-out")) == lowered
-    assert f"{lowered} lowered" in text[".md"] and "Made of other operators: softmax." in text[".md"]
-    assert "Made of others" in text[".html"] and f'<td class="lowered">{lowered}</td>' in text[".html"]
+    assert f"{lowered} lowered" in text[".md"] and "Decomposed: softmax." in text[".md"]
+    assert "Decomposed" in text[".html"] and f'<td class="lowered">{lowered}</td>' in text[".html"]
 
 
 def _skips_a_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def fails(self):
     ("opened", "words"),
     [
         (lambda: None, "TypeError"),
-        (lambda: [object()], "opened a object, which is no isokern.backend.Device"),
+        (lambda: [object()], "opened a object, which is not an isokern.backend.Device"),
         (lambda: [None], "opened a NoneType"),
         (lambda: [object.__new__(EmptyDevice)], "name"),
         (lambda: [rubbish(name=7)], "names are odd:INDEX"),

@@ -284,7 +284,7 @@ def test_a_kernel_runs_on_arrays(axpy: Path) -> None:
         (["1", "2", "x.npy", "y.npy", "--expect", "y=words.npy"], "its elements are no numbers"),
         (["1", "2", "x.npy", "y.npy", "--expect", "y=axpy.cu"], "it is no .npy file of one array"),
         (["1", "2", "x.npy", "y.npy", "--expect", "y=row.npy"], "allowed: an array of the shape (100,)"),
-        (["1", "2", "x.npy", "y.npy", "-I", "gone"], "-I gone: there is no such folder"),
+        (["1", "2", "x.npy", "y.npy", "-I", "gone"], "-I gone: the folder does not exist"),
         (["1", "2", "x.npy", "y.npy", "-D", "1=2"], "-D 1=2; allowed: NAME or NAME=VALUE"),
     ],
 )  # fmt: skip

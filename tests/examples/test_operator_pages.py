@@ -37,10 +37,18 @@ def test_a_page_has_its_speeds_or_says_that_there_are_none(monkeypatch):
     assert f"| NumPy {row['version']} | {row['ratio']} |" in page
     assert "On one machine (" in page
     monkeypatch.setattr(speeds, "read_rows", lambda path: [])
-    assert speeds.say_operator("exp") == ["It has not been measured beside another library."]
+    assert speeds.say_operator("exp") == ["It has not been compared with another library."]
 
 
-PARTS = ("Example", "Calls", "Dtypes by device", "Accuracy", "Speed", "What it consists of", "What a kernel receives")
+PARTS = (
+    "Example",
+    "Calls",
+    "Dtypes by device",
+    "Accuracy",
+    "Speed",
+    "Decomposition",
+    "A call as its kernel receives it",
+)
 SHOWN = {  # what the pages of some operators have
     "softmax": (
         "| `axis` | an integer | `-1` |",

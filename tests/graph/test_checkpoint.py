@@ -110,8 +110,8 @@ def test_a_shape_is_checked(model, tmp_path):
     ("changes", "told"),
     [
         ({"more": "model-00001-of-00002.safetensors"}, "differ in more"),
-        ({"lm_head.weight": "../model.safetensors"}, "files beside it"),
-        ({"lm_head.weight": "missing.safetensors"}, "files beside it"),
+        ({"lm_head.weight": "../model.safetensors"}, "files next to it"),
+        ({"lm_head.weight": "missing.safetensors"}, "files next to it"),
         ({"lm_head.weight": "model-00002-of-00002.safetensors"}, "differ in lm_head.weight"),
         ({"lm_head.weight": 3}, "an index"),
     ],

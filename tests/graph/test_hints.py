@@ -62,7 +62,7 @@ def test_a_hint_that_a_device_cannot_follow_is_told(device):
     made = isokern.create("softmax", [desc], device=device, hints={"variant": "of another device"})
     assert made.variant == taking(device)[0]
     (told,) = [c for c in made.considered if c.variant == "of another device"]
-    assert not told.chosen and told.reason == f"a hint names it, and {device.name} has no such variant"
+    assert not told.chosen and told.reason == f"a hint names it, and {device.name} does not have this variant"
     with closing(compile(graph_with("of another device"), device)) as program:
         assert [d.variant for d in program.descriptors.values()] == [made.variant]
 

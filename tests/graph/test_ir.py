@@ -86,7 +86,7 @@ def test_odd_numbers_names_and_layouts():
         (InvalidArgument, "no operator is called 'rellu'", lambda b: b.emit("rellu", [b.values[0]])),
         (InvalidArgument, "unknown attribute 'axes'", lambda b: b.emit("softmax", [b.values[0]], {"axes": 1})),
         (InvalidArgument, "input w is missing", lambda b: b.emit("linear", [b.values[0]], name="fc")),
-        (InvalidArgument, "is no value of small", lambda b: b.emit("relu", [small().values[0]])),
+        (InvalidArgument, "is not a value of small", lambda b: b.emit("relu", [small().values[0]])),
         (InvalidArgument, "input 'x'; allowed: a name of its own; there are b, w, x", lambda b: b.input("x", (2,))),
         (InvalidArgument, "output", lambda b: b.output(small().values[0])),
         (BadTensorShape, "output y", lambda b: b.emit("relu", [b.values[0]], outputs=[TensorSpec("F32", (2, 2))])),

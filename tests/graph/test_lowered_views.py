@@ -1,4 +1,4 @@
-"""Test what a call made of others moves: its result lies where it is computed, and slices and windows are views."""
+"""Test what a decomposed call moves: its result is computed in place, and slices and windows are views."""
 
 import numpy as np
 import pytest

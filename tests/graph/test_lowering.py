@@ -158,7 +158,7 @@ def test_the_policy(device, by, monkeypatch):
     if by == "setting":
         monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
     options = {"on_missing": "error"} if by == "argument" else {}
-    refusal = r"it is no primitive.*on_missing='lower' makes it of the operators"
+    refusal = r"it is no primitive.*on_missing='lower' decomposes it into operators"
     with pytest.raises(NotImplementedOnDevice, match=refusal):
         isokern.create("softmax", [x.desc], device=device, **options)
     with pytest.raises(NotImplementedOnDevice, match=refusal):
@@ -210,7 +210,7 @@ def test_graphs_have_the_same_policy(device, monkeypatch, capfd):
     assert compile(m, "cpu:0", on_missing="error").graph
     monkeypatch.setattr("isokern.debug.LEVEL", 1)
     compile(MODELS["mlp"](), device, passes="")
-    assert f"on {device.name}: linear of net.0 is made of others" in capfd.readouterr().err
+    assert f"on {device.name}: linear of net.0 is decomposed" in capfd.readouterr().err
     monkeypatch.setenv("ISOKERN_ON_MISSING", "error")
     with pytest.raises(NotImplementedOnDevice, match=refusal):
         compile(m, device)

@@ -127,7 +127,7 @@ def test_what_cannot_be_exported_is_listed_by_layer():
         "quantize of head.q: linalg has nothing for it",
         "matmul_transposed of head: MLIR has no element type for Q8_0",
         "slice of turn: step -1",
-        "softmax of probabilities: it is no primitive",
+        "softmax of probabilities: it is not a primitive",
         "to_primitives",
     ):
         assert reason in message
@@ -158,6 +158,6 @@ def test_the_command(capsys, tmp_path):
     file = tmp_path / "mlp.mlir"
     assert command("mlp", "--mlir", "-o", file)[:2] == (0, "") and file.read_text() == out
     code, _, err = command("mlp", "--mlir", "--passes", "canonicalise")
-    assert code == 2 and "linear of net.0: it is no primitive" in err
+    assert code == 2 and "linear of net.0: it is not a primitive" in err
     code, _, err = command("mlp")
     assert code == 2 and "--mlir" in err

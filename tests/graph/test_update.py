@@ -84,7 +84,7 @@ def test_memory_that_will_not_do(devices):
     b = Builder("two")
     x, at, k, v = b.input("x", (1, 1, 2, 4)), b.input("at", (1,), "I64"), b.input("k", shape), b.input("v", shape)
     b.output(*(b.emit("cache_update", [x, at, held])[0] for held in (k, v)))
-    with pytest.raises(InvalidArgument, match="two: inputs k and v lie in the same memory"):
+    with pytest.raises(InvalidArgument, match="two: inputs k and v are in the same memory"):
         compile(b.graph, device, mutable={"k": state, "v": state})
 
 

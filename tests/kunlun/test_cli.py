@@ -440,7 +440,7 @@ def test_one_array_for_two_parameters(built: Path) -> None:
         (["5", "2", "a=x.npy", "a=y.npy"], "there is an array a already"),
         (["a=5", "2", "x.npy", "y.npy"], "'a=5' names a number"),
         (["5", "2", "x.npy", "b"], "argument 'b'"),
-        (["-I", "gone", "5", "2", "x.npy", "y.npy"], "-I gone: there is no such folder"),
+        (["-I", "gone", "5", "2", "x.npy", "y.npy"], "-I gone: the folder does not exist"),
         (["-D", "1=2", "5", "2", "x.npy", "y.npy"], "-D 1=2; allowed: NAME or NAME=VALUE"),
         (["5", "2", "x.npy", "y.npy", "then", "a; b"], "--kernel a; b; allowed: a name"),
     ],

@@ -298,7 +298,7 @@ def test_a_dialogue_that_has_no_room(model):
     chat = Chat(Session(model, 60), max_tokens=4)
     "".join(chat.say("Who?"))
     before = list(chat.messages)
-    with pytest.raises(InvalidArgument, match=r"the dialogue has \d+ tokens; allowed: 60, .*--context"):
+    with pytest.raises(InvalidArgument, match=r"the chat has \d+ tokens; allowed: 60, .*--context"):
         chat.say("x" * 60)
     assert chat.messages == before
     open_end = Chat(Session(model, 60))
@@ -316,7 +316,7 @@ def test_the_oldest_messages_go_where_there_is_no_room(model):
         fresh.messages = list(chat.messages[:-2])
         assert "".join(fresh.say(f"Number {n}?")) == written
     assert 3 <= len(chat.messages) < 13 and len(chat.reports) == 9
-    with pytest.raises(InvalidArgument, match="the dialogue has"):
+    with pytest.raises(InvalidArgument, match="the chat has"):
         chat.say("x" * 200)
 
 
@@ -493,7 +493,7 @@ def test_the_command_line_goes_on_after_an_error(app, path):
     words = ["chat", path, "--max-tokens", "4", "--context", "80", "--template", "chatml", "--stop", "zz"]
     done = CliRunner().invoke(app, words, input=f"{'x' * 90}\nhi\n")
     assert done.exit_code == 0, done.output
-    assert "the dialogue has" in done.stderr
+    assert "the chat has" in done.stderr
     assert "1 answers" in done.stderr
 
 

@@ -239,7 +239,7 @@ def test_ends_and_templates_of_several_kinds(tmp_path):
         open_folder(folder)
     (folder / "generation_config.json").write_text("{}")
     (folder / "chat_template.json").write_text('{"chat_template": [1]}')
-    with pytest.raises(InvalidArgument, match="chat_template is no list of name and template"):
+    with pytest.raises(InvalidArgument, match="chat_template is not a list of name and template"):
         open_folder(folder)
 
 
@@ -282,7 +282,7 @@ WRONG = [
     ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "more": 1}}, "rope of type linear has more=1"),
     ({"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "rope of type linear has .*x"),
     ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "rope of type llama3 lacks keys"),
-    ({"rope_scaling": [1]}, "rope_scaling is no JSON object"),
+    ({"rope_scaling": [1]}, "rope_scaling is not a JSON object"),
 ]
 
 
@@ -314,9 +314,9 @@ def header(**tensors):
 F32 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 FILES = [
     ("config.json", None, "config.json. does not exist"),
-    ("config.json", b"[", "config.json: it is no JSON"),
-    ("config.json", b"[]", "config.json: it is no JSON object"),
-    ("config.json", b'{"a": {"b": 1, "c": 2, "b": 3}}', "config.json: it is no JSON: it has the key 'b' twice"),
+    ("config.json", b"[", "config.json: it is not JSON"),
+    ("config.json", b"[]", "config.json: it is not a JSON object"),
+    ("config.json", b'{"a": {"b": 1, "c": 2, "b": 3}}', "config.json: it is not JSON: it has the key 'b' twice"),
     ("model.safetensors", None, "model.safetensors.* does not exist"),
     ("model.safetensors", b"", "model.safetensors: it is cut off"),
     (
@@ -324,21 +324,21 @@ FILES = [
         b"\xff" * 20,
         "safetensors: its header has 18446744073709551615 bytes; allowed: 2 to 12",
     ),
-    ("model.safetensors", b"\x02" + bytes(7) + b"[]", "its header is no JSON object"),
-    ("model.safetensors", b"\x02" + bytes(7) + b"{]", "its header is no JSON"),
+    ("model.safetensors", b"\x02" + bytes(7) + b"[]", "its header is not a JSON object"),
+    ("model.safetensors", b"\x02" + bytes(7) + b"{]", "its header is not JSON"),
     ("model.safetensors", header(x={"dtype": "F32"}), "tensor 'x' has no dtype, shape and data_offsets"),
     ("model.safetensors", header(x=F32 | {"dtype": "I64"}), "tensor 'x' is of type 'I64'; allowed: F32, F16, BF16"),
     ("model.safetensors", header(x=F32 | {"shape": [-1]}), "are not integers from 0"),
     ("model.safetensors", header(x=F32 | {"shape": []}), "1 to 4 dims"),
-    ("model.safetensors", header(x=F32), "tensor 'x' lies at 0 to 4; allowed: 4 bytes within the 0"),
-    ("model.safetensors", header(x=F32 | {"shape": [2]}) + bytes(8), "tensor 'x' lies at 0 to 4; allowed: 8 bytes"),
+    ("model.safetensors", header(x=F32), "tensor 'x' has the bytes 0 to 4; allowed: 4 bytes within the 0"),
+    ("model.safetensors", header(x=F32 | {"shape": [2]}) + bytes(8), "'x' has the bytes 0 to 4; allowed: 8 bytes"),
     ("model.safetensors", header(x=F32) + bytes(4), "tensor 'x' is not known here"),
-    ("model.safetensors", header(x=F32) + bytes(5), "its tensors end at 4; allowed: 5, where the file ends"),
-    ("model.safetensors", header(x=F32, y=F32) + bytes(4), "tensor 'y' lies at 0; allowed: 4, behind another"),
-    ("model.safetensors", header(x=F32 | {"data_offsets": [4, 8]}) + bytes(8), "tensor 'x' lies at 4; allowed: 0"),
+    ("model.safetensors", header(x=F32) + bytes(5), "its tensors end at 4; allowed: 5, the end of the file"),
+    ("model.safetensors", header(x=F32, y=F32) + bytes(4), "tensor 'y' begins at 0; allowed: 4, after another"),
+    ("model.safetensors", header(x=F32 | {"data_offsets": [4, 8]}) + bytes(8), "tensor 'x' begins at 4; allowed: 0"),
     ("model.safetensors", header(x=F32, y=F32).replace(b'"y"', b'"x"') + bytes(4), "it has the key 'x' twice"),
-    ("model.safetensors.index.json", b'{"weight_map": {"x": "y"}}', "model.safetensors: it stands beside .*index.json"),
-    ("model.safetensors.index.json", b'{"weight_map": {"x": "../y"}}', "weight_map is no map"),
+    ("model.safetensors.index.json", b'{"weight_map": {"x": "y"}}', "model.safetensors: it is next to .*index.json"),
+    ("model.safetensors.index.json", b'{"weight_map": {"x": "../y"}}', "weight_map is not a map"),
     ("model.safetensors.index.json", b'{"weight_map": {"x": "model.safetensors"}}', "its tensors are not those that"),
     ("tokenizer.json", b"{}", "tokenizer.json: it has no model with a vocab"),
     (

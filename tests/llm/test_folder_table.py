@@ -245,7 +245,7 @@ def test_the_text_of_a_model_of_images(tmp_path):
     config |= {"image_token_index": 10, "multimodal_projector_bias": False, "spatial_merge_size": 2, "dtype": "float32"}
     found = Model.open(write_folder(tmp_path / "f", tensors, config), device="cpu:0")
     assert np.array_equal(logits(found), logits(Model(gguf, device="cpu:0")))
-    with pytest.raises(InvalidArgument, match="keys beside text_config are not known here: 'rope_theta'"):
+    with pytest.raises(InvalidArgument, match="keys next to text_config are not known here: 'rope_theta'"):
         open_folder(write_folder(tmp_path / "f", tensors, {**config, "rope_theta": 5.0}))
 
 

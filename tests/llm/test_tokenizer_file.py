@@ -154,9 +154,9 @@ SETTINGS = [
     ({"add_bos_token": "yes"}, "add_bos_token is of type str; allowed: bool"),
     ({"bos_token": ["a"]}, "bos_token is .*; allowed: the text of a token"),
     ({"eos_token": "strange"}, "eos_token is 'strange'; allowed: the text of a token"),
-    ({"chat_template": 5}, "chat_template is no list of name and template"),
-    ({"chat_template": [{"name": "default", "template": 5}]}, "chat_template is no list of name and template"),
-    ({"chat_template": [{"name": "default", "template": "a"}] * 2}, "chat_template is no list of name and template"),
+    ({"chat_template": 5}, "chat_template is not a list of name and template"),
+    ({"chat_template": [{"name": "default", "template": 5}]}, "chat_template is not a list of name and template"),
+    ({"chat_template": [{"name": "default", "template": "a"}] * 2}, "chat_template is not a list of name and template"),
 ]
 
 

@@ -193,7 +193,7 @@ def test_the_command_writes_large_parameters_beside_the_file(tmp_path, cpu, monk
         assert not end.value.code
         sizes.add((tmp_path / "mlp.onnx.data").stat().st_size)
     assert len(sizes) == 1
-    assert "bytes of initialisers in" in capsys.readouterr().err
+    assert "bytes of initializers in" in capsys.readouterr().err
     onnx.checker.check_model(path, full_check=True)
     made, whole = onnx.load(path, load_external_data=False), export(mlp())
     held = sum(t.data_location == onnx.TensorProto.EXTERNAL for t in made.graph.initializer)

@@ -183,9 +183,9 @@ for wrong in ({**built, "softmax": 7}, {**built, "of_a_later_core": 7}):
 @pytest.mark.parametrize(
     ("told", "refusal"),
     [
-        ({"sources": "chip.c"}, r"sources is the text 'chip\.c'; allowed: a list of texts"),
-        ({"flags": "-O3"}, "flags is the text '-O3'; allowed: a list of texts"),
-        ({"levels": {"wide": "-mavx2"}}, "wide is the text '-mavx2'; allowed: a list of texts"),
+        ({"sources": "chip.c"}, r"sources is the string 'chip\.c'; allowed: a list of strings"),
+        ({"flags": "-O3"}, "flags is the string '-O3'; allowed: a list of strings"),
+        ({"levels": {"wide": "-mavx2"}}, "wide is the string '-mavx2'; allowed: a list of strings"),
         ({"levels": {"x86-v3": []}}, r"levels \['x86-v3'\]; allowed: one or more, each a name as C has them"),
         ({"levels": {}}, r"levels \[\]; allowed: one or more"),
     ],

@@ -16,6 +16,7 @@ PLANTED = {
     "peer_names": ("ONNX\tAbs\tabs\t", "ONNX\tAbs\tacos\t", r"line 2 is 'ONNX\tAbs\tacos\t'; computed: "),
     "source_documents": ("# The source documents", "# Sources", "line 1 is '# Sources'; computed: '# The source doc"),
     "sizes": ("core/view\t", "core/view\t-", "core/view has "),
+    "phrases": ("tests/llm\ttexts\t", "tests/llm\ttexts\t9", "; write the lower count"),
     "accuracy": ("acos\tF32\tcpu\t", "acos\tF32\tgpu\t", "it has a row for a device that does not exist: gpu"),
     "support": ('"abs": ', '"abz": ', "it has a row for an operator that does not exist: abz"),
     "c_reach": ("abs\t", "abs_of_old\t", "abs is not in the table"),

@@ -1,4 +1,7 @@
-"""Test the words of the house: functions are verbs, a word has one meaning, and lines end at 120 columns."""
+"""Test the words of the house: functions are verbs, a word has one meaning, and lines end at 120 columns.
+
+The retired phrases of this tree are compared with their counts in test_regenerate.py; here, how they are found.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import phrases
 import pytest
+import regenerate
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 120
@@ -160,3 +165,91 @@ def test_no_line_of_a_source_is_longer_than_120_columns():
             if len(line) > COLUMNS and path.suffix != ".py" and path.name not in LONG:  # ruff checks Python
                 long.append(f"{path.relative_to(ROOT)}:{number}: {len(line)}")
     assert long == []
+
+
+# A sentence with each retired phrase, and one with the same words that is good English
+SENTENCES = {
+    "where": ("It stops where there is one.", "The file where x and y are; nowhere it; that is where."),
+    "What": ("What is left is dropped.", "It prints what is left. What is left?"),
+    "lies": ("The tensor lies in one buffer.", "Kernels lay out a believed row."),
+    "is no": ("A view is no copy.", "There is no copy, and it is no longer and no more than one."),
+    "is none": ("A value that is none of them.", "It is None, or there is none."),
+    "no such": ("There is no such operator.", "There is no such file."),
+    "nobody": ("Whoever calls it frees it.", "The caller frees it."),
+    "another than": ("It has another dtype than y.", "Any other dtype than y, and another dtype."),
+    "beside": ("It is beside the file.", "The bedside file."),
+    "made of": ("It is made of others.", "The list has been made by others."),
+    "turn": ("Each pair is turned.", "We turn off each, in turn; it returned."),
+    "told": ("It is told what failed.", "The untold sail."),
+    "texts": ("Two texts of a batch.", "The text of a batch, in contexts."),
+    "processor": ("A processor core.", "A coprocessor and processor time."),
+    ", too": ("A view, too.", "A view, too small."),
+    "mend": ("It was mended.", "It was amended."),
+    "any more": ("It is not there any more.", "It has not any more than one."),
+    "come of": ("They come of one row.", "They become often."),
+    "British spelling": ("A quantised tensor.", "A quantized behavior, otherwise precise."),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_retired_phrase_is_found(name):
+    bad, good = SENTENCES[name]
+    for suffix, before, after in [
+        (".md", "", ""),
+        (".py", "x = 1  # ", ""),
+        (".py", '"""', '"""'),
+        (".c", "/* ", " */"),
+    ]:
+        assert phrases.find_phrases(f"{before}{bad}{after}\n", suffix) == [(1, name)]
+        assert phrases.find_phrases(f"{before}{good}{after}\n", suffix) == []
+    assert phrases.find_phrases(f"```text\n{bad}\n```\n`{bad}`\n", ".md") == []
+    assert phrases.find_phrases(f"x = {name.replace(' ', '_').strip('#, ')}\n", ".py") == []
+
+
+def test_every_phrase_has_a_sentence():
+    assert {*phrases.PHRASES} - {*SENTENCES} == {"# of"}
+
+
+def test_a_comment_begins_with_a_word_that_begins_a_sentence():
+    assert phrases.find_phrases("x = 1  # of both\n# of both\nint x; // of both\n", ".py") == [(1, "# of"), (2, "# of")]
+    assert phrases.find_phrases("int x; /* of both */\n// of both\n", ".c") == [(1, "# of"), (2, "# of")]
+    assert phrases.find_phrases("# The sum\n# of both\nx = 1\n", ".py") == []
+
+
+def test_a_phrase_is_found_across_lines_and_in_messages_alone():
+    assert phrases.find_phrases("# stops where\n# it is\n", ".py") == [(1, "where")]
+    assert phrases.find_phrases('f(help="stops where it is", told="told", texts=f"the {texts} of")', ".py") == [
+        (1, "where")
+    ]
+    assert phrases.find_phrases("texts = told(lies, turn=beside)", ".py") == []
+
+
+def test_a_phrase_more_is_an_error_with_its_places_and_one_less_with_the_command(tmp_path, monkeypatch, capsys):
+    (tmp_path / "tests/packaging").mkdir(parents=True)
+    (tmp_path / "core/src/isokern/llm").mkdir(parents=True)
+    page, module = tmp_path / "README.md", tmp_path / "core/src/isokern/llm/a.py"
+    page.write_text("It lies here.\n")
+    module.write_text('"""Stop where it is."""\n\nX = 1  # of both\n')
+    monkeypatch.setattr(regenerate, "ROOT", tmp_path)
+    run = [["phrases"], ["--check", "phrases"]]
+    assert [regenerate.main(words, tmp_path) for words in run] == [0, 0]
+    counts = (tmp_path / "tests/packaging/phrases.tsv").read_text()
+    assert counts.splitlines()[1:] == [".\tlies\t1", "core/llm\t# of\t1", "core/llm\twhere\t1"]
+
+    module.write_text(module.read_text() + "# Stop where there is none\n")
+    capsys.readouterr()
+    assert regenerate.main(["--check", "phrases"], tmp_path) == 1
+    places = "core/src/isokern/llm/a.py:1 core/src/isokern/llm/a.py:4"
+    assert f"core/llm has 2 of 'where', allowed: 1; say: if, when, unless; `in which` of a place; {places}" in (
+        capsys.readouterr().out
+    )
+    assert regenerate.main(["phrases"], tmp_path) == 1
+    assert "'where' in core/llm would rise from 1 to 2; say: if, when" in capsys.readouterr().out
+    assert (tmp_path / "tests/packaging/phrases.tsv").read_text() == counts
+
+    module.write_text('"""Stop if it is."""\n')
+    assert regenerate.main(["--check", "phrases"], tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "core/llm has 0 of 'where' and the file 1; write the lower count; run `python tools/regenerate.py ph" in said
+    assert [regenerate.main(words, tmp_path) for words in run] == [0, 0]
+    assert (tmp_path / "tests/packaging/phrases.tsv").read_text() == f"{phrases.HEADER}\n.\tlies\t1\n"

@@ -268,7 +268,7 @@ def test_numbers_take_the_dtype_of_their_own_type_variable(device):
 )
 def test_numbers_that_the_tensors_dtype_cannot_hold(device, dtype, value):
     x = isokern.tensor([0, 1], dtype, device=device)
-    with pytest.raises(InvalidArgument, match=f"beside a tensor of {dtype}"):
+    with pytest.raises(InvalidArgument, match=f"with a tensor of {dtype}"):
         isokern.where([True, False], x, value)
     assert isokern.where([True, False], x, 1.0).numpy().tolist() == [0, 1]
 

@@ -72,7 +72,7 @@ def test_calls_in_c_give_what_calls_in_python_give(module, cpu):
         ("concat", ([x, x],), {"axis": 1}),
         ("sort", (x,), {"axis": 1}),  # of two outputs
         ("gather", (x, places), {}),
-        ("cumsum", (x,), {"axis": 1}),  # made of others
+        ("cumsum", (x,), {"axis": 1}),  # decomposed
         ("reduce_sum", (x,), {"axes": (1,), "keepdims": True}),
         ("cast", (x,), {"dtype": isokern.F16}),
         ("matmul", (x, isokern.transpose(x)), {}),  # with a workspace

@@ -194,7 +194,9 @@ def test_a_warning_where_others_reach_it(client):
     with running("--host", "0.0.0.0") as served:
         assert served.address == "0.0.0.0" and client(served.port).get("/health", Host="any.example").status == 200
         served.end()
-    assert any("warning: whoever reaches 0.0.0.0 may use the model: give --api-key-file" in x for x in served.lines)
+    assert any(
+        "warning: everyone who reaches 0.0.0.0 may use the model: give --api-key-file" in x for x in served.lines
+    )
 
 
 def test_options_reach_the_engine(client):
