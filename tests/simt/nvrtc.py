@@ -25,6 +25,8 @@ class Nvrtc:
     """The NVRTC library."""
 
     def __init__(self, library: Path) -> None:
+        for builtins in sorted(library.parent.glob("libnvrtc-builtins.so.*")):
+            ctypes.CDLL(str(builtins))  # that of CUDA 13.0 is not found beside the library, only where it is loaded
         self._library = ctypes.CDLL(str(library))
 
     def version(self) -> tuple[int, int]:

@@ -63,11 +63,12 @@ def cuda() -> Compiler:
     """Return a function that gives the faults of a launch as CUDA C++17 for compute capability 8.0, and in its PTX."""
     compiler = nvrtc.installed()
     generic = "--diag-suppress=186"  # unsigned values are compared with zero where code also serves signed ones
-    options = ["--gpu-architecture=compute_80", "--std=c++17", "--fmad=false", "-Werror", "all-warnings", generic]
+    options = ["--gpu-architecture=compute_80", "--std=c++17", "--fmad=false", generic]
 
     def compiled(launch: Launch) -> list[str]:
         made = compiler.compile(launch.source, options)
-        return [made.log] if made.failed else list(ptx_faults(made.ptx, launch))
+        # A log has warnings; CUDA 13.0 has no option that makes errors of them
+        return [made.log] if made.failed or made.log.strip() else list(ptx_faults(made.ptx, launch))
 
     return compiled
 

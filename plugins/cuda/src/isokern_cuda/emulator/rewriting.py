@@ -242,14 +242,13 @@ def _shared_edits(source: Source, statement: _Statement, part: str, check: bool)
             f"{source.where(statement.end)}: `extern __shared__` declares one array without a size: T name[];"
         )
     kind, name, rows = " ".join(declared[1].split()), declared[2], " ".join(declared[3].split())
-    lines = "\n" * part.count("\n", part.index("extern"))
     begin = statement.begin + part.index("extern")
     pointer = f"{kind} (*const {name}){rows}" if rows else f"{kind} *const {name}"
     value = f"({kind} (*){rows})cuda_emulator_dynamic" if rows else f"({kind} *)cuda_emulator_dynamic"
     if "code" not in statement.kinds:  # its place is known only when a kernel is launched
         pointer = f"static {kind} (*const &{name}){rows}" if rows else f"static {kind} *const &{name}"
         value = f"({kind} (*const &){rows})cuda_emulator_dynamic" if rows else f"({kind} *const &)cuda_emulator_dynamic"
-    yield begin, statement.end, f"{pointer} = {value}{lines}"
+    yield begin, statement.end, f"{pointer} = {value}{source.mark(begin, statement.end)}"
 
 
 def _find_uninitialised(part: str) -> list[str]:

@@ -286,14 +286,15 @@ extern "C" void cuda_emulator_ask_shared(std::size_t bytes) { asked_shared = std
 extern "C" int cuda_emulator_launch(const char *name, const unsigned *grid, const unsigned *block, std::size_t shared,
     void (*call)(void *), void *given, std::size_t bytes)
 {
+    const Pc pc = CALLER; /* not in `refused`, which returns to this function */
     if (self != nullptr) {
-        find(rules::host_call, block_number, self->id, CALLER, "launches a kernel: that is not emulated", "");
+        find(rules::host_call, block_number, self->id, pc, "launches a kernel: that is not emulated", "");
         stop();
     }
     launch.kernel = name;
     const std::uint64_t threads_wanted = std::uint64_t{ 1 } * block[0] * block[1] * block[2];
     const auto refused = [&](const std::string &what) {
-        find_host(rules::host_call, CALLER, "launches " + std::string(name) + " with " + what, "");
+        find_host(rules::host_call, pc, "launches " + std::string(name) + " with " + what, "");
         return 9; /* cudaErrorInvalidConfiguration */
     };
     if (threads_wanted == 0 || threads_wanted > 1024 || block[2] > 64)

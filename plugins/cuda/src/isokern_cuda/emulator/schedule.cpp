@@ -483,6 +483,16 @@ extern "C" void cuda_emulator_wait_copies(int pending)
     self->copies.erase(self->copies.begin(), self->copies.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
+[[noreturn]] static void end_by(const char *what, Pc pc)
+{
+    if (self == nullptr) {
+        std::fprintf(stderr, "the host ends the program by %s\n", what);
+        std::abort();
+    }
+    find(rules::trap, block_number, self->id, pc, std::string("ends the launch by ") + what, "");
+    stop();
+}
+
 /* Addresses of shared memory have 32 bits: an offset behind a number that says which memory it is. */
 constexpr unsigned FIXED_BASE = 1u << 24, DYNAMIC_BASE = 2u << 24;
 
@@ -492,7 +502,8 @@ extern "C" unsigned cuda_emulator_shared_address(const void *p)
     if (at >= dynamic.begin && at <= dynamic.begin + MAX_SHARED)
         return DYNAMIC_BASE + static_cast<unsigned>(at - dynamic.begin);
     if (fixed.begin == nullptr || at < fixed.begin || at > fixed.begin + fixed.bytes)
-        cuda_emulator_trap("the conversion of an address that is not one of shared memory");
+        end_by("the conversion of an address that is not one of shared memory",
+            static_cast<Pc>(__builtin_return_address(0)));
     return FIXED_BASE + static_cast<unsigned>(at - fixed.begin);
 }
 
@@ -512,13 +523,4 @@ extern "C" void *cuda_emulator_shared_pointer(unsigned address)
 
 extern "C" std::int64_t cuda_emulator_clock() { return ++instant; }
 
-extern "C" void cuda_emulator_trap(const char *what)
-{
-    if (self == nullptr) {
-        std::fprintf(stderr, "the host ends the program by %s\n", what);
-        std::abort();
-    }
-    find(rules::trap, block_number, self->id, static_cast<Pc>(__builtin_return_address(0)),
-        std::string("ends the launch by ") + what, "");
-    stop();
-}
+extern "C" void cuda_emulator_trap(const char *what) { end_by(what, static_cast<Pc>(__builtin_return_address(0))); }
