@@ -136,6 +136,24 @@ AT = "::xpusim::local_pointer"
         ("size_t n{}; size_t m = {}; if (n == 3) f(n);", None),
         ("; int a = x[i], b; y = x[i + 1];", "; int a = (…moved(x[i]), x[i]), b; y = (…moved(x[i + 1]), x[i + 1]);"),
         ("int a = x[i++]; auto &r = x[i]; a == x[i]; a = x[i] + 1; b = x[f(i)];", None),
+        (
+            "void f(int i) { int a = x[i], b; if (i) b = a; else y[0] = b; }",
+            "void f(int i) { int a = (…moved(x[i]), x[i]), b; …moved_to(a); "
+            "if (i) (b = (…moved_on(a), a), …moved_to(b)); else (y[0] = (…moved_on(b), b), …moved_to()); }",
+        ),
+        (
+            "void f(int i) { const float v = x[i]; }",
+            "void f(int i) { ::std::remove_const_t<const float > xpusim_moved_to_v = (…moved(x[i]), x[i]); "
+            "…moved_to(xpusim_moved_to_v); const float &v = xpusim_moved_to_v; }",
+        ),
+        (
+            "long n = 1; void f(int i) { n = x[i]; }",
+            "long n =…fits<long>( 1); void f(int i) { (…fitted(n = (…moved(x[i]), x[i])), …moved_to(n)); }",
+        ),
+        ("void f(int i) { const float v = x[i], w = 1; for (int a = x[i], b = x[i]; i; a = x[i], i++) {} }", None),
+        ("constexpr int t[] = { 1 }; void f() { const int n = t[0]; const int m = n; }", None),
+        ("struct s { int a = x[0], b; }; enum { A = x[0], B }; void f(int a = x[0], int b = x[1], int c = 2) {}", None),
+        ("void f(int i) { [&, a = x[i], i] {}; g(1, a = x[i], 2); decltype(i) b = x[i]; }", None),
     ],
 )
 def test_a_checked_kernel_announces_what_its_types_mean(given: str, made: str | None) -> None:
@@ -159,6 +177,7 @@ COPY = "void bring(const void *p) { xpu_memcpy_async(y, p, 4, 1, s); } "
         ("void f(int n) { int x[4]; switch (n) { case 1: bring(x); } }", []),
         ("int pure(int n) { int x[4] = { 1 }; return x[n]; }", []),
         ("void f() { struct s { int x[4]; }; bring(p); }", []),
+        ("void f() { struct alignas(sizeof(int) * (4)) s { int x[4]; }; bring(p); }", []),
         ("__attribute__((xpusim_kernel)) void k(int *y) { int x[4] = { 1 }; f(x); } void f(int *p) { bring(p); }", []),
     ],
 )

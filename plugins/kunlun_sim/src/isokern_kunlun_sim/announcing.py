@@ -4,7 +4,9 @@ On the device a pointer without `__global_ptr__` and the like is one of local me
 and `long`, `size_t` and their relatives have 32 bits. Here addresses are those of the host, and so are types. So calls
 are added, each of which is silent in code of the host: at the begin of a function for its parameters that are such
 pointers, around a dereferenced member of a structure that is one, and around what a variable of such a type is given.
-An element of an array that a statement moves as it is is announced, too: nobody need have written it.
+An element of an array that a statement moves as it is is announced, too: nobody need have written it. So is a variable
+that such an element was moved to, where it is moved on. Behind such a statement comes a call that may change memory, so
+that the compiler loads the element again where it is used, and announces the load.
 
 The text is what the preprocessor made of a source with `-DXPUSIM_MARKED`, in which qualified pointers are marked. All
 lines stay where they are. What cannot be understood without a parser of C++ is left as it is.
@@ -13,9 +15,11 @@ lines stay where they are. What cannot be understood without a parser of C++ is 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from .lifetimes import Added, announce_ends, close_brace
+from .lifetimes import ATTRIBUTES, Added, announce_ends, close_brace, statement_end
 
 MARK, GLOBAL_MARK = "__attribute__((xpusim_pointer))", "__attribute__((xpusim_global))"
 
@@ -25,7 +29,7 @@ _PARAMETERS_END = re.compile(r"\)(?=\s*(?:(?:const|noexcept|mutable|override|fin
 _NO_FUNCTION = {"if", "for", "while", "switch", "catch", "decltype", "__attribute__"}
 _NO_NAME = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
 _POINTER = re.compile(r"(?:\*[\s\w]*?\b|\w\s+)(\w+)\s*((?:\[[^\]]*\]\s*)*)(?:=.*)?$", flags=re.S)
-STRUCTURE = re.compile(r"\b(?:struct|class|union)\b[^;{}()=]*\{")
+STRUCTURE = re.compile(rf"\b(?:struct|class|union)\b{ATTRIBUTES}[^;{{}}()=]*\{{")
 _MEMBER = re.compile(r"\*\s*(?:(?:const|volatile)\b\s*)*(\w+)\s*(?:\[[^\]]*\]\s*)?(?=,|=|$)")
 _LONG = (
     r"(?:(?:unsigned|signed)\s+)?(?:int\s+)?long(?!\s+(?:long|double)\b)(?:\s+(?:int|unsigned|signed)\b)*"
@@ -34,11 +38,17 @@ _LONG = (
 _ALIAS = re.compile(rf"\btypedef\s+(?:{_LONG})\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*(?:{_LONG})\s*;")
 _FLAGS = r"(?:(?:const|volatile|static|register|constexpr)\s+)*"
 _EARLIER = re.compile(r"\blong\s*$")  # before `long` or `unsigned`, that is `long long`
-_MOVED = re.compile(
-    r"(?<=[;{},)])\s*(?!(?:return|else|do|goto|case|delete|throw|using|typedef|static|constexpr|auto)\b)"
-    r"(?:(?:[A-Za-z_][\w:]*[\s*]+)*[A-Za-z_]\w*(?:(?:\.|->)\w+|\s*\[[^\[\]=;]*\])*)\s*=\s*"
-    r"([A-Za-z_]\w*(?:(?:\.|->)\w+)*\s*(?:\[[^\[\]=;,{}()]*\])+)(?=\s*[;,])"
+_NO_TYPE = r"(?!(?:return|else|do|goto|case|delete|throw|using|typedef|static|constexpr|auto)\b)"
+_MOVED_TO = (
+    rf"(?:(?<=[;{{}},)])|(?<=\belse)(?=\s))\s*{_NO_TYPE}(?P<target>(?P<type>(?:[A-Za-z_][\w:]*[\s*]+)*)"
+    r"(?P<name>[A-Za-z_]\w*)(?P<part>(?:(?:\.|->)\w+|\s*\[[^\[\]=;]*\])*))\s*=\s*"
 )
+_ELEMENT = r"[A-Za-z_]\w*(?:(?:\.|->)\w+)*\s*(?:\[[^\[\]=;,{}()]*\])+"
+_CONST = re.compile(r"\bconst\b[^*]*$")  # the variable itself, and not what it points to
+_STORAGE = re.compile(r"\b(?:static|extern|register|mutable|thread_local|__thread|inline|constexpr)\b")
+_DECLARATION = re.compile(rf"\s*{_NO_TYPE}((?:[A-Za-z_][\w:]*(?:<[^;{{}}()]*>)?[\s*&]+)+)[A-Za-z_]\w*\s*[\[=,]")
+_STRUCTURE_HEAD = re.compile(rf"\b(?:struct|class|union|enum)\b{ATTRIBUTES}[^;{{}}()=]*$")
+_BLOCK_HEAD = re.compile(r"(?:[)\]:]|\b(?:else|do|try|const|noexcept|mutable|override|final)|->[^(){};]*)\s*$|^\s*$")
 
 
 def announce(text: str, code: str) -> str:
@@ -55,11 +65,11 @@ def announce(text: str, code: str) -> str:
 
 
 def _all(code: str, types: set[str]) -> Iterator[Added]:
-    for found in _MOVED.finditer(code):
-        if not re.search(r"\+\+|--", found[1]):  # it is evaluated twice
-            yield found.start(1), f"(::xpusim::moved({' '.join(found[1].split())}), "
-            yield found.end(1), ")"
+    moves = _moves(code)
+    yield from (added for move in moves for added in move.before)
     yield from _longs(code)
+    # Behind what `_longs` puts around the same assignment
+    yield from (added for move in moves for added in move.behind)
     yield from _parameters(code, types)
     yield from _members(code, types)
     yield from announce_ends(code)
@@ -77,6 +87,119 @@ def members(code: str, found: re.Match[str]) -> list[str]:
 
 def _offset(added: Added) -> int:
     return added[0]
+
+
+@dataclass
+class _Move:
+    """An assignment that moves an element of an array, or a variable that one was moved to."""
+
+    found: re.Match[str]
+    before: list[Added]
+    behind: list[Added]
+
+
+def _moves(code: str) -> list[_Move]:
+    """Find the moves after which the element can be followed; what others move is used."""
+    around = _Brackets(code)
+    names: set[str] = set()
+    moves: dict[int, _Move] = {}
+    sources = _ELEMENT
+    while True:
+        for found in re.finditer(rf"{_MOVED_TO}(?P<source>{sources})\s*(?=[;,])", code):
+            twice = re.search(r"\+\+|--", found["source"])  # it is evaluated twice
+            if found.start() not in moves and not twice and (move := _followed(code, found, around)):
+                moves[found.start()] = move
+        more = {move.found["name"] for move in moves.values() if not move.found["part"]} - names
+        if not more:
+            return list(moves.values())
+        names |= more
+        sources = rf"{_ELEMENT}|\b(?:{'|'.join(sorted(names))})\b"
+
+
+def _followed(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
+    """Return what is added to an assignment, so that the element is loaded, and so announced, where it is used."""
+    start, name, source = found.start("target"), found["name"], found["source"]
+    element = "[" in source
+    call = f"(::xpusim::moved{'' if element else '_on'}({' '.join(source.split())}), "
+    move = _Move(found, [(found.start("source"), call)], [(found.end("source"), ")")])
+    bracket = around.of(start)
+    if bracket < 0:
+        return move  # a variable of no function
+    if not _begins_block(code, bracket):
+        return None
+    listed = _DECLARATION.match(_statement(code, start)) if code[:start].rstrip().endswith(",") else None
+    if listed or found["type"]:
+        end = statement_end(code, found.end(), len(code))
+        if found["part"] or end is None:
+            return None
+        behind = f" ::xpusim::moved_to({name});"
+        if _CONST.search(listed[1] if listed else found["type"]):
+            # The compiler announces no loads of a constant
+            if listed or code[found.end()] != ";" or not element or _STORAGE.search(found["type"]):
+                return None
+            if _is_constant(code, source):
+                return None  # all of it is written, and the variable may be a constant expression
+            move.before += [(start, "::std::remove_const_t<"), (found.start("name"), "> xpusim_moved_to_")]
+            behind = f" ::xpusim::moved_to(xpusim_moved_to_{name});"
+            behind += f" {' '.join(found['type'].split())} &{name} = xpusim_moved_to_{name};"
+        move.behind.append((end, behind))
+    elif _begins_expression(code, start):
+        move.before.insert(0, (start, "("))
+        move.behind.append((found.end(), f", ::xpusim::moved_to({'' if found['part'] else name}))"))
+    else:
+        return None
+    return move
+
+
+def _begins_expression(code: str, at: int) -> bool:
+    """Tell whether an assignment that begins there in a block, without a type, is no declaration."""
+    before = code[:at].rstrip()
+    if before.endswith(","):
+        return not _statement(code, at).lstrip().startswith(",")
+    if before.endswith("}"):
+        return _STRUCTURE_HEAD.search(_statement(code, _open(code, len(before) - 1))) is None
+    if before.endswith(")"):
+        begin = _open(code, len(before) - 1)
+        return re.search(r"\b(?:if|constexpr|for|while)\s*$", code[max(0, begin - 100) : begin]) is not None
+    return True
+
+
+def _is_constant(code: str, element: str) -> bool:
+    """Tell whether an array may be one of constants."""
+    array = re.match(r"\w+", element)
+    name = array[0] if array else ""
+    constants = rf"\bconstexpr\b[^;{{}}()]*\b{name}\b|\bconst\b[^;{{}}()=]*\b{name}\s*(?:\[[^\]]*\]\s*)+=?\s*\{{"
+    return re.search(constants, code) is not None
+
+
+def _statement(code: str, at: int) -> str:
+    """Return what stands before `at` in its statement."""
+    return code[max(code.rfind(c, 0, at) for c in ";{}") + 1 : at]
+
+
+def _begins_block(code: str, bracket: int) -> bool:
+    """Tell whether a bracket is the brace of a function's block."""
+    before = _statement(code, bracket)
+    return code[bracket] == "{" and bool(_BLOCK_HEAD.search(before)) and not _STRUCTURE_HEAD.search(before)
+
+
+class _Brackets:
+    """Where the innermost bracket around an offset begins."""
+
+    def __init__(self, code: str) -> None:
+        self._offsets, self._around = [-1], [-1]
+        open_ones: list[int] = []
+        for found in re.finditer(r"[()\[\]{}]", code):
+            if found[0] in "([{":
+                open_ones.append(found.start())
+            elif open_ones:
+                open_ones.pop()
+            self._offsets.append(found.start())
+            self._around.append(open_ones[-1] if open_ones else -1)
+
+    def of(self, at: int) -> int:
+        """Return the offset, or -1."""
+        return self._around[bisect_left(self._offsets, at) - 1]
 
 
 def _parameters(code: str, types: set[str]) -> Iterator[Added]:
@@ -201,7 +324,7 @@ def _open(code: str, end: int) -> int:
     """Return where the bracket begins that ends at `end`, or -1."""
     depth = 0
     for at in range(end, -1, -1):
-        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(code[at], 0)
+        depth += {")": 1, "]": 1, "}": 1, "(": -1, "[": -1, "{": -1}.get(code[at], 0)
         if depth == 0:
             return at
     return -1

@@ -136,8 +136,8 @@ def link_command(
 
     For a checked library, call `lines` to get its table of source lines before `strip`.
     """
-    beside = ["-Wl,--no-as-needed", *needed, "-Wl,-rpath,$ORIGIN"] if needed else []
-    watched = [*TOUCHES, OWN_FUNCTIONS] if mode == "checked" else []
+    beside: list[str | Path] = ["-Wl,--no-as-needed", *needed, "-Wl,-rpath,$ORIGIN"] if needed else []
+    watched: list[str | Path] = [*TOUCHES, OWN_FUNCTIONS] if mode == "checked" else []
     return [cxx, *LINK, *objects, *ENDS, *watched, *beside, "-o", target]
 
 

@@ -18,7 +18,9 @@ Added = tuple[int, str]  # an offset, and what is inserted there
 _COPIES = re.compile(r"\bxpu_memcpy_async\s*\(")
 _OF_THE_HOST = re.compile(r"\bxpu_\w+\s*\(|<<<")
 _FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\(((?:[^(){};]|\([^()]*\))*)\)\s*(?:const\s*|noexcept\s*|->[^(){};]*)*\{")
-_STRUCTURE = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}()=]*\{")
+# Between `struct` and its name: what aligns it, in whose parentheses there may be others
+ATTRIBUTES = r"(?:\s*(?:alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*"
+_STRUCTURE = re.compile(rf"\b(?:struct|class|union|enum)\b{ATTRIBUTES}[^;{{}}()=]*\{{")
 _NO_FUNCTION = ("if", "for", "while", "switch", "catch")
 _DECLARED = re.compile(
     r"(?<=[;{}])\s*(?!(?:return|else|do|goto|case|delete|throw|using|typedef|static|extern|struct|new)\b)"
@@ -38,7 +40,7 @@ def announce_ends(code: str) -> Iterator[Added]:
         for found in _DECLARED.finditer(code, begin, end):
             if any(first < found.start(1) < last for first, last in structures):
                 continue
-            name, behind = found[1], _statement_end(code, found.end(), end)
+            name, behind = found[1], statement_end(code, found.end(), end)
             own_bytes = rf"&\s*{name}\b(?!\s*(?:\[|\(|\.|->))|(?<![\w.>]){name}\s*\.\s*(?:data|c_str|begin)\s*\("
             if behind is not None and (found[2] or re.search(own_bytes, body)):
                 yield behind, f" const ::xpusim::lifetime xpusim_lifetime_{name}({name});"
@@ -71,7 +73,7 @@ def close_brace(code: str, start: int) -> int:
     return len(code)
 
 
-def _statement_end(code: str, start: int, end: int) -> int | None:
+def statement_end(code: str, start: int, end: int) -> int | None:
     """Return the offset after the semicolon that ends the statement; None if there is none before `end`."""
     depth = 0
     for found in re.compile(r"[()\[\]{};]").finditer(code, start, end):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import announcing
+from .lifetimes import close_brace
 
 _CALLEE = re.compile(r"[A-Za-z_]\w*$")
 _DIMS = r"(?:\s*\[[^\]]*\])*"
@@ -171,7 +172,7 @@ def _check_structures(text: str, name: str) -> None:
                 )
     for kernel, start, end in _declarations(code):
         body = re.compile(r"\)[^;{}]*\{").match(code, end)
-        stop = end if body is None else announcing.close_brace(code, body.end() - 1)
+        stop = end if body is None else close_brace(code, body.end() - 1)
         if pointer := _FUNCTION_POINTER.search(code, start, stop):
             raise ValueError(
                 f"{place(text, pointer.start(), name)}: {kernel.name}: a kernel must not use pointers to functions: "
@@ -228,7 +229,7 @@ def _instructions(text: str, code: str) -> str | None:
     template = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', text[: parts[1] if len(parts) > 1 else len(text)]))
     lines = re.sub(r"\\n", ";", re.sub(r"\\t", " ", template)).replace(",", " ").split(";")
     left = ";".join(" ".join(line.split()) for line in lines if line.split())
-    operands = {}
+    operands: dict[str, str] = {}
     start = parts[1] if len(parts) > 1 else len(code)
     for found in re.finditer(r"\(", code[: parts[3] - 1 if len(parts) > 3 else len(code)]):
         if found.start() >= start:

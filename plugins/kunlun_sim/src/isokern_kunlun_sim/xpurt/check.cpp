@@ -315,6 +315,7 @@ void begin_cluster(ik_emulation::Group &group, int cluster, std::uint64_t seed)
             ? state.atomics.erase(it)
             : std::next(it);
     state.groups_own.clear();
+    state.moved_bytes.clear();
     state.interval = 0;
     state.stagers.assign(1, Stager());
 }

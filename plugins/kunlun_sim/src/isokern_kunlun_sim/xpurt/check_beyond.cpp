@@ -51,7 +51,13 @@ static void announce(const Place &place, const Beyond &found)
         c->beyond.pointer = found.pointer;
         return;
     }
-    report_beyond(*c, nullptr, 0, "computes an address");
+    /* An element that is moved is named twice, the first time without an access. */
+    const Beyond &b = c->beyond;
+    const bool again = b.site.file != nullptr && std::strcmp(b.site.file, place.file) == 0
+        && b.site.line == static_cast<int>(place.line) && b.type != nullptr && found.type != nullptr
+        && std::strcmp(b.type, found.type) == 0 && b.index == found.index;
+    if (!again)
+        report_beyond(*c, nullptr, 0, "computes an address");
     c->beyond = found;
     c->beyond.site = { place.file, static_cast<int>(place.line) };
     c->fast = c->high;

@@ -107,21 +107,43 @@ static std::size_t end_of(const Core &c, const Where &w, const char *at, std::si
     return 0;
 }
 
+void forget_moved(const char *begin, const char *end)
+{
+    if (!state.moved_bytes.empty())
+        state.moved_bytes.erase(state.moved_bytes.lower_bound(begin), state.moved_bytes.lower_bound(end));
+}
+
+void mark_moved(const char *at, const std::uint8_t *written, std::size_t bytes)
+{
+    forget_moved(at, at + bytes);
+    for (std::size_t i = 0; i < bytes; i++)
+        if (written[i] == MOVED)
+            state.moved_bytes.insert(at + i);
+}
+
 void gather(Core &c, const Where &w, std::size_t bytes, std::uint8_t *written)
 {
-    std::fill_n(written, bytes, std::uint8_t{ 1 });
+    std::fill_n(written, bytes, SOMEBODYS);
     if (w.kind == Kind::local)
         for (std::size_t i = 0; i < bytes; i++) {
             std::uint8_t &s = c.state[w.offset + i];
             if ((s & (WRITTEN | TARGET | FRAME)) == 0 && silent(c, c.low + w.offset + i))
                 s |= WRITTEN;
-            written[i] = (s & (WRITTEN | SILENT)) != 0 && (s & BLANK) == 0;
+            written[i] = (s & (WRITTEN | SILENT)) != 0 && (s & BLANK) == 0 ? SOMEBODYS : NOBODYS;
         }
     else if (w.kind == Kind::shared)
         std::memcpy(written, state.sm_written.data() + w.offset, bytes);
     else if (w.kind == Kind::global && w.allocation->shadow != nullptr)
-        for (std::size_t i = 0; i < bytes; i++)
-            written[i] = w.allocation->shadow->written[w.offset + i] == 1;
+        for (std::size_t i = 0; i < bytes; i++) {
+            const std::uint8_t there = w.allocation->shadow->written[w.offset + i];
+            written[i] = there == 1 ? SOMEBODYS : there == 3 ? MOVED : NOBODYS;
+        }
+    if (state.moved_bytes.empty() || (w.kind != Kind::local && w.kind != Kind::shared))
+        return;
+    const char *at = (w.kind == Kind::local ? c.low : state.sm) + w.offset;
+    for (std::size_t i = 0; i < bytes; i++)
+        if (written[i] == NOBODYS && state.moved_bytes.count(at + i) != 0)
+            written[i] = MOVED;
 }
 
 static const GmShadow::Blank *blank_at(const GmShadow &shadow, std::uint64_t begin, std::uint64_t end)
@@ -142,19 +164,24 @@ std::string describe_blank(const GmShadow &shadow, std::uint64_t begin, std::uin
 void scatter(
     Core &c, const Where &w, std::size_t bytes, const std::uint8_t *written, const Site &site, const std::string &what)
 {
-    if (w.kind == Kind::local)
+    if (w.kind == Kind::local) {
         for (std::size_t i = 0; i < bytes; i++) {
             std::uint8_t &s = c.state[w.offset + i];
-            s = static_cast<std::uint8_t>((s & (SOURCE | FRAME | SILENT)) | (written[i] != 0 ? WRITTEN : BLANK));
+            s = static_cast<std::uint8_t>(
+                (s & (SOURCE | FRAME | SILENT)) | (written[i] == SOMEBODYS ? WRITTEN : BLANK));
         }
-    else if (w.kind == Kind::shared)
-        std::memcpy(state.sm_written.data() + w.offset, written, bytes);
-    else if (w.kind == Kind::global && w.allocation->shadow != nullptr) {
+        mark_moved(c.low + w.offset, written, bytes);
+    } else if (w.kind == Kind::shared) {
+        for (std::size_t i = 0; i < bytes; i++)
+            state.sm_written[w.offset + i] = written[i] == SOMEBODYS;
+        mark_moved(state.sm + w.offset, written, bytes);
+    } else if (w.kind == Kind::global && w.allocation->shadow != nullptr) {
         constexpr std::size_t KEPT = 256;
         GmShadow &shadow = *w.allocation->shadow;
         for (std::size_t i = 0; i < bytes; i++)
-            shadow.written[w.offset + i] = written[i] != 0 ? 1 : 2;
-        const std::uint8_t *first = std::find(written, written + bytes, 0);
+            shadow.written[w.offset + i] = written[i] == SOMEBODYS ? 1 : written[i] == MOVED ? 3 : 2;
+        const std::uint8_t *first =
+            std::find_if(written, written + bytes, [](std::uint8_t whose) { return whose != SOMEBODYS; });
         if (first == written + bytes)
             return;
         const auto begin = w.offset + static_cast<std::size_t>(first - written);
@@ -343,11 +370,12 @@ bool xpurt::record_gm_read(const void *from, std::uint64_t bytes)
     GmShadow &shadow = *a->shadow;
     const auto first = static_cast<std::uint64_t>(static_cast<const char *>(from) - a->start);
     bool valid = true;
-    for (std::uint8_t *at = shadow.written + first, *end = at + bytes;
-        (at = static_cast<std::uint8_t *>(std::memchr(at, 2, static_cast<std::size_t>(end - at)))) != nullptr;) {
-        std::uint8_t *stop = std::find_if(at, end, [](std::uint8_t w) { return w != 2; });
+    const auto copied = [](std::uint8_t w) { return w > 1; };
+    for (std::uint8_t *at = shadow.written + first, *end = at + bytes; (at = std::find_if(at, end, copied)) != end;) {
+        std::uint8_t *stop = std::find_if_not(at, end, copied);
         const auto begin = static_cast<std::uint64_t>(at - shadow.written),
                    count = static_cast<std::uint64_t>(stop - at);
+        const bool moved = std::find(at, stop, 3) != stop;
         std::memset(at, 1, count); /* report it only once */
         at = stop;
         const GmShadow::Blank *blank = blank_at(shadow, begin, begin + count);
@@ -358,7 +386,8 @@ bool xpurt::record_gm_read(const void *from, std::uint64_t bytes)
         f.place = { blank->deed->cluster, blank->deed->core, blank->deed->where, blank->deed->what };
         f.bytes = plural(count, "byte") + " that nobody wrote, at offset " + std::to_string(begin) + " of "
             + plural(a->bytes, "byte") + " of device memory, which the host reads";
-        const bool rounding = begin + count == a->bytes && count < 64; /* copies are rounded up to 64 bytes */
+        /* Copies are rounded up to 64 bytes; an element that a statement moved to its place is meant to be there */
+        const bool rounding = begin + count == a->bytes && count < 64 && !moved;
         report_once(rounding ? rules::uninitialised_rounding : rules::uninitialised_copy, std::move(f));
         valid = valid && rounding;
     }

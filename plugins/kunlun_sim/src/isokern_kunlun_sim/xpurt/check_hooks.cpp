@@ -79,9 +79,11 @@ static void judge_outside(Core &c, const Where &w, char *at, std::size_t bytes, 
             access(c, site, act, write,
                 write && act != Act::atomic ? (of_group(w.offset) ? XPUSIM_LM | XPUSIM_SM : XPUSIM_SM) : 0));
         std::uint8_t *s = state.sm_written.data() + w.offset;
-        if (ordered && (!write || act == Act::atomic) && act != Act::vector && !moves) {
+        if (ordered && (!write || act == Act::atomic) && act != Act::vector) {
             const std::size_t missing = count_unwritten(at, bytes, [&](std::size_t i) { return s[i] != 0; });
-            if (missing != 0)
+            if (missing != 0 && moves)
+                note_move(c, w, at, bytes);
+            else if (missing != 0)
                 report(rules::uninitialised, c, site, what,
                     plural(missing, "byte") + " that nobody wrote: " + describe(c, w, at, bytes));
         }
@@ -203,7 +205,7 @@ static void load_whole(Core &c, char *from, std::size_t bytes, const void *pc)
         return;
     std::vector<std::uint8_t> written(bytes);
     gather(c, source, bytes, written.data());
-    if (std::count(written.begin(), written.end(), 0) == 0)
+    if (std::count(written.begin(), written.end(), SOMEBODYS) == static_cast<std::ptrdiff_t>(bytes))
         return;
     if (target.kind != Kind::local) {
         scatter(c, target, bytes, written.data(), Site(pc), "stores");
@@ -211,8 +213,9 @@ static void load_whole(Core &c, char *from, std::size_t bytes, const void *pc)
     }
     for (std::size_t i = 0; i < bytes; i++) {
         std::uint8_t &s = c.state[target.offset + i];
-        s = written[i] != 0 ? s : static_cast<std::uint8_t>((s & ~WRITTEN) | BLANK);
+        s = written[i] == SOMEBODYS ? s : static_cast<std::uint8_t>((s & ~WRITTEN) | BLANK);
     }
+    mark_moved(at, written.data(), bytes);
 }
 
 /* Whether some of 8 bytes were written, and others not: as one value they would be none. */
@@ -239,15 +242,32 @@ static constexpr std::uint64_t UNSET = 0xfff7fff3fff7fff3; /* what `poison` fill
 static bool holds_poison(const char *at, std::size_t bytes)
 { return (bytes == 4 || bytes == 8) && std::memcmp(at, &UNSET, bytes) == 0; }
 
-/* A core that has moved what nobody wrote goes on: returns whether this is the load of such a move. */
+/* A core that has moved what nobody wrote goes on: returns whether this is the load of such a move. The loads of an
+ * index may come before it. */
 static bool follow_move(Core &c, char *at, std::size_t bytes, bool write, const void *pc)
 {
     settle_move(c);
-    const bool moves = !write && c.moving == at;
+    if (!write)
+        return c.moving == at;
     c.moving = nullptr;
-    if (write)
-        c.moved = { at, bytes, pc };
-    return moves;
+    c.moved = { at, bytes, pc };
+    return false;
+}
+
+void note_move(Core &c, const Where &w, const char *at, std::size_t bytes)
+{
+    if (c.moving != at)
+        return; /* a structure, which may have gaps */
+    c.moving = nullptr;
+    if (c.moving_site.file != nullptr)
+        report(rules::uninitialised_move, c, c.moving_site, "moves", describe(c, w, at, bytes));
+}
+
+/* Whether there are bytes of the core's local memory, which are watched, or of shared memory. */
+static bool is_watched(const Core &c, const char *at, std::size_t bytes)
+{
+    return (at >= c.low + 64 && at + bytes <= c.base)
+        || (state.sm != nullptr && at >= state.sm && at + bytes <= state.sm + state.sm_bytes);
 }
 
 void settle_move(Core &c)
@@ -258,12 +278,9 @@ void settle_move(Core &c)
         return;
     const At runtime(IN_RUNTIME);
     const Where w = where(c, at);
-    const bool inside = w.kind == Kind::local ? at >= c.low + 64
-        : w.kind == Kind::shared              ? in_segment(w.offset, bytes)
-                                              : w.kind == Kind::global && w.offset + bytes <= w.allocation->bytes;
-    const std::uint8_t unwritten[8] = {};
-    if (inside)
-        scatter(c, w, bytes, unwritten, Site(pc), "stores");
+    const std::uint8_t written[8] = { MOVED, MOVED, MOVED, MOVED, MOVED, MOVED, MOVED, MOVED };
+    if (is_watched(c, at, bytes) || (w.kind == Kind::global && w.offset + bytes <= w.allocation->bytes))
+        scatter(c, w, bytes, written, Site(pc), "stores");
 }
 
 static void misaligned(Core &c, const void *p, std::size_t bytes, const char *what, const Site &site)
@@ -335,6 +352,7 @@ static void range(void *p, std::size_t bytes, bool write, const void *pc)
         return;
     auto *at = static_cast<char *>(p);
     settle_move(*c);
+    c->moving = nullptr;
     const auto offset = static_cast<std::size_t>(at - c->low);
     if (write)
         c->stored = { pc, at, bytes };
@@ -380,20 +398,24 @@ void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site)
     if (c == nullptr || c->depth == 0)
         return;
     settle_move(*c);
+    c->moving = nullptr;
     auto *at = static_cast<char *>(const_cast<void *>(from));
-    if (!holds_poison(at, bytes))
+    if (!is_watched(*c, at, bytes) || !holds_poison(at, bytes))
         return;
     const At runtime(IN_RUNTIME);
-    const Where w = where(*c, at);
-    if ((w.kind != Kind::local && w.kind != Kind::shared) || (w.kind == Kind::local && at < c->low + 64))
-        return;
     std::uint8_t written[8];
-    gather(*c, w, bytes, written);
-    if (std::count(written, written + bytes, 0) == 0)
+    gather(*c, where(*c, at), bytes, written);
+    if (std::count(written, written + bytes, SOMEBODYS) == static_cast<std::ptrdiff_t>(bytes))
         return;
-    report(rules::uninitialised_move, *c, site, "moves", describe(*c, w, at, bytes));
-    c->moving = at;
+    c->moving = at; /* noted when it is loaded, which tells whether it is within its array */
+    c->moving_site = site;
     c->moves = true;
+}
+
+void xpusim_moved_to(const volatile void *)
+{
+    if (self != nullptr)
+        settle_move(*self);
 }
 
 /* Kernels and this file are compiled with frame pointers: the frame above this function's is its caller's. */

@@ -28,7 +28,8 @@ void reach(Core &c, char *at)
     c.mark = c.fast = at;
     std::ptrdiff_t used = c.base - at;
     for (const Zones &z : c.zones) /* which only the emulator has */
-        used -= (z.array > at ? z.array - z.begin : 0) + (z.end > at ? z.end - z.array_end : 0);
+        used -= (z.array > at ? z.array - z.begin : 0) + (z.end > at ? z.end - z.array_end : 0)
+            + (z.vectors && z.array >= at ? (z.array_end - z.array) / 2 : 0);
     c.reached = std::max(c.reached, static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(used, 0)));
     if (c.reached <= state.model.lm)
         c.counts.lm = c.reached;
@@ -53,6 +54,8 @@ static std::uint64_t used_bytes(const Core &c)
     for (const Zones &z : c.zones) {
         set(z.begin, z.array, false);
         set(z.array, z.array_end, true);
+        for (const char *v = z.array; z.vectors && v < z.array_end; v += 2 * VECTOR_BYTES)
+            set(v + VECTOR_BYTES, v + 2 * VECTOR_BYTES, false);
         set(z.array_end, z.end, false);
     }
     return static_cast<std::uint64_t>(std::count(used.begin(), used.end(), true));
@@ -129,8 +132,12 @@ void read_lm(Core &c, const char *at, std::size_t bytes, const Site &site, const
         report(rules::scalar_unfenced, c, site, what, explain(at, bytes), "mfence_lm() between the stores and this");
     if ((seen & FRAME) != 0)
         report(rules::lm_bounds, c, site, what, explain(at, bytes) + describe_zoned(c, at, bytes));
-    if (unwritten == 0 || moves)
+    if (unwritten == 0)
         return;
+    if (moves) {
+        note_move(c, { Kind::local, 0, nullptr, c.id }, at, bytes);
+        return;
+    }
     unwritten = count_unwritten(at, bytes, [&](std::size_t i) { return (s[i] & (WRITTEN | TARGET | FRAME)) != 0; });
     if (unwritten != 0) {
         report(rules::uninitialised, c, site, what,
@@ -148,6 +155,7 @@ static void begin_array(Core &c, char *at, std::size_t bytes)
     const auto offset = static_cast<std::size_t>(at - c.low);
     if (bytes > 8 && std::none_of(c.arrays.begin(), c.arrays.end(), [=](const Declared &a) { return a.begin == at; }))
         c.arrays.push_back({ at, at + bytes });
+    forget_moved(at, at + bytes);
     poison(at, bytes);
     std::memcpy(c.stale + offset, at, bytes);
     for (std::size_t i = offset; i < offset + bytes; i++)
@@ -286,8 +294,7 @@ void leave_function(Core &c, const void *pc)
     if (--c.depth >= FRAMES)
         return;
     char *top = c.tops[c.depth];
-    c.arrays.erase(
-        std::remove_if(c.arrays.begin(), c.arrays.end(), [=](const Declared &a) { return a.begin < top; }),
+    c.arrays.erase(std::remove_if(c.arrays.begin(), c.arrays.end(), [=](const Declared &a) { return a.begin < top; }),
         c.arrays.end());
     if (c.depth == 0) { /* the kernel itself ends: land its copies while its arrays still exist */
         const At runtime(IN_RUNTIME);
@@ -321,6 +328,7 @@ void leave_function(Core &c, const void *pc)
             c.flights.end());
     }
     const auto offset = static_cast<std::size_t>(from - c.low), bytes = static_cast<std::size_t>(top - from);
+    forget_moved(from, top);
     std::memcpy(c.stale + offset, from, bytes);
     for (std::size_t i = offset; i < offset + bytes; i++)
         c.state[i] &= SILENT;
@@ -343,14 +351,15 @@ static void change_zones(Core &c, const Zones &z, const Change &change)
 
 extern "C" {
 
-void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes)
+void xpusim_zones_begin(
+    const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes, int vectors)
 {
     Core *c = self;
     if (c == nullptr || c->depth == 0)
         return;
     const xpurt::At runtime(xpurt::IN_RUNTIME);
     auto *at = static_cast<char *>(const_cast<void *>(whole)), *inner = static_cast<char *>(const_cast<void *>(array));
-    c->zones.push_back({ at, inner, inner + array_bytes, at + bytes });
+    c->zones.push_back({ at, inner, inner + array_bytes, at + bytes, vectors != 0 });
     c->deepest = std::min(c->deepest, at);
     c->lowest_zone = std::min(c->lowest_zone, at);
     change_zones(*c, c->zones.back(), [](std::uint8_t &s, char *) { s = (s & (TARGET | SOURCE)) | FRAME; });
@@ -370,6 +379,9 @@ void xpusim_zones_end(const volatile void *whole)
         s &= TARGET | SOURCE;
         c->stale[at - c->low] = *at;
     });
+    for (char *v = found->array; found->vectors && v < found->array_end && v >= c->low; v += 2 * VECTOR_BYTES)
+        for (std::ptrdiff_t i = VECTOR_BYTES; i < 2 * VECTOR_BYTES; i++)
+            c->state[v + i - c->low] &= HELD | SILENT; /* it counts no longer */
     c->zones.erase(std::prev(found.base()));
 }
 

@@ -93,9 +93,9 @@ std::uint32_t access(Core &c, const Site &site, Act act, bool write, int needs, 
 {
     const auto make = [&] {
         state.origins.push_back({ site, act, direction, state.interval });
-        state.accesses.push_back({ state.cluster, c.id, c.now,
-            static_cast<std::uint8_t>(settings().fix_mfence ? 0 : needs), write,
-            act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1) });
+        state.accesses.push_back(
+            { state.cluster, c.id, c.now, static_cast<std::uint8_t>(settings().fix_mfence ? 0 : needs), write,
+                act == Act::atomic, static_cast<std::uint32_t>(state.origins.size() - 1) });
         return static_cast<std::uint32_t>(state.accesses.size() - 1);
     };
     if (site.pc == nullptr)

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -27,7 +28,8 @@ namespace xpurt
 
 /* The shadow of an allocation: which bytes were written, and who touched them in the running launch. */
 struct GmShadow {
-    /* For each byte: 1 if it was written, 2 if a kernel copied a byte there that nobody had written */
+    /* For each byte: 1 if it was written, 2 if a kernel copied a byte there that nobody had written, 3 if it is one of
+     * an element that a statement moved */
     std::uint8_t *written;
     struct Blank {
         std::uint64_t begin, end;
@@ -118,10 +120,15 @@ struct Beyond {
     long long index = 0;
 };
 
+/* What is known of a byte that is moved or copied; MOVED: a statement moved its element, which nobody wrote. */
+enum : std::uint8_t { NOBODYS = 0, SOMEBODYS = 1, MOVED = 2 };
+
 /* A local array between zones: [begin, array) and [array_end, end). */
 struct Zones {
     char *begin, *array, *array_end, *end;
+    bool vectors; /* of which only the emulator has the second half of each: what nobody wrote of it */
 };
+constexpr std::ptrdiff_t VECTOR_BYTES = 64; /* on the device */
 
 /* A local array. */
 struct Declared {
@@ -176,6 +183,7 @@ struct Core {
     } stored; /* the last store that may be an assignment of a whole structure */
     /* What nobody wrote is moved from here, and the last store since, whose bytes show whether it was moved there. */
     const char *moving = nullptr;
+    xpusim_site moving_site{};
     struct {
         char *at = nullptr;
         std::size_t bytes = 0;
@@ -250,6 +258,7 @@ struct State {
     std::vector<Origin> origins;
     std::vector<std::shared_ptr<GmShadow>> touched;
     std::map<const void *, Word> atomics;
+    std::set<const char *> moved_bytes; /* of local and shared memory: MOVED, unless they were written since */
     std::shared_ptr<const Allocation> near[4]; /* the allocations found last */
     unsigned next_near = 0;
 
@@ -335,9 +344,12 @@ bool report_beyond(Core &, const char *at, std::size_t bytes, const char *what);
 /* End the kernel: a store would destroy memory that is not the kernel's. Nothing that has to be freed may be alive. */
 [[noreturn]] void wreck(const Site &, const char *what);
 
-/* Check a scalar access to the core's own local memory; and one elsewhere. What only `moves` on may be unwritten. */
+/* Check a scalar access to the core's own local memory; and one elsewhere. What only `moves` on may be unwritten, which
+ * is noted where a statement moves an element. */
 void local(Core &, char *at, std::size_t bytes, bool write, const Site &, bool moves = false);
 void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act, bool moves = false);
+
+void note_move(Core &, const Where &, const char *at, std::size_t bytes);
 
 /* Find which bytes were written; and mark them as such, or as a copy of bytes that nobody wrote. */
 void gather(Core &, const Where &, std::size_t bytes, std::uint8_t *written);
@@ -349,6 +361,9 @@ std::string describe_blank(const GmShadow &, std::uint64_t begin, std::uint64_t 
 
 /* What was stored last has the bytes of an element that nobody wrote: mark it as such. */
 void settle_move(Core &);
+/* Which bytes of local or shared memory are MOVED from now on; and that none are, because they begin anew. */
+void mark_moved(const char *at, const std::uint8_t *written, std::size_t bytes);
+void forget_moved(const char *begin, const char *end);
 
 /* Count the unwritten bytes of a load. Those that a structure has between its members do not count: they are in aligned
  * words of which something was written. `is_written(i)` is asked for each byte. */

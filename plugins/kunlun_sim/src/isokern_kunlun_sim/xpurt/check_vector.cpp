@@ -102,6 +102,7 @@ void xpusim_vector_store(void *to, int bytes, int space, uint64_t unwritten, uin
             continue;
         while (i + run < bytes && (enabled >> (i + run) & 1) != 0)
             run++;
+        forget_moved(at + i, at + i + run);
         if (w.kind != Kind::local) {
             outside(*c, at + i, static_cast<std::size_t>(run), true, place, Act::vector);
             for (int k = i; k < i + run && w.kind == Kind::shared; k++)

@@ -120,7 +120,7 @@ static std::string deadlock(const ik_emulation::Group &group, int cores)
     for (int i : waiting) {
         const ik_emulation::Barrier &barrier = group.barrier_of(i);
         const auto *site = static_cast<const xpusim_site *>(barrier.site);
-        places[{ std::string(site->file) + ":" + std::to_string(site->line), barrier.width == 4 ? barrier.mask : 0 }]
+        places[{ std::string(site->file) + ":" + std::to_string(site->line), barrier.width <= 4 ? barrier.mask : 0 }]
             .push_back(i);
     }
     std::string text = "deadlock at barriers:";
@@ -128,8 +128,9 @@ static std::string deadlock(const ik_emulation::Group &group, int cores)
     for (const auto &[place, members] : places) {
         char of[64] = "all cores of the cluster";
         if (place.second != 0)
-            std::snprintf(
-                of, sizeof of, "the groups of four in mask %#llx", static_cast<unsigned long long>(place.second));
+            std::snprintf(of, sizeof of, "the %s in mask %#llx",
+                width_of_groups(cores) == 4 ? "groups of four" : "cores",
+                static_cast<unsigned long long>(place.second));
         text += separator + std::string(members.size() == 1 ? "core " : "cores ") + spans(members)
             + (members.size() == 1 ? " waits" : " wait") + " at " + place.first + " for " + of;
         separator = "; ";

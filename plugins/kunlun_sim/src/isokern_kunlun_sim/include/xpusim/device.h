@@ -73,14 +73,21 @@ void xpusim_fence(int spaces, xpusim_site site);
 /* A local array begins, and nobody has written its bytes. */
 void xpusim_fresh(const volatile void *array, size_t bytes);
 
-/* A value is about to be moved as it is from an element of an array: nobody need have written it. */
+/* A value is about to be moved as it is from an element of an array, or from a variable that has it from there (then
+ * the site has no file): nobody need have written it. */
 void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site);
+
+/* It was moved, to a variable or (null) elsewhere. For all that the compiler knows, this changes memory: what is used of
+ * the element from now on is loaded, and so announced. */
+void xpusim_moved_to(const volatile void *variable);
 
 /* An array or a variable of the host ends. */
 void xpusim_lifetime_ends(const volatile void *object, size_t bytes);
 
-/* A local array lies within a whole of more bytes; nobody may touch the others until the zones end. */
-void xpusim_zones_begin(const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes);
+/* A local array, perhaps of vectors, lies within a whole of more bytes; nobody may touch the others until the zones
+ * end. */
+void xpusim_zones_begin(
+    const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes, int vectors);
 void xpusim_zones_end(const volatile void *whole);
 
 /* A function that is entered has a pointer of local memory as a parameter: returns 1 if it points to global memory, and
@@ -113,6 +120,12 @@ void xpusim_result(const void *from, uint64_t bytes, const char *name);
 
 /* Format output of one core, which is kept until the host asks for it; returns what vprintf returns. */
 int xpusim_print(const char *format, va_list) __attribute__((format(printf, 1, 0)));
+}
+
+namespace xpusim
+{
+template <class T>
+constexpr bool is_vector = false; /* true for those of vector.h */
 }
 
 #define XPUSIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()

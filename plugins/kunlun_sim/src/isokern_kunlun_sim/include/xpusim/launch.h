@@ -45,7 +45,10 @@ class zones
   public:
     template <class W, class A>
     __attribute__((always_inline)) zones(const W &whole, const A &array) : whole_(&whole)
-    { xpusim_zones_begin(&whole, sizeof whole, &array, sizeof array); }
+    {
+        constexpr bool vectors = ::xpusim::is_vector<std::remove_cv_t<std::remove_all_extents_t<A>>>;
+        xpusim_zones_begin(&whole, sizeof whole, &array, sizeof array, vectors);
+    }
     __attribute__((always_inline)) ~zones() { xpusim_zones_end(whole_); }
     zones(const zones &) = delete;
     zones &operator=(const zones &) = delete;
@@ -76,9 +79,28 @@ class lifetime
 template <class T>
 __attribute__((always_inline)) constexpr void moved(const T &element, XPUSIM_HERE)
 {
-    if constexpr (std::is_scalar_v<T> && sizeof(T) >= 4)
-        if (!__builtin_is_constant_evaluated())
+    if constexpr (std::is_scalar_v<T>)
+        if (sizeof element >= 4 && !__builtin_is_constant_evaluated())
             xpusim_moved(&element, sizeof element, XPUSIM_SITE);
+}
+
+/* a variable that it was moved to and is moved on from, which is not told once more, */
+template <class T>
+__attribute__((always_inline)) constexpr void moved_on(const T &variable)
+{ moved(variable, nullptr, 0); }
+
+/* what it was moved to: a variable, or (none given) elsewhere, */
+__attribute__((always_inline)) constexpr void moved_to()
+{
+    if (!__builtin_is_constant_evaluated())
+        xpusim_moved_to(nullptr);
+}
+template <class T>
+__attribute__((always_inline)) constexpr void moved_to(const T &variable)
+{
+    if constexpr (std::is_scalar_v<T>)
+        if (sizeof variable >= 4 && !__builtin_is_constant_evaluated())
+            xpusim_moved_to(&variable);
 }
 
 /* the parameters of a function that are pointers of local memory, */

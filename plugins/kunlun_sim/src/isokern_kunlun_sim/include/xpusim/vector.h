@@ -153,6 +153,9 @@ struct alignas(64) vector {
     XPUSIM_MEMBER explicit vector(stored value) : v(fill<raw_of<L>>(value)) { taint(NONE); }
 };
 
+template <class L>
+constexpr bool is_vector<vector<L>> = true;
+
 template <class V>
 struct lanes_in;
 template <class L>

@@ -34,8 +34,7 @@ XPUSIM_INLINE VType<T> vone()
 { return VType<T>(static_cast<T>(1)); }
 
 template <class T>
-constexpr bool xpusim_castable =
-    std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+constexpr bool xpusim_castable = std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 __attribute__((error("not modelled: primitive_cast is here for float, float16 and bfloat16, to or from float"))) void
 xpusim_cast_of_other_types();
 
