@@ -93,7 +93,7 @@ def test_a_capture_takes_the_calls_of_its_own_thread_alone(device):
 def test_a_capture_ends_in_its_own_thread(device):
     capture = device.default_stream.capture()
     capture.__enter__()
-    with pytest.raises(InvalidArgument, match="another thread"):
+    with pytest.raises(InvalidArgument, match="different thread"):
         in_another_thread(lambda: capture.__exit__(None, None, None))
     assert isinstance(device.default_stream.recording, Recording)
     device.default_stream.end_capture(device.default_stream._of_thread.__dict__.pop("recording"))

@@ -77,8 +77,8 @@ void xpusim_fresh(const volatile void *array, size_t bytes);
  * the site has no file): nobody need have written it. */
 void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site);
 
-/* It was moved, to a variable or (null) elsewhere. For all that the compiler knows, this changes memory: what is used of
- * the element from now on is loaded, and so announced. */
+/* It was moved, to a variable or (null) elsewhere. For all that the compiler knows, this changes memory: what is used
+ * of the element from now on is loaded, and so announced. */
 void xpusim_moved_to(const volatile void *variable);
 
 /* An array or a variable of the host ends. */
