@@ -90,7 +90,7 @@ def test_memory_that_is_not_aligned_is_the_backends_fault_in_every_dtype(
         case = next(c for c in device_cases(runner.device, [find("abs")]) if c.dtype == dtype and c.calls)
         outcome = runner.run(case)
         assert outcome.verdict is Verdict.FAIL_MEMORY
-        assert outcome.detail.endswith("no multiple of 64: the backend's allocate_buffer has to align")
+        assert outcome.detail.endswith("not a multiple of 64: the backend's allocate_buffer has to align")
 
 
 def test_the_fences_of_a_workspace_show_each_byte(cpu: Device) -> None:

@@ -26,9 +26,9 @@ BOUNDS: dict[str, tuple[tuple[str, str], ...]] = {
     "each size of a model": (("llm.metadata", "MOST"),),
     "bytes of its header": (("llm.safetensors_file", "MAX_HEADER"),),
     "bytes of the index of a file in parts": (("graph.checkpoint", "MOST_INDEX"),),
-    "letters that its steps make of one": (("llm.tokenizer_file", "MAX_GROWTH"),),
+    "letters that its steps produce for one letter": (("llm.tokenizer_file", "MAX_GROWTH"),),
     "letters of a token whose merges are searched": (("llm.vocabularies", "MAX_PIECE"),),
-    "letters of a template, and of what it makes": (("llm.templates", "LONGEST"), ("llm.render", "MOST")),
+    "letters of a template, and of its output": (("llm.templates", "LONGEST"), ("llm.render", "MOST")),
     "parentheses within parentheses of an expression": (("expr.tree", "DEEPEST"),),
     "bytes": (("arguments", "MAX_TEXT"),),
 }
@@ -48,7 +48,8 @@ def read_number(text: str) -> int:
 
 
 def test_every_row_has_a_bound_that_is_compared() -> None:
-    tried = {"files of tensors", "bytes of one, and of the messages of a chat"}  # by the tests of files and the server
+    # By the tests of files and of the server
+    tried = {"files of tensors", "bytes of a prompt, and of the messages of a chat"}
     assert read_rows().keys() - BOUNDS.keys() == tried
 
 

@@ -26,7 +26,7 @@ class Nvrtc:
 
     def __init__(self, library: Path) -> None:
         for builtins in sorted(library.parent.glob("libnvrtc-builtins.so.*")):
-            ctypes.CDLL(str(builtins))  # that of CUDA 13.0 is not found beside the library, only where it is loaded
+            ctypes.CDLL(str(builtins))  # that of CUDA 13.0 is found only if it is loaded before
         self._library = ctypes.CDLL(str(library))
 
     def version(self) -> tuple[int, int]:

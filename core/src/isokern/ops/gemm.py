@@ -97,10 +97,10 @@ def _multiply(e: Emitter[V], a: V, b: V, shape: Sequence[int], dtype: DType) -> 
             return e.collapse(product, (2, 1))
         return product if lead == 1 else e("expand_shape", product, groups=groups, shape=tuple(shape))
     if sum(d != 1 for d in shape) >= MAX_RANK:  # with the dim that is summed, a nest would have too many loops
-        lead = tuple(shape[:-2])
-        groups = (len(lead), 1, 1)
-        a, b = (e.collapse(e.repeat(x, (*lead, *x.spec.shape[-2:])), groups) for x in (a, b))
-        product = _multiply(e, a, b, (prod(lead), *shape[-2:]), dtype)
+        batches = tuple(shape[:-2])
+        groups = (len(batches), 1, 1)
+        a, b = (e.collapse(e.repeat(x, (*batches, *x.spec.shape[-2:])), groups) for x in (a, b))
+        product = _multiply(e, a, b, (prod(batches), *shape[-2:]), dtype)
         return e("expand_shape", product, groups=groups, shape=tuple(shape))
     rank = len(shape)
     loops = LETTERS[:rank]

@@ -4,9 +4,9 @@ On the device a pointer without `__global_ptr__` and the like is one of local me
 and `long`, `size_t` and their relatives have 32 bits. Here addresses are those of the host, and so are types. So calls
 are added, each of which is silent in code of the host: at the begin of a function for its parameters that are such
 pointers, around a dereferenced member of a structure that is one, and around what a variable of such a type is given.
-An element of an array that a statement moves as it is is announced, too: nobody need have written it. So is a variable
-that such an element was moved to, where it is moved on. Behind such a statement comes a call that may change memory, so
-that the compiler loads the element again where it is used, and announces the load.
+An element of an array that a statement moves unchanged is also announced: it may be unwritten. So is a variable that
+such an element was moved to, when it is moved on. After such a statement comes a call that may change memory, so that
+the compiler loads the element again when it is used, and announces the load.
 
 The text is what the preprocessor made of a source with `-DXPUSIM_MARKED`, in which qualified pointers are marked. All
 lines stay where they are. What cannot be understood without a parser of C++ is left as it is.
@@ -107,7 +107,7 @@ def _moves(code: str) -> list[_Move]:
     while True:
         for found in re.finditer(rf"{_MOVED_TO}(?P<source>{sources})\s*(?=[;,])", code):
             twice = re.search(r"\+\+|--", found["source"])  # it is evaluated twice
-            if found.start() not in moves and not twice and (move := _followed(code, found, around)):
+            if found.start() not in moves and not twice and (move := _follow(code, found, around)):
                 moves[found.start()] = move
         more = {move.found["name"] for move in moves.values() if not move.found["part"]} - names
         if not more:
@@ -116,8 +116,8 @@ def _moves(code: str) -> list[_Move]:
         sources = rf"{_ELEMENT}|\b(?:{'|'.join(sorted(names))})\b"
 
 
-def _followed(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
-    """Return what is added to an assignment, so that the element is loaded, and so announced, where it is used."""
+def _follow(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
+    """Return what is added to an assignment, so that the element is loaded, and so announced, when it is used."""
     start, name, source = found.start("target"), found["name"], found["source"]
     element = "[" in source
     call = f"(::xpusim::moved{'' if element else '_on'}({' '.join(source.split())}), "
@@ -152,7 +152,7 @@ def _followed(code: str, found: re.Match[str], around: _Brackets) -> _Move | Non
 
 
 def _begins_expression(code: str, at: int) -> bool:
-    """Tell whether an assignment that begins there in a block, without a type, is no declaration."""
+    """Return whether an assignment that begins there in a block, without a type, is not a declaration."""
     before = code[:at].rstrip()
     if before.endswith(","):
         return not _statement(code, at).lstrip().startswith(",")
@@ -331,7 +331,7 @@ def _open(code: str, end: int) -> int:
 
 
 def _postfix(code: str, end: int) -> int | None:
-    """Return where the postfix expression begins that ends at `end`; None if it cannot be told."""
+    """Return the beginning of the postfix expression that ends at `end`; None if it is unknown."""
     at = end
     while True:
         while at > 0 and code[at - 1].isspace():

@@ -4,7 +4,7 @@
 group of four cores; a reinterpret_cast between vectors, which are classes here, becomes a function call; an instruction
 of inline assembly becomes the function that means the same, or a call that is a compile error if the code is used.
 After the declaration of a local array comes a call, by which the checked mode knows that the array begins anew; for a
-checked kernel, local and shared arrays of constant size lie between zones that nobody may touch.
+checked kernel, local and shared arrays of constant size lie between zones that no access may touch.
 
 The text is a source file, or what the preprocessor made of it: then its line markers (`# 12 "file.h" 1 3`) say where
 each line comes from, and what comes from system headers is left alone.

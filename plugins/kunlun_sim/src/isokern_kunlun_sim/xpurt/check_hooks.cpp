@@ -242,7 +242,7 @@ static constexpr std::uint64_t UNSET = 0xfff7fff3fff7fff3; /* what `poison` fill
 static bool holds_poison(const char *at, std::size_t bytes)
 { return (bytes == 4 || bytes == 8) && std::memcmp(at, &UNSET, bytes) == 0; }
 
-/* A core that has moved what nobody wrote goes on: returns whether this is the load of such a move. The loads of an
+/* A core that has moved an unwritten element goes on: returns whether this is the load of such a move. The loads of an
  * index may come before it. */
 static bool follow_move(Core &c, char *at, std::size_t bytes, bool write, const void *pc)
 {
@@ -407,7 +407,7 @@ void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site)
     gather(*c, where(*c, at), bytes, written);
     if (std::count(written, written + bytes, SOMEBODYS) == static_cast<std::ptrdiff_t>(bytes))
         return;
-    c->moving = at; /* noted when it is loaded, which tells whether it is within its array */
+    c->moving = at; /* noted when it is loaded, which shows if it is within its array */
     c->moving_site = site;
     c->moves = true;
 }

@@ -9,7 +9,7 @@
 namespace xpurt::check
 {
 
-/* The bytes behind a shared array that nobody may touch (rewriting.py has them). */
+/* The bytes behind a shared array that no access may touch (rewriting.py has them). */
 constexpr std::size_t ZONE = 64;
 
 /* A __shared__ array, and its place in the cluster's segment. */

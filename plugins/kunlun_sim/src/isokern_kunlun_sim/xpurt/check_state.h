@@ -28,7 +28,7 @@ namespace xpurt
 
 /* The shadow of an allocation: which bytes were written, and who touched them in the running launch. */
 struct GmShadow {
-    /* For each byte: 1 if it was written, 2 if a kernel copied a byte there that nobody had written, 3 if it is one of
+    /* For each byte: 1 if it was written, 2 if a kernel copied an unwritten byte there, 3 if it is one of
      * an element that a statement moved */
     std::uint8_t *written;
     struct Blank {
@@ -120,13 +120,13 @@ struct Beyond {
     long long index = 0;
 };
 
-/* What is known of a byte that is moved or copied; MOVED: a statement moved its element, which nobody wrote. */
+/* The state of a byte that is moved or copied; MOVED: a statement moved its element, which was unwritten. */
 enum : std::uint8_t { NOBODYS = 0, SOMEBODYS = 1, MOVED = 2 };
 
 /* A local array between zones: [begin, array) and [array_end, end). */
 struct Zones {
     char *begin, *array, *array_end, *end;
-    bool vectors; /* of which only the emulator has the second half of each: what nobody wrote of it */
+    bool vectors; /* vectors, whose second half only the emulator has: its unwritten bytes */
 };
 constexpr std::ptrdiff_t VECTOR_BYTES = 64; /* on the device */
 
@@ -258,7 +258,7 @@ struct State {
     std::vector<Origin> origins;
     std::vector<std::shared_ptr<GmShadow>> touched;
     std::map<const void *, Word> atomics;
-    std::set<const char *> moved_bytes; /* of local and shared memory: MOVED, unless they were written since */
+    std::set<const char *> moved_bytes; /* in local and shared memory: MOVED, unless they were written since */
     std::shared_ptr<const Allocation> near[4]; /* the allocations found last */
     unsigned next_near = 0;
 
@@ -345,7 +345,7 @@ bool report_beyond(Core &, const char *at, std::size_t bytes, const char *what);
 [[noreturn]] void wreck(const Site &, const char *what);
 
 /* Check a scalar access to the core's own local memory; and one elsewhere. What only `moves` on may be unwritten, which
- * is noted where a statement moves an element. */
+ * is noted when a statement moves an element. */
 void local(Core &, char *at, std::size_t bytes, bool write, const Site &, bool moves = false);
 void outside(Core &, char *at, std::size_t bytes, bool write, const Site &, Act, bool moves = false);
 

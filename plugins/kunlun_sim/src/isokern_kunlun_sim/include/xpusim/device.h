@@ -74,7 +74,7 @@ void xpusim_fence(int spaces, xpusim_site site);
 void xpusim_fresh(const volatile void *array, size_t bytes);
 
 /* A value is about to be moved as it is from an element of an array, or from a variable that has it from there (then
- * the site has no file): nobody need have written it. */
+ * the site has no file): it may be unwritten. */
 void xpusim_moved(const volatile void *from, size_t bytes, xpusim_site site);
 
 /* It was moved, to a variable or (null) elsewhere. For all that the compiler knows, this changes memory: what is used
@@ -84,7 +84,7 @@ void xpusim_moved_to(const volatile void *variable);
 /* An array or a variable of the host ends. */
 void xpusim_lifetime_ends(const volatile void *object, size_t bytes);
 
-/* A local array, perhaps of vectors, lies within a whole of more bytes; nobody may touch the others until the zones
+/* A local array, perhaps of vectors, lies within a whole of more bytes; no access may touch the others until the zones
  * end. */
 void xpusim_zones_begin(
     const volatile void *whole, size_t bytes, const volatile void *array, size_t array_bytes, int vectors);
@@ -115,7 +115,7 @@ void xpusim_atomic(const void *address, int bytes, int changes, xpusim_site site
 /* Choose the schedule of the launches from now on, which are numbered anew; no work is in flight. */
 void xpusim_set_seed(uint64_t seed);
 
-/* Kernels have made a result, which is saved: what nobody wrote of it is told in checked mode. */
+/* Kernels have made a result, which is saved: its unwritten bytes are reported in checked mode. */
 void xpusim_result(const void *from, uint64_t bytes, const char *name);
 
 /* Format output of one core, which is kept until the host asks for it; returns what vprintf returns. */

@@ -39,7 +39,7 @@ __attribute__((always_inline)) inline void fresh(const volatile void *array, std
 
 #ifdef XPUSIM_CHECKED
 /* What rewriting.py puts behind a local array that is the middle of a structure: what is around it is zones, which
- * nobody may touch until the array's scope ends. */
+ * no access may touch until the array's scope ends. */
 class zones
 {
   public:
@@ -84,7 +84,7 @@ __attribute__((always_inline)) constexpr void moved(const T &element, XPUSIM_HER
             xpusim_moved(&element, sizeof element, XPUSIM_SITE);
 }
 
-/* a variable that it was moved to and is moved on from, which is not told once more, */
+/* a variable that it was moved to and is moved on from, which is not reported once more, */
 template <class T>
 __attribute__((always_inline)) constexpr void moved_on(const T &variable)
 { moved(variable, nullptr, 0); }
