@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 HEADER = "folder\tphrase\tcount"
@@ -94,6 +95,7 @@ def _is_prose(text: str, spans: list[tuple[int, int]], start: int, end: int) -> 
     return text[begin] not in "\"'" or text.rfind("{", begin, start) <= text.rfind("}", begin, start)
 
 
+@cache  # a process that checks the counts and writes them reads the same files
 def find_phrases(text: str, suffix: str) -> list[tuple[int, str]]:
     """Return the line and the name of each retired phrase in a file, in no order."""
     if suffix == ".md":
