@@ -100,14 +100,14 @@ class _Move:
 
 def _moves(code: str) -> list[_Move]:
     """Find the moves after which the element can be followed; what others move is used."""
-    around = _Brackets(code)
+    around, constants = _Brackets(code), _find_constant_arrays(code)
     names: set[str] = set()
     moves: dict[int, _Move] = {}
     sources = _ELEMENT
     while True:
         for found in re.finditer(rf"{_MOVED_TO}(?P<source>{sources})\s*(?=[;,])", code):
             twice = re.search(r"\+\+|--", found["source"])  # it is evaluated twice
-            if found.start() not in moves and not twice and (move := _follow(code, found, around)):
+            if found.start() not in moves and not twice and (move := _follow(code, found, around, constants)):
                 moves[found.start()] = move
         more = {move.found["name"] for move in moves.values() if not move.found["part"]} - names
         if not more:
@@ -116,7 +116,7 @@ def _moves(code: str) -> list[_Move]:
         sources = rf"{_ELEMENT}|\b(?:{'|'.join(sorted(names))})\b"
 
 
-def _follow(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
+def _follow(code: str, found: re.Match[str], around: _Brackets, constants: set[str]) -> _Move | None:
     """Return what is added to an assignment, so that the element is loaded, and so announced, when it is used."""
     start, name, source = found.start("target"), found["name"], found["source"]
     element = "[" in source
@@ -127,7 +127,7 @@ def _follow(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
         return move  # a variable of no function
     if not _begins_block(code, bracket):
         return None
-    listed = _DECLARATION.match(_statement(code, start)) if code[:start].rstrip().endswith(",") else None
+    listed = _DECLARATION.match(_statement(code, start)) if code[_find_last(code, start)] == "," else None
     if listed or found["type"]:
         end = statement_end(code, found.end(), len(code))
         if found["part"] or end is None:
@@ -137,7 +137,7 @@ def _follow(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
             # The compiler announces no loads of a constant
             if listed or code[found.end()] != ";" or not element or _STORAGE.search(found["type"]):
                 return None
-            if _is_constant(code, source):
+            if re.findall(r"\w+", source)[0] in constants:
                 return None  # all of it is written, and the variable may be a constant expression
             move.before += [(start, "::std::remove_const_t<"), (found.start("name"), "> xpusim_moved_to_")]
             behind = f" ::xpusim::moved_to(xpusim_moved_to_{name});"
@@ -153,23 +153,28 @@ def _follow(code: str, found: re.Match[str], around: _Brackets) -> _Move | None:
 
 def _begins_expression(code: str, at: int) -> bool:
     """Return whether an assignment that begins there in a block, without a type, is not a declaration."""
-    before = code[:at].rstrip()
-    if before.endswith(","):
+    last = _find_last(code, at)
+    if code[last] == ",":
         return not _statement(code, at).lstrip().startswith(",")
-    if before.endswith("}"):
-        return _STRUCTURE_HEAD.search(_statement(code, _open(code, len(before) - 1))) is None
-    if before.endswith(")"):
-        begin = _open(code, len(before) - 1)
+    if code[last] == "}":
+        return _STRUCTURE_HEAD.search(_statement(code, _open(code, last))) is None
+    if code[last] == ")":
+        begin = _open(code, last)
         return re.search(r"\b(?:if|constexpr|for|while)\s*$", code[max(0, begin - 100) : begin]) is not None
     return True
 
 
-def _is_constant(code: str, element: str) -> bool:
-    """Tell whether an array may be one of constants."""
-    array = re.match(r"\w+", element)
-    name = array[0] if array else ""
-    constants = rf"\bconstexpr\b[^;{{}}()]*\b{name}\b|\bconst\b[^;{{}}()=]*\b{name}\s*(?:\[[^\]]*\]\s*)+=?\s*\{{"
-    return re.search(constants, code) is not None
+def _find_constant_arrays(code: str) -> set[str]:
+    """Return the names that arrays of constants may have."""
+    names = {word for found in re.findall(r"\bconstexpr\b([^;{}()]*)", code) for word in re.findall(r"\w+", found)}
+    return names | set(re.findall(r"\bconst\b[^;{}()=]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)+=?\s*\{", code))
+
+
+def _find_last(code: str, at: int) -> int:
+    """Return the offset of the last character before `at` that is not white space; there must be one."""
+    while code[at - 1].isspace():
+        at -= 1
+    return at - 1
 
 
 def _statement(code: str, at: int) -> str:
