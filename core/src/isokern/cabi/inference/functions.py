@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...status import IsokernError
@@ -110,13 +110,7 @@ class Scope(Expressions):
         start = len(self.made.code)
         self._expression(node.test)
         end = self._emit("JUMP_FALSE", 0)
-        self._loops.append(([], start))
-        for statement in node.body:
-            self._statement(statement)
-        self._emit("JUMP", start)
-        breaks, _ = self._loops.pop()
-        for position in (end, *breaks):
-            self._patch(position)
+        self._repeat(node.body, start, end)
 
     def _do_if(self, node: ast.If) -> None:
         self._expression(node.test)
@@ -144,8 +138,12 @@ class Scope(Expressions):
         start = len(self.made.code)
         end = self._emit("NEXT", holder, 0)
         self._assign(node.target)
+        self._repeat(node.body, start, end)
+
+    def _repeat(self, body: Sequence[ast.stmt], start: int, end: int) -> None:
+        """Compile the body of a loop that begins at `start`; the jump at `end` leaves it, as `break` does."""
         self._loops.append(([], start))
-        for statement in node.body:
+        for statement in body:
             self._statement(statement)
         self._emit("JUMP", start)
         breaks, _ = self._loops.pop()
